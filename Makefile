@@ -1,0 +1,50 @@
+# The two commands: `make demo` does the main job, `make test` passes the tests.
+# Both set everything up; all that is needed beforehand is Python >= 3.11, make and git.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: help demo test check format golden bench clean
+
+help:            ## List the targets
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: $(VENV)/.base      ## Set up and play a contest, with its bracket
+	$(BIN)/caps demo
+
+test: $(VENV)/.dev       ## Set up and run the tests
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.dev      ## Lint, types, and who may import whom
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev     ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+golden: $(VENV)/.dev     ## Record the golden transcripts anew (say why in the commit)
+	$(BIN)/python -m tests.golden.record
+
+bench: $(VENV)/.dev      ## Ratios measured on this machine
+	$(BIN)/python -m benchmarks.contest
+
+clean:                   ## Remove what the targets above made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(VENV)/bin/python pyproject.toml
+	@echo "Setting up $(VENV) ..."
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	@echo "Installing what the tests and checks need ..."
+	$(PIP) install --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,40 @@
+"""The command `caps`."""
+
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+from caps.cli import demo, list_, plan, simulate
+from caps.core.errors import CapsError
+
+app = typer.Typer(
+    name="caps",
+    help="Pick the best of many LLM answers at the lowest verifier cost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+app.command("demo")(demo.demo)
+app.command("plan")(plan.plan)
+app.command("simulate")(simulate.simulate)
+app.add_typer(list_.app, name="list")
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user's ends in one line and exit code 2."""
+    try:
+        app()
+    except CapsError as error:
+        Console(stderr=True, highlight=False).print(
+            f"caps: {error}", style="red", markup=False, soft_wrap=True
+        )
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

@@ -1,0 +1,32 @@
+"""What the commands share: results go to standard output, everything else to standard error."""
+
+import os
+import sys
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field; may be repeated.")
+]
+
+WIDE = 200
+
+
+def stdout() -> Console:
+    """The console of results; where nobody looks, wide enough to break no line."""
+    console = Console(highlight=False)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=WIDE)
+
+
+def stderr() -> Console:
+    """The console of progress and remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: object) -> None:
+    """Print a value as indented JSON."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")

@@ -1,0 +1,162 @@
+"""`caps simulate`: strategies against a synthetic judge."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from caps.assemble import make_strategy
+from caps.cli.output import JsonFlag, print_json, stderr, stdout
+from caps.core.errors import SettingError
+from caps.datasets.jsonl import read_cases
+from caps.experiments import simulation
+from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
+from caps.judges.simulated import PRESETS, JudgeModel
+from caps.reports.console import by_level, number, percent, table
+from caps.reports.plots import accuracy_against_tokens
+
+BASELINE = "v1-infer"
+DEFAULT_STRATEGIES = "vanilla,majority,pointwise,random-pairs,knockout,caps,caps-r,caps-plus,v1-infer"
+WORTH_MORE_PROCESSES = 400
+
+
+def simulate(
+    problems: Annotated[int, typer.Option(min=1, help="How many made-up problems.")] = 1000,
+    n: Annotated[
+        int | None, typer.Option("--n", min=1, help="Candidates a problem (16; all with --cases).")
+    ] = None,
+    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = DEFAULT_STRATEGIES,
+    judge: Annotated[str, typer.Option(help="Accuracy at E2 in per cent: 60, 70, 80 or 90.")] = "80",
+    accuracy: Annotated[float | None, typer.Option(help="Accuracy at E2, of 1, instead of --judge.")] = None,
+    accuracy_e1: Annotated[float | None, typer.Option(help="Accuracy at E1, of 1.")] = None,
+    shared_bias: Annotated[
+        float, typer.Option(help="Share of lasting error a cluster shares, 0 to 1.")
+    ] = 0.0,
+    noise: Annotated[float, typer.Option(help="Share of variance that is fresh in each call.")] = 0.5,
+    position_bias: Annotated[float, typer.Option(help="Pull towards slot A, in standard deviations.")] = 0.0,
+    tie_band: Annotated[float, typer.Option(help="Differences below this are ties.")] = 0.1,
+    high_band: Annotated[float, typer.Option(help="Differences above this are HIGH.")] = 0.8,
+    kind: Annotated[
+        str, typer.Option(help="Made-up pools: code (all differ) or math (answers cluster).")
+    ] = "code",
+    solve_rate: Annotated[float, typer.Option(help="Made-up pools: mean share of right candidates.")] = 0.4,
+    partial_tokens: Annotated[int, typer.Option(min=0, help="Tokens of a partial view, at most.")] = 250,
+    full_tokens: Annotated[int, typer.Option(min=0, help="Made-up pools: tokens of a full view.")] = 4000,
+    overhead_tokens: Annotated[
+        int, typer.Option(min=0, help="Made-up pools: tokens of a bare prompt.")
+    ] = 500,
+    cases: Annotated[str | None, typer.Option(help="Labelled cases: real pools, simulated verdicts.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same figures.")] = 1234,
+    processes: Annotated[int | None, typer.Option(min=1, help="Worker processes; changes no figure.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw accuracy against tokens to this file (.svg).")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Play strategies against a synthetic judge and print how often they are right and what they ask."""
+    model = _judge(
+        judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise,
+        position_bias=position_bias, tie_band=tie_band, high_band=high_band,
+    )  # fmt: skip
+    if cases is None:
+        shape = PoolModel(
+            n=n or 16, kind=kind, solve_rate=solve_rate,
+            partial_tokens=partial_tokens, full_tokens=full_tokens, overhead=overhead_tokens,
+        )  # fmt: skip
+        pools = made_up(shape, problems, seed)
+        source: dict[str, Any] = {"made_up": asdict(shape)}
+    else:
+        pools = list(labelled(read_cases(cases), n=n, partial_tokens=partial_tokens))
+        source = {"cases": cases}
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    if not names:
+        raise SettingError(f"--strategies {strategies!r}: name at least one")
+    records = _run(pools, names, model, seed=seed, processes=processes)
+    rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
+    about = _about(pools, model, seed, source)
+    if plot is not None:
+        accuracy_against_tokens(rows, plot, title=_headline(about))
+        stderr().print(f"plot: {plot}")
+    if as_json:
+        print_json({**about, "strategies": rows})
+        return
+    _print(about, rows)
+
+
+def _judge(preset: str, accuracy: float | None, accuracy_e1: float | None, **flaws: float) -> JudgeModel:
+    if preset not in PRESETS:
+        raise SettingError(f"--judge {preset!r}: must be one of {', '.join(PRESETS)}; or give --accuracy")
+    model = replace(PRESETS[preset], **flaws)
+    if accuracy is not None:
+        model = replace(model, accuracy=accuracy, accuracy_partial=0.5 + 0.7 * (accuracy - 0.5))
+    return model if accuracy_e1 is None else replace(model, accuracy_partial=accuracy_e1)
+
+
+def _run(
+    pools: list[LabelledPool], names: Iterable[str], model: JudgeModel, *, seed: int, processes: int | None
+) -> dict[str, simulation.Record]:
+    """Play everything, with a progress bar; the baseline always plays along, for the token shares."""
+    strategies = {name: make_strategy(name) for name in dict.fromkeys([*names, BASELINE])}
+    task = simulation.Task(strategies, model, seed)
+    if processes is None:
+        processes = (os.cpu_count() or 1) if len(pools) >= WORTH_MORE_PROCESSES else 1
+    with Progress(console=stderr(), transient=True) as progress:
+        bar = progress.add_task("problems", total=len(pools))
+        return simulation.simulate(
+            pools, task, processes=processes, report=lambda done: progress.update(bar, advance=done)
+        )
+
+
+def _about(pools: list[LabelledPool], model: JudgeModel, seed: int, source: dict[str, Any]) -> dict[str, Any]:
+    sizes = simulation.view_sizes(pools)
+    return {
+        "simulated": "pools and verdicts"
+        if "made_up" in source
+        else "verdicts; pools, clusters and labels are real",
+        "seed": seed,
+        "judge": asdict(model),
+        "pools": source,
+        "problems": len(pools),
+        "pass_at_n": sum(any(pool.correct) for pool in pools) / len(pools),
+        "mean_correct": sum(sum(pool.correct) / len(pool.correct) for pool in pools) / len(pools),
+        "rho": sizes.rho,
+    }
+
+
+def _headline(about: dict[str, Any]) -> str:
+    judge = about["judge"]
+    return (
+        f"Simulated ({about['simulated']}): {about['problems']} problems, judge right in "
+        f"{100 * judge['accuracy_partial']:.0f} % of pairs at E1 and {100 * judge['accuracy']:.0f} % at E2"
+    )
+
+
+def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    cells = [
+        (
+            row["strategy"],
+            percent(row["pass_at_1"], row["pass_at_1_interval"]),
+            percent(row["mixed_pass_at_1"], row["mixed_interval"]),
+            by_level(row["calls"]),
+            number(sum(row["tokens"].values()), 0),
+            percent(row["token_share"]),
+            number(row["depth"], 1),
+            percent(row["rescue_rate"]),
+            " / ".join(percent(row["pair_accuracy"][level]) for level in ("E1", "E2")),
+        )
+        for row in rows
+    ]
+    columns = (
+        "strategy", "Pass@1 %", "mixed pools", "calls E1 + E2", "tokens", "T%", "rounds", "rescue %",
+        "pair acc. E1 / E2",
+    )  # fmt: skip
+    console = stdout()
+    console.print(table(_headline(about), columns, cells))
+    console.print(
+        f"mean candidate {percent(about['mean_correct'])} %, some candidate right "
+        f"{percent(about['pass_at_n'])} %, rho {about['rho']:.3f}; 95 % intervals; T% against {BASELINE}",
+        style="dim",
+    )

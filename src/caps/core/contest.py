@@ -1,0 +1,141 @@
+"""A contest: one strategy, its entrants and a seed; ask it what is pending, tell it the answers.
+
+    contest = Contest(Caps(), entrants, seed=7)
+    while round_ := contest.pending:
+        contest.answer([verdict_for(ask) for ask in round_.asks])
+    contest.selection.winner
+
+It is the only caller of `send`, so it is where both sides of the contract are checked.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from caps.core.errors import AnswerError, InputError, StrategyError
+from caps.core.play import Play, Strategy
+from caps.core.types import (
+    Answer,
+    Ask,
+    Entrant,
+    Group,
+    Pairing,
+    Pick,
+    Rating,
+    Round,
+    Selection,
+    Unanswered,
+    Verdict,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A round and how it was answered."""
+
+    round: Round
+    answers: tuple[Answer, ...]
+
+
+class Contest:
+    """A selection under way: a function of (strategy, entrants, seed, answers) and of nothing else."""
+
+    def __init__(self, strategy: Strategy, entrants: Sequence[Entrant], *, seed: int | str = 0) -> None:
+        self.entrants = tuple(entrants)
+        self._ids = frozenset(entrant.id for entrant in self.entrants)
+        if not self._ids:
+            raise InputError("a contest needs at least one entrant")
+        if len(self._ids) != len(self.entrants):
+            raise InputError("two entrants of a contest have the same id")
+        self.pending: Round | None = None
+        self.stopped: str | None = None
+        self._selection: Selection | None = None
+        self._turns: list[Turn] = []
+        self._complete = True
+        self._play: Play[Selection] = strategy.play(self.entrants, Random(seed))
+        self._advance(None)
+
+    @property
+    def transcript(self) -> tuple[Turn, ...]:
+        """Every answered round so far."""
+        return tuple(self._turns)
+
+    @property
+    def selection(self) -> Selection:
+        """The outcome, once nothing is pending."""
+        if self._selection is None:
+            raise AnswerError("the contest is not over: answer what is pending, or stop it")
+        return self._selection
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        """Answer the pending round, in its order; a wrong answer raises and changes nothing."""
+        if self.pending is None:
+            raise AnswerError("the contest is over: nothing is pending")
+        asks = self.pending.asks
+        if len(answers) != len(asks):
+            raise AnswerError(f"{len(answers)} answers to the {len(asks)} asks of the pending round")
+        for ask, answer in zip(asks, answers, strict=True):
+            _check_answer(ask, answer)
+        if any(type(given) is Unanswered for given in answers):
+            self._complete = False
+        turn = Turn(self.pending, tuple(answers))
+        self._turns.append(turn)
+        self._advance(turn.answers)
+
+    def stop(self, reason: str) -> None:
+        """End now with the ranking the pending round carries; a finished contest stays as it is."""
+        if self.pending is None:
+            return
+        order = self.pending.ranking
+        self._play.close()
+        self.stopped, self.pending = reason, None
+        self._selection = Selection(order[0], order, provisional=True)
+
+    def _advance(self, answers: tuple[Answer, ...] | None) -> None:
+        self.pending = None
+        try:
+            round_ = next(self._play) if answers is None else self._play.send(answers)
+        except StopIteration as end:
+            self._selection = self._checked_selection(end.value)
+        else:
+            self._check_round(round_)
+            self.pending = round_
+
+    def _check_round(self, round_: Round) -> None:
+        if not round_.asks:
+            raise StrategyError(f"stage {round_.stage!r} yielded a round without asks")
+        for ask in round_.asks:
+            shown = ask.entrants
+            if len(shown) != len(self._ids.intersection(shown)) or not shown:
+                raise StrategyError(f"{ask!r} shows nobody, a stranger, or a candidate beside itself")
+        self._check_order(round_.ranking, f"the ranking of stage {round_.stage!r}")
+
+    def _checked_selection(self, selection: object) -> Selection:
+        if not isinstance(selection, Selection):
+            raise StrategyError(f"a strategy returned {selection!r} instead of a Selection")
+        self._check_order(selection.order, "the order of the selection")
+        if selection.order[0] != selection.winner:
+            raise StrategyError(f"the winner {selection.winner} does not stand first in the order")
+        return selection if self._complete else replace(selection, provisional=True)
+
+    def _check_order(self, order: Sequence[int], what: str) -> None:
+        if len(order) != len(self._ids) or self._ids.difference(order):
+            raise StrategyError(f"{what} is not a permutation of the entrants")
+
+
+def _check_answer(ask: Ask, answer: Answer) -> None:
+    """Raise `AnswerError` unless this answer fits this ask."""
+    if isinstance(answer, Unanswered):
+        return
+    if isinstance(ask, Pairing):
+        fits = isinstance(answer, Verdict) and 1 <= answer.a <= 10 and 1 <= answer.b <= 10
+        wanted = "a Verdict with ratings from 1 to 10"
+    elif isinstance(ask, Group):
+        fits = isinstance(answer, Pick) and answer.winner in ask.entrants
+        wanted = f"a Pick of one of {ask.entrants}"
+    else:
+        fits = isinstance(answer, Rating) and math.isfinite(answer.value) and 1 <= answer.value <= 10
+        wanted = "a Rating from 1 to 10"
+    if not fits:
+        raise AnswerError(f"{answer!r} does not answer {ask!r}: wanted {wanted}, or Unanswered")

@@ -1,0 +1,74 @@
+"""The contract of a strategy: a generator that yields rounds, is sent answers, returns a selection.
+
+Rules that must not be broken:
+
+* `play` is a pure function of its settings, the entrants, the `Random` and the answers: no I/O, no clock.
+* A round holds at least one ask, and only asks that can be answered independently of each other.
+* A round's ranking is a permutation of all entrants' ids, best first.
+* Any ask may come back `Unanswered`; the strategy goes on with what it has.
+"""
+
+from collections.abc import Generator, Sequence
+from random import Random
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from caps.core.types import Answer, Entrant, Group, Pairing, Pick, Rating, Round, Selection, Solo, Verdict
+
+T = TypeVar("T")
+
+Play: TypeAlias = Generator[Round, Sequence[Answer], T]
+
+
+class Strategy(Protocol):
+    """A way of choosing: a frozen settings object that plays."""
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
+        """Yield rounds of asks, be sent their answers, return the selection."""
+        ...
+
+
+class Game(NamedTuple):
+    """One comparison as it went, from `a`'s side; no verdict means nobody answered."""
+
+    a: int
+    b: int
+    verdict: Verdict | None
+
+    @property
+    def winner(self) -> int | None:
+        """Who was judged better; nobody after a tie or without a verdict."""
+        if self.verdict is None or self.verdict.a == self.verdict.b:
+            return None
+        return self.a if self.verdict.a > self.verdict.b else self.b
+
+
+def compare(
+    stage: str, asks: Sequence[Pairing], *, ranking: Sequence[int], byes: Sequence[int] = ()
+) -> Play[list[Game]]:
+    """Ask pairings as one round; no asks, no round."""
+    if not asks:
+        return []
+    answers = yield Round(stage, tuple(asks), tuple(ranking), tuple(byes))
+    return [
+        Game(ask.a, ask.b, answer if isinstance(answer, Verdict) else None)
+        for ask, answer in zip(asks, answers, strict=True)
+    ]
+
+
+def rate(stage: str, asks: Sequence[Solo], *, ranking: Sequence[int]) -> Play[dict[int, float | None]]:
+    """Ask for a rating of each; who was not answered has none."""
+    if not asks:
+        return {}
+    answers = yield Round(stage, tuple(asks), tuple(ranking))
+    return {
+        ask.entrant: answer.value if isinstance(answer, Rating) else None
+        for ask, answer in zip(asks, answers, strict=True)
+    }
+
+
+def pick(stage: str, asks: Sequence[Group], *, ranking: Sequence[int]) -> Play[list[int | None]]:
+    """Ask for the best of each group; an unanswered group has none."""
+    if not asks:
+        return []
+    answers = yield Round(stage, tuple(asks), tuple(ranking))
+    return [answer.winner if isinstance(answer, Pick) else None for answer in answers]

@@ -1,0 +1,101 @@
+"""Settings of a frozen dataclass: declared with their limits, checked when made, parsed from words."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import Field, field, fields, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from caps.core.errors import SettingError
+
+T = TypeVar("T")
+
+
+def setting(
+    default: Any,
+    about: str,
+    *,
+    choices: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """Declare a dataclass field with its one-line meaning and what it allows."""
+    limits = {"about": about, "choices": choices, "least": least, "most": most}
+    return field(default=default, metadata=limits)
+
+
+def check_settings(owner: Any) -> None:
+    """Raise `SettingError` for the first field outside its limits; call it from `__post_init__`."""
+    for spec in fields(owner):
+        value = getattr(owner, spec.name)
+        if not _fits(value, spec):
+            raise SettingError(f"{type(owner).__name__}.{spec.name} = {value!r}: must be {allowed(spec)}")
+
+
+def allowed(spec: "Field[Any]") -> str:
+    """Say in words what a field takes."""
+    limits = spec.metadata
+    if limits.get("choices"):
+        return "one of " + ", ".join(limits["choices"])
+    if isinstance(spec.default, str):
+        return "a text"
+    if isinstance(spec.default, bool):
+        return "true or false"
+    kind = "a whole number" if isinstance(spec.default, int) else "a number"
+    least, most = limits.get("least"), limits.get("most")
+    if least is not None and most is not None:
+        return f"{kind} from {least:g} to {most:g}"
+    if least is not None:
+        return f"{kind} of at least {least:g}"
+    return kind if most is None else f"{kind} of at most {most:g}"
+
+
+def override(owner: T, changes: Mapping[str, str]) -> T:
+    """Copy a settings object with some fields changed, each given as a word (`finalists` = `"4"`)."""
+    specs = {spec.name: spec for spec in fields(owner)}  # type: ignore[arg-type]
+    values: dict[str, object] = {}
+    for raw_name, word in changes.items():
+        name = raw_name.replace("-", "_")
+        if name not in specs:
+            raise SettingError(_unknown_field(owner, raw_name, list(specs)))
+        values[name] = _parse(owner, specs[name], word)
+    return replace(owner, **values)  # type: ignore[type-var]
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Guess what was meant, as the start of a sentence, or nothing."""
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
+
+
+def _unknown_field(owner: object, name: str, known: list[str]) -> str:
+    has = f"its fields are {', '.join(known)}" if known else "it has no fields"
+    return f"{type(owner).__name__} has no field {name!r}: {nearest(name, known)}{has}"
+
+
+def _parse(owner: object, spec: "Field[Any]", word: str) -> object:
+    try:
+        if isinstance(spec.default, bool):
+            return {"true": True, "false": False}[word.lower()]
+        if isinstance(spec.default, int):
+            return int(word)
+        if isinstance(spec.default, float):
+            return float(word)
+    except (KeyError, ValueError):
+        problem = f"{type(owner).__name__}.{spec.name} = {word!r}: must be {allowed(spec)}"
+        raise SettingError(problem) from None
+    return word
+
+
+def _fits(value: object, spec: "Field[Any]") -> bool:
+    limits = spec.metadata
+    if isinstance(spec.default, str):
+        return isinstance(value, str) and (not limits.get("choices") or value in limits["choices"])
+    if isinstance(spec.default, bool):
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if isinstance(spec.default, int) and not isinstance(value, int):
+        return False
+    least, most = limits.get("least"), limits.get("most")
+    return math.isfinite(value) and (least is None or value >= least) and (most is None or value <= most)

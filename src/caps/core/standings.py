@@ -1,0 +1,90 @@
+"""Who stands where: confidence-weighted scores (Eq. 3), win rates (Eq. 4), and how ties are broken."""
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from caps.core.play import Game
+from caps.core.types import Verdict
+
+EPSILON = 1e-9
+
+
+class Tally:
+    """Running sums over games: `score` is the paper's S (Eq. 3), `rate` its win rate (Eq. 4)."""
+
+    def __init__(self, players: Iterable[int], *, floor: float, weighted: bool = True) -> None:
+        self.score = dict.fromkeys(players, 0.0)
+        self._weight = dict.fromkeys(self.score, 0.0)
+        self._ratings: dict[int, list[float]] = {player: [] for player in self.score}
+        self._floor = floor
+        self._weighted = weighted
+
+    def weigh(self, verdict: Verdict) -> float:
+        """The weight w of a game, floored; 1 where weights are off."""
+        if not self._weighted:
+            return 1.0
+        weight = verdict.weight
+        return weight if weight > self._floor else self._floor
+
+    def record(self, game: Game) -> None:
+        """Add one game; an unanswered one changes nothing."""
+        a, b, verdict = game
+        if verdict is None:
+            return
+        weight, outcome = self.weigh(verdict), verdict.outcome
+        self.score[a] += weight * outcome
+        self.score[b] += weight * (1 - outcome)
+        self._weight[a] += weight
+        self._weight[b] += weight
+        self._ratings[a].append(verdict.a)
+        self._ratings[b].append(verdict.b)
+
+    def rate(self, player: int) -> float:
+        """Share of the weight at stake that this player won; ½ before any game."""
+        at_stake = self._weight[player]
+        return self.score[player] / at_stake if at_stake else 0.5
+
+    def mean_rating(self, player: int) -> float:
+        """Mean of the ratings received; 0 before any game."""
+        ratings = self._ratings[player]
+        return sum(ratings) / len(ratings) if ratings else 0.0
+
+    def ranked(self, players: Iterable[int]) -> list[int]:
+        """Best first: win rate, then mean rating, then as given."""
+        return sorted(players, key=lambda c: (-self.rate(c), -self.mean_rating(c)))
+
+
+class Standings(Tally):
+    """A tally of cluster representatives: ties in S go to the larger cluster, then to a seeded luck."""
+
+    def __init__(
+        self, cluster_size: Mapping[int, int], rng: Random, *, floor: float, weighted: bool = True
+    ) -> None:
+        super().__init__(cluster_size, floor=floor, weighted=weighted)
+        self.cluster_size = cluster_size
+        self.luck = {player: rng.random() for player in cluster_size}
+
+    def rank(self, player: int) -> tuple[float, int, float]:
+        """Sort key, larger is better: S (to nine digits, so that sums in any order tie), cluster, luck."""
+        return round(self.score[player], 9), self.cluster_size[player], self.luck[player]
+
+    def better(self, a: int, b: int) -> int:
+        """Whichever of two stands higher."""
+        gap = self.score[a] - self.score[b]
+        if abs(gap) > EPSILON:
+            return a if gap > 0 else b
+        return max(a, b, key=self.rank)
+
+    def ordered(self, players: Iterable[int]) -> list[int]:
+        """Best first."""
+        return sorted(players, key=self.rank, reverse=True)
+
+
+def win_rates(
+    players: Iterable[int], games: Iterable[Game], *, floor: float, weighted: bool = True
+) -> dict[int, float]:
+    """Confidence-normalised win rate of each player over these games alone (Eq. 4)."""
+    tally = Tally(players, floor=floor, weighted=weighted)
+    for game in games:
+        tally.record(game)
+    return {player: tally.rate(player) for player in tally.score}

@@ -1,0 +1,133 @@
+"""Verifier cost before a run, as the paper derives it (Eq. 6-9 and its appendix on cost)."""
+
+import math
+from dataclasses import dataclass
+
+from caps.core.errors import SettingError
+from caps.core.types import Ask, Level
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSizes:
+    """Mean tokens of a partial view, a full view and a prompt without views; the paper's by default."""
+
+    partial: float = 250
+    full: float = 4000
+    overhead: float = 500
+
+    @classmethod
+    def with_rho(cls, rho: float, *, full: float = 4000, overhead: float = 500) -> "ViewSizes":
+        """Choose the partial view so that T_1 / T_2 is `rho`."""
+        sizes = cls(full=full, overhead=overhead)
+        partial = (rho * sizes.per_full - overhead) / 2
+        if not 0 <= partial <= full:
+            lowest = overhead / sizes.per_full
+            raise SettingError(
+                f"rho = {rho:g}: with full views of {full:g} tokens and a prompt of {overhead:g} "
+                f"it must be from {lowest:.3f} to 1"
+            )
+        return cls(partial, full, overhead)
+
+    @property
+    def per_partial(self) -> float:
+        """T_1 = 2 |phi_1| + T_ovhd (Eq. 9)."""
+        return 2 * self.partial + self.overhead
+
+    @property
+    def per_full(self) -> float:
+        """T_2 = 2 |phi_2| + T_ovhd (Eq. 9)."""
+        return 2 * self.full + self.overhead
+
+    @property
+    def rho(self) -> float:
+        """Evidence-cost ratio T_1 / T_2."""
+        return self.per_partial / self.per_full
+
+    def tokens(self, ask: Ask) -> float:
+        """Tokens of one ask: its views and the prompt around them, be it of one, two or many."""
+        view = self.partial if ask.level == Level.PARTIAL else self.full
+        return len(ask.entrants) * view + self.overhead
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Judge calls at each level and how many rounds must wait for one another."""
+
+    partial: int
+    full: int
+    depth: int
+
+    def tokens(self, rho: float) -> float:
+        """Cost in units of T_2."""
+        return self.full + self.partial * rho
+
+
+def caps_calls(n: int, finalists: int) -> Calls:
+    """Calls of the literal cascade without rescue, for `n` distinct candidates (Eq. 6).
+
+    Follows the algorithm also where Eq. 6 does not: halving may end below f, and then the round-robin is
+    played by those who are left.
+    """
+    if n <= 1:
+        return Calls(0, 0, 0)
+    partial, full, depth, pool = n // 2, 0, 1, math.ceil(n / 2)
+    while pool > finalists:
+        full, depth, pool = full + pool // 2, depth + 1, math.ceil(pool / 2)
+    games = math.comb(pool, 2)
+    return Calls(partial, full + games, depth + (games > 0))
+
+
+def eq6_tokens(n: int, finalists: int, rho: float) -> float:
+    """Eq. 6 to the letter, in units of T_2; as used in the paper's tables."""
+    pool = math.ceil(n / 2)
+    rounds = max(0, math.ceil(math.log2(pool / finalists))) if n > 1 else 0
+    full = 0
+    for _ in range(rounds):
+        full, pool = full + pool // 2, math.ceil(pool / 2)
+    return (n // 2) * rho + full + math.comb(finalists, 2)
+
+
+def asymptotic_tokens(n: float, finalists: int, rho: float) -> float:
+    """Eq. 7 in units of T_2, without its O(log n) term."""
+    return n / 2 * (1 + rho) - finalists + math.comb(finalists, 2)
+
+
+def marginal_tokens(rho: float) -> float:
+    """Cost of one more candidate in units of T_2: half a call at E1 and half at E2."""
+    return (1 + rho) / 2
+
+
+def v1_infer_calls(n: int, multiplier: float = 3.0) -> Calls:
+    """Calls of V1-Infer: a fixed budget, played in rounds of at most n/2 games."""
+    if n <= 1:
+        return Calls(0, 0, 0)
+    budget = max(n, int(multiplier * n))
+    return Calls(0, budget, math.ceil(budget / (n // 2)))
+
+
+def asymptotic_share(rho: float, multiplier: float = 3.0) -> float:
+    """Limit of CAPS's tokens over V1-Infer's for large pools: (1 + rho) / 2k."""
+    return marginal_tokens(rho) / multiplier
+
+
+@dataclass(frozen=True, slots=True)
+class RescueCost:
+    """What CAPS-R adds when its trigger fires with probability `rate`, in units of T_2."""
+
+    finalists: int
+    rate: float
+
+    @property
+    def overhead(self) -> int:
+        """Cost of one rescue: the newcomer meets every finalist."""
+        return self.finalists
+
+    @property
+    def mean(self) -> float:
+        """Expected extra cost of a problem."""
+        return self.rate * self.finalists
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the extra cost of a problem."""
+        return math.sqrt(self.rate * (1 - self.rate)) * self.finalists

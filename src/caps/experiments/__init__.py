@@ -1,0 +1,1 @@
+"""Many contests at once, and what is measured on them."""

@@ -1,0 +1,1 @@
+"""Who answers asks: judges of several kinds."""

@@ -1,0 +1,124 @@
+"""Names to objects: a built-in table, a dotted path or an entry point; imported when asked for.
+
+A new strategy is one file and one line here.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import getdoc
+from typing import Any, NamedTuple
+
+from caps.core.errors import SettingError
+from caps.core.settings import nearest
+
+
+class Entry(NamedTuple):
+    """Where something built in is found, what it is in one line, and who described it."""
+
+    path: str
+    about: str
+    reference: str
+
+
+class Registry(NamedTuple):
+    """One kind of thing with names: its word, its entry-point group, what is built in, other spellings."""
+
+    kind: str
+    group: str
+    table: Mapping[str, Entry]
+    aliases: Mapping[str, str]
+
+
+PAPER = "CAPS"
+_STRATEGIES = {
+    "caps": Entry("caps.strategies.caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", f"{PAPER}, §3.2"),
+    "caps-r": Entry(
+        "caps.strategies.caps:CAPS_R", "the cascade with rescue, the published CAPS", f"{PAPER}, §3.3"
+    ),
+    "caps-plus": Entry(
+        "caps.strategies.caps:CAPS_PLUS", "the cascade with its rough edges mended", "docs/design/0002"
+    ),
+    "no-rescue": Entry("caps.strategies.caps:Caps", "ablation: CAPS-R without rescue", f"{PAPER}, Tab. 6"),
+    "no-dedup": Entry(
+        "caps.strategies.caps:NO_DEDUP", "ablation: CAPS-R without Stage 0", f"{PAPER}, Tab. 6"
+    ),
+    "all-e2": Entry(
+        "caps.strategies.caps:ALL_E2", "ablation: CAPS-R at full evidence only", f"{PAPER}, Tab. 6"
+    ),
+    "unweighted": Entry(
+        "caps.strategies.caps:UNWEIGHTED", "ablation: CAPS-R, every game weighs 1", f"{PAPER}, Tab. 6"
+    ),
+    "random-pairing": Entry(
+        "caps.strategies.caps:RANDOM_PAIRING", "ablation: CAPS-R, random pairs in Stage A", f"{PAPER}, Tab. 6"
+    ),
+    "v1-infer": Entry(
+        "caps.strategies.v1_infer:V1Infer", "uncertainty-guided Swiss tournament", "Singh et al. 2026"
+    ),
+    "v1-infer-caps": Entry(
+        "caps.strategies.v1_infer:V1_INFER_CAPS",
+        "V1-Infer with the settings CAPS compares with",
+        f"{PAPER}, §D.1",
+    ),
+    "vanilla": Entry("caps.strategies.vanilla:Vanilla", "the first sample, unjudged", f"{PAPER}, §4.1"),
+    "pointwise": Entry(
+        "caps.strategies.pointwise:Pointwise", "rate each alone, 1 to 10", "Venkatraman et al. 2025"
+    ),
+    "random-pairs": Entry(
+        "caps.strategies.random_pairs:RandomPairs", "random pairs, as many as V1-Infer", f"{PAPER}, §4.3"
+    ),
+    "majority": Entry(
+        "caps.strategies.voting:Majority", "the most common answer, unjudged", "Wang et al. 2022"
+    ),
+    "round-robin": Entry("caps.strategies.round_robin:RoundRobin", "everyone meets everyone", "Hunter 2004"),
+    "knockout": Entry(
+        "caps.strategies.knockout:Knockout", "single elimination, answers grouped", "Liu et al. 2025"
+    ),
+    "pivot": Entry("caps.strategies.pivot:Pivot", "a ring, then all against the leaders", "llm-verifier"),
+    "listwise": Entry(
+        "caps.strategies.listwise:Listwise", "one call reads a window, picks the best", "Chen et al. 2023"
+    ),
+    "reward": Entry(
+        "caps.strategies.reward:Reward", "the highest score the case carries", "Cobbe et al. 2021"
+    ),
+}
+
+STRATEGIES = Registry(
+    "strategy",
+    "caps.strategies",
+    _STRATEGIES,
+    {"caps_r": "caps-r", "min_degree": "v1-infer", "random": "random-pairs"},
+)
+
+
+def resolve(registry: Registry, name: str) -> Any:
+    """Find the object a name stands for."""
+    name = registry.aliases.get(name, name)
+    if name in registry.table:
+        return _load(registry.table[name].path)
+    for found in entry_points(group=registry.group, name=name):
+        return found.load()
+    if ":" in name:
+        return _load(name)
+    known = [known_name for known_name, *_ in listing(registry)]
+    raise SettingError(
+        f"no {registry.kind} is called {name!r}: {nearest(name, known)}"
+        f"there are {', '.join(known)}; or give a path such as package.module:Name"
+    )
+
+
+def listing(registry: Registry) -> Iterator[tuple[str, str, str]]:
+    """Name, one line and reference of all there is, built-in first."""
+    for name, entry in registry.table.items():
+        yield name, entry.about, entry.reference
+    for point in entry_points(group=registry.group):
+        about = (getdoc(point.load()) or "").partition("\n")[0]
+        yield point.name, about, point.value
+
+
+def _load(path: str) -> Any:
+    module, _, name = path.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingError(f"{path!r} cannot be loaded: {error}") from error

@@ -1,0 +1,39 @@
+"""Tables and contests in a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
+) -> Table:
+    """A table whose columns from `numbers_from` on are numbers."""
+    drawn = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        drawn.add_column(column, justify="right" if place >= numbers_from else "left", no_wrap=place == 0)
+    for row in rows:
+        drawn.add_row(*row)
+    return drawn
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number for reading: grouped, without idle zeros, a dash where there is none."""
+    if value is None:
+        return "–"
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share as per cent, with its interval."""
+    if share is None:
+        return "–"
+    tail = "" if interval is None else f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{100 * share:.1f}{tail}"
+
+
+def by_level(values: Mapping[str, Any], digits: int = 1) -> str:
+    """Figures of E1 and E2 side by side."""
+    return " + ".join(number(values[level], digits) for level in ("E1", "E2"))

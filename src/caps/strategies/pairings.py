@@ -1,0 +1,135 @@
+"""Who meets whom, and who sits in slot A: pairing rules, seeding, and the table they are played at."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from random import Random
+
+from caps.core.play import Game, Play, compare
+from caps.core.types import Entrant, Level, Pairing, Verdict
+
+Pair = tuple[int, int]
+
+ORDERS = ("balanced", "as-paired", "both")
+DIALECTS = ("verdicts", "ratings")
+
+PRIOR = ("tests_passed", "score", "logprob")
+
+
+def prior(entrant: Entrant) -> tuple[float, ...]:
+    """What is known before any judge is asked, most telling first; larger is better."""
+    return tuple(entrant.features.get(name, float("-inf")) for name in PRIOR)
+
+
+def slaughter(seeds: Sequence[int], count: int) -> tuple[list[Pair], list[int]]:
+    """Pair the i-th seed with the i-th from the end, `count` times; the middle seeds have byes."""
+    top, bottom = seeds[:count], seeds[len(seeds) - count :]
+    return list(zip(top, reversed(bottom), strict=True)), list(seeds[count : len(seeds) - count])
+
+
+def round_robin(players: Sequence[int]) -> list[Pair]:
+    """Every unordered pair once."""
+    return list(combinations(players, 2))
+
+
+class Table:
+    """Seats pairs and plays them; one table serves a whole contest.
+
+    `balanced`: within a round everyone sits in A as often as in B, up to one, and whoever has sat in A more
+    often in earlier rounds yields; the rest is seeded chance. `as-paired`: the first named sits in A.
+    `both`: each pair is asked in both orders and the ratings are averaged. A pair met again in the same
+    order is a further draw.
+    """
+
+    def __init__(self, order: str, rng: Random, *, dialect: str = "verdicts") -> None:
+        self._order, self._rng, self._dialect = order, rng, dialect
+        self._lead: dict[int, int] = {}
+        self._met: dict[tuple[int, int, Level], int] = {}
+
+    @property
+    def asks_per_pair(self) -> int:
+        """How many asks a pair costs."""
+        return 2 if self._order == "both" else 1
+
+    def play(
+        self,
+        stage: str,
+        level: Level,
+        pairs: Sequence[Pair],
+        *,
+        ranking: Sequence[int],
+        byes: Sequence[int] = (),
+    ) -> Play[list[Game]]:
+        """Play the pairs as one round and return one game a pair, in the order given."""
+        games = yield from compare(stage, self.seat(pairs, level), ranking=ranking, byes=byes)
+        if self._order != "both":
+            return games
+        return [_average(there, back) for there, back in zip(games[::2], games[1::2], strict=True)]
+
+    def seat(self, pairs: Sequence[Pair], level: Level) -> list[Pairing]:
+        """Decide who sits in A."""
+        if self._order == "balanced":
+            pairs = self._balance(pairs)
+        elif self._order == "both":
+            pairs = [seats for a, b in pairs for seats in ((a, b), (b, a))]
+        asks, met = [], self._met
+        for a, b in pairs:
+            seats = (a, b, level)
+            draw = met.get(seats, 0)
+            met[seats] = draw + 1
+            asks.append(Pairing(a, b, level, draw, self._dialect))
+        return asks
+
+    def _balance(self, pairs: Sequence[Pair]) -> list[Pair]:
+        if len({player for pair in pairs for player in pair}) == 2 * len(pairs):
+            return [self._yield_slot(a, b) for a, b in pairs]
+        return self._walk(pairs)
+
+    def _yield_slot(self, a: int, b: int) -> Pair:
+        """Seat a single game: whoever has sat in A more often sits in B; equals draw lots."""
+        lead = self._lead
+        ahead = lead.get(a, 0) - lead.get(b, 0)
+        if ahead > 0 or (ahead == 0 and self._rng.random() < 0.5):
+            a, b = b, a
+        lead[a] = lead.get(a, 0) + 1
+        lead[b] = lead.get(b, 0) - 1
+        return a, b
+
+    def _walk(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Walk the games as trails, each player leaving a game in B for the next in A.
+
+        A trail's inner players are balanced; its first sits in A once more, its last in B. Trails start at
+        players with an odd number of games, whoever has sat in A least before first, so nobody ends off by
+        more than one.
+        """
+        games_of: dict[int, list[int]] = {}
+        for index, pair in enumerate(pairs):
+            for player in pair:
+                games_of.setdefault(player, []).append(index)
+        lead, chance = self._lead, self._rng.random
+        starts = sorted([(len(games) % 2 == 0, lead.get(p, 0), chance(), p) for p, games in games_of.items()])
+        seated: dict[int, Pair] = {}
+        for *_, start in (*starts, *starts):  # a trail that ended elsewhere may leave its start with circuits
+            player, trail = start, []
+            while games := games_of[player]:
+                game = games.pop()
+                if game not in seated:
+                    a, b = pairs[game]
+                    other = b if player == a else a
+                    seated[game] = (player, other)
+                    trail.append(game)
+                    player = other
+            if player != start:
+                lead[start] = lead.get(start, 0) + 1
+                lead[player] = lead.get(player, 0) - 1
+            elif trail and chance() < 0.5:
+                seated |= {game: seated[game][::-1] for game in trail}
+        return [seated[index] for index in range(len(pairs))]
+
+
+def _average(there: Game, back: Game) -> Game:
+    """Merge the two orders of one pair; if one went unanswered the other counts alone."""
+    mirrored = None if back.verdict is None else back.verdict.swapped()
+    if there.verdict is None or mirrored is None:
+        return there._replace(verdict=there.verdict or mirrored)
+    mean = Verdict((there.verdict.a + mirrored.a) / 2, (there.verdict.b + mirrored.b) / 2)
+    return there._replace(verdict=mean)

@@ -1,0 +1,29 @@
+"""Best-of-N by a number each candidate carries, such as a reward model's score."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from caps.core.errors import InputError
+from caps.core.play import Play
+from caps.core.settings import check_settings, setting
+from caps.core.types import Entrant, Selection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """The largest value of one feature; who lacks it comes last, ties as sampled."""
+
+    feature: str = setting("score", "the number to go by: score, logprob, tests_passed")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
+        """Ask nothing."""
+        yield from ()
+        values = {e.id: e.features[self.feature] for e in entrants if self.feature in e.features}
+        if not values:
+            raise InputError(f"no candidate carries a {self.feature!r}, which strategy 'reward' goes by")
+        order = sorted((e.id for e in entrants), key=lambda c: values.get(c, float("-inf")), reverse=True)
+        return Selection(order[0], tuple(order), scores=values)

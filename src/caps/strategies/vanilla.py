@@ -1,0 +1,19 @@
+"""No selection: the first sample, as the paper's unaided baseline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from caps.core.play import Play
+from caps.core.types import Entrant, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Vanilla:
+    """The first candidate, unjudged."""
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
+        """Ask nothing."""
+        yield from ()
+        order = tuple(entrant.id for entrant in entrants)
+        return Selection(order[0], order)
