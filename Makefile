@@ -28,10 +28,10 @@ format: $(VENV)/.dev     ## Format the code
 	$(BIN)/ruff check --fix .
 
 golden: $(VENV)/.dev     ## Record the golden transcripts anew (say why in the commit)
-	$(BIN)/python -m tests.golden.record
+	$(BIN)/python tests/golden/record.py
 
 bench: $(VENV)/.dev      ## Ratios measured on this machine
-	$(BIN)/python -m benchmarks.contest
+	$(BIN)/python benchmarks/contest.py
 
 clean:                   ## Remove what the targets above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

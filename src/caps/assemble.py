@@ -1,21 +1,77 @@
 """The composition root: from names and settings to the objects that do the work."""
 
-from collections.abc import Mapping
-from dataclasses import is_dataclass
-from typing import cast
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, is_dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, cast
 
-from caps.core.errors import SettingError
+from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import override
+from caps.core.types import Case, Level
+from caps.costs.prices import Price, listed_price
+from caps.engines.base import Prepare
+from caps.engines.local import LocalEngine
+from caps.evidence.entrants import describe, estimate_tokens
+from caps.evidence.profiles import Profile, profile_named, with_views
+from caps.journal.store import Journal
+from caps.judges.base import Bout
+from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.models.base import Model
+from caps.models.canary import canary
+from caps.models.http import HttpModel, Timeouts
+from caps.models.journaled import JournaledModel
+from caps.prompts.fence import nonce_for
 from caps.registry import STRATEGIES, resolve
+
+SURPLUS_CALLS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a judge is found: an address, the name of a model there, and a key that is never shown."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """Everything that makes a run; what a user may set, already checked."""
+
+    endpoint: Endpoint
+    endpoint_partial: Endpoint | None = None
+    judge: JudgeSettings = field(default_factory=JudgeSettings)
+    confidence: Literal["verbal", "logprobs", "auto"] = "verbal"
+    extra: Mapping[str, object] = field(default_factory=dict)
+    profile: str | None = None
+    views: Mapping[str, str] = field(default_factory=dict)
+    prompts: Path | None = None
+    connections: int | Literal["auto"] = "auto"
+    timeout: float = 600.0
+    journal: Path | None = None
+    durable: bool = False
+    price: Price | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run made ready: the engine, and the price of a token if it is known."""
+
+    engine: LocalEngine
+    price: Price | None
+    confidence: str
 
 
 def make_strategy(name: str, changes: Mapping[str, str] | None = None) -> Strategy:
     """Build a strategy by name, with some of its fields changed."""
     found = resolve(STRATEGIES, name)
+    if not callable(getattr(found, "play", None)):
+        raise SettingError(f"{name!r} is {found!r}, which has no play(): not a strategy")
     strategy = found() if isinstance(found, type) else found
-    if not callable(getattr(strategy, "play", None)):
-        raise SettingError(f"{name!r} is {strategy!r}, which has no play(): not a strategy")
     if not changes:
         return cast(Strategy, strategy)
     if not is_dataclass(strategy):
@@ -29,3 +85,90 @@ def make_strategy(name: str, changes: Mapping[str, str] | None = None) -> Strate
 def has_setting(strategy: Strategy, name: str) -> bool:
     """Whether a strategy has a field of that name."""
     return name in getattr(strategy, "__dataclass_fields__", {})
+
+
+def load_templates(folder: Path | None = None) -> dict[str, str]:
+    """The built-in prompt templates by name, with those of a folder in their place or beside them."""
+    built_in = files("caps.prompts") / "templates"
+    templates = {item.name: item.read_text("utf-8") for item in built_in.iterdir()}
+    if folder is None:
+        return templates
+    try:
+        own = {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.txt"))}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--prompts {folder}: {error}") from None
+    unknown = own.keys() - templates.keys()
+    if not own or unknown:
+        wrong = f"{min(unknown)} is none of ours" if unknown else "no .txt files in it"
+        raise InputError(f"--prompts {folder}: {wrong}; names are {', '.join(sorted(templates))}")
+    return {**templates, **own}
+
+
+def make_prepare(profile: str | None = None, views: Mapping[str, str] | None = None) -> Prepare:
+    """How a case is made ready: by the profile of its domain, or a named one, with single views replaced."""
+    chosen: dict[str, Profile] = {}
+
+    def prepare(case: Case) -> Bout:
+        name = profile or case.domain
+        if name not in chosen:
+            chosen[name] = with_views(profile_named(name), views or {})
+        described = describe(case, chosen[name], estimate_tokens)
+        statement = case.problem.text
+        shown = [view for pair in described.views for view in pair]
+        return Bout(case, described, nonce_for(statement, shown), estimate_tokens(statement))
+
+    if profile is not None or views:
+        with_views(profile_named(profile or "general"), views or {})
+    return prepare
+
+
+@asynccontextmanager
+async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
+    """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
+    templates, prepare = load_templates(setup.prompts), make_prepare(setup.profile, setup.views)
+    async with AsyncExitStack() as stack:
+        journal = None
+        if setup.journal is not None:
+            setup.journal.parent.mkdir(parents=True, exist_ok=True)
+            journal = stack.enter_context(Journal.open(setup.journal, durable=setup.durable))
+        at_partial = setup.endpoint_partial or setup.endpoint
+        models = {where: _connect(where, setup) for where in {setup.endpoint, at_partial}}
+        for model in models.values():
+            stack.push_async_callback(model.close)
+        confidence = await _confidence(setup, models) if probe else setup.confidence.replace("auto", "verbal")
+        kept: dict[Endpoint, Model] = {
+            where: model if journal is None else JournaledModel(model, journal)
+            for where, model in models.items()
+        }
+        seats = {
+            Level.PARTIAL: Seat(kept[at_partial], at_partial.model, setup.extra),
+            Level.FULL: Seat(kept[setup.endpoint], setup.endpoint.model, setup.extra),
+        }
+        judge = LlmJudge(seats, templates, replace(setup.judge, confidence=confidence))
+        engine = LocalEngine(
+            judge, prepare, capacity=lambda: sum(m.connections for m in models.values()) + SURPLUS_CALLS
+        )
+        price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+        yield Session(engine, price, confidence)
+
+
+def _connect(where: Endpoint, setup: Setup) -> HttpModel:
+    return HttpModel(
+        where.base_url,
+        where.api_key,
+        connections=setup.connections,
+        timeouts=Timeouts(read=setup.timeout),
+    )
+
+
+async def _confidence(setup: Setup, models: Mapping[Endpoint, HttpModel]) -> str:
+    """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
+    wanted = setup.confidence != "verbal"
+    try:
+        for where, model in models.items():
+            await canary(model, where.model, want_logprobs=wanted, extra=setup.extra)
+    except MissingFeatureError:
+        if setup.confidence == "logprobs":
+            raise
+        return "verbal"
+    return "logprobs" if wanted else "verbal"

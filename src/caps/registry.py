@@ -90,6 +90,70 @@ STRATEGIES = Registry(
     {"caps_r": "caps-r", "min_degree": "v1-infer", "random": "random-pairs"},
 )
 
+_VIEWS = {
+    "code-summary": Entry(
+        "caps.evidence.views:code_summary",
+        "50 + 50 words of reasoning, 500 characters of code",
+        f"{PAPER}, evidence extraction",
+    ),
+    "code-head": Entry(
+        "caps.evidence.views:code_head", "the first 20 lines of code", f"{PAPER}, design of the cascade"
+    ),
+    "code-only": Entry("caps.evidence.views:code_only", "all of the code, no reasoning", f"{PAPER}, prompts"),
+    "math-summary": Entry(
+        "caps.evidence.views:math_summary",
+        "50 + 50 words of reasoning, the final answer",
+        f"{PAPER}, evidence extraction",
+    ),
+    "math-window": Entry(
+        "caps.evidence.views:math_window",
+        "the final answer and some 300 tokens before it",
+        f"{PAPER}, design of the cascade",
+    ),
+    "thinking": Entry(
+        "caps.evidence.views:thinking",
+        "the final answer and the last 500 tokens or so",
+        f"{PAPER}, thinking-aware view",
+    ),
+    "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
+    "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, evidence extraction"),
+}
+VIEWS = Registry("view", "caps.views", _VIEWS, {})
+
+_SIGNATURES = {
+    "code-ast": Entry(
+        "caps.evidence.signatures:code_ast", "equal syntax trees, docstrings apart", f"{PAPER}, §3.1"
+    ),
+    "code-text": Entry(
+        "caps.evidence.signatures:code_text",
+        "equal code but for imports, comments, indentation",
+        f"{PAPER}, evidence extraction",
+    ),
+    "math-answer": Entry(
+        "caps.evidence.signatures:math_answer", "equal final answers", f"{PAPER}, evidence extraction"
+    ),
+    "general-text": Entry(
+        "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
+    ),
+}
+SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
+
+_PROFILES = {
+    "code": Entry("caps.evidence.profiles:CODE", "programs: code-ast, code-summary", PAPER),
+    "math": Entry("caps.evidence.profiles:MATH", "mathematics: math-answer, math-summary", PAPER),
+    "general": Entry("caps.evidence.profiles:GENERAL", "chat: general-text, general-summary", "caps"),
+    "code-thinking": Entry(
+        "caps.evidence.profiles:CODE_THINKING", "programs of models that think at length", PAPER
+    ),
+    "math-thinking": Entry(
+        "caps.evidence.profiles:MATH_THINKING", "mathematics of models that think at length", PAPER
+    ),
+    "general-thinking": Entry(
+        "caps.evidence.profiles:GENERAL_THINKING", "chat with models that think at length", "caps"
+    ),
+}
+PROFILES = Registry("profile", "caps.profiles", _PROFILES, {})
+
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""

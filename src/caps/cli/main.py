@@ -6,7 +6,7 @@ import sys
 import typer
 from rich.console import Console
 
-from caps.cli import demo, list_, plan, simulate
+from caps.cli import demo, list_, plan, select, simulate
 from caps.core.errors import CapsError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("plan")(plan.plan)
+app.command("select")(select.select)
 app.command("simulate")(simulate.simulate)
 app.add_typer(list_.app, name="list")
 

@@ -69,7 +69,7 @@ def simulate(
         pools = made_up(shape, problems, seed)
         source: dict[str, Any] = {"made_up": asdict(shape)}
     else:
-        pools = list(labelled(read_cases(cases), n=n, partial_tokens=partial_tokens))
+        pools = list(labelled(read_cases(cases), n=n))
         source = {"cases": cases}
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     if not names:

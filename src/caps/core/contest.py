@@ -8,7 +8,6 @@
 It is the only caller of `send`, so it is where both sides of the contract are checked.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -25,9 +24,16 @@ from caps.core.types import (
     Rating,
     Round,
     Selection,
+    Solo,
     Unanswered,
     Verdict,
 )
+
+_WANTED = {
+    Pairing: "a Verdict with ratings from 1 to 10",
+    Group: "a Pick of one of those shown",
+    Solo: "a Rating from 1 to 10",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,11 @@ class Contest:
         asks = self.pending.asks
         if len(answers) != len(asks):
             raise AnswerError(f"{len(answers)} answers to the {len(asks)} asks of the pending round")
+        complete = self._complete
         for ask, answer in zip(asks, answers, strict=True):
-            _check_answer(ask, answer)
-        if any(type(given) is Unanswered for given in answers):
-            self._complete = False
+            if not _check_answer(ask, answer):
+                complete = False
+        self._complete = complete
         turn = Turn(self.pending, tuple(answers))
         self._turns.append(turn)
         self._advance(turn.answers)
@@ -105,9 +112,13 @@ class Contest:
     def _check_round(self, round_: Round) -> None:
         if not round_.asks:
             raise StrategyError(f"stage {round_.stage!r} yielded a round without asks")
+        ids = self._ids
         for ask in round_.asks:
-            shown = ask.entrants
-            if len(shown) != len(self._ids.intersection(shown)) or not shown:
+            if isinstance(ask, Pairing):
+                legal = ask.a != ask.b and ask.a in ids and ask.b in ids
+            else:
+                legal = 0 < len(ask.entrants) == len(ids.intersection(ask.entrants))
+            if not legal:
                 raise StrategyError(f"{ask!r} shows nobody, a stranger, or a candidate beside itself")
         self._check_order(round_.ranking, f"the ranking of stage {round_.stage!r}")
 
@@ -124,18 +135,16 @@ class Contest:
             raise StrategyError(f"{what} is not a permutation of the entrants")
 
 
-def _check_answer(ask: Ask, answer: Answer) -> None:
-    """Raise `AnswerError` unless this answer fits this ask."""
-    if isinstance(answer, Unanswered):
-        return
-    if isinstance(ask, Pairing):
-        fits = isinstance(answer, Verdict) and 1 <= answer.a <= 10 and 1 <= answer.b <= 10
-        wanted = "a Verdict with ratings from 1 to 10"
-    elif isinstance(ask, Group):
-        fits = isinstance(answer, Pick) and answer.winner in ask.entrants
-        wanted = f"a Pick of one of {ask.entrants}"
+def _check_answer(ask: Ask, answer: Answer) -> bool:
+    """Raise `AnswerError` unless this answer fits this ask; tell whether it is one at all."""
+    if isinstance(answer, Verdict):
+        fits = isinstance(ask, Pairing) and 1 <= answer.a <= 10 and 1 <= answer.b <= 10
+    elif isinstance(answer, Pick):
+        fits = isinstance(ask, Group) and answer.winner in ask.entrants
+    elif isinstance(answer, Rating):
+        fits = isinstance(ask, Solo) and 1 <= answer.value <= 10
     else:
-        fits = isinstance(answer, Rating) and math.isfinite(answer.value) and 1 <= answer.value <= 10
-        wanted = "a Rating from 1 to 10"
+        fits = isinstance(answer, Unanswered)
     if not fits:
-        raise AnswerError(f"{answer!r} does not answer {ask!r}: wanted {wanted}, or Unanswered")
+        raise AnswerError(f"{answer!r} does not answer {ask!r}: wanted {_WANTED[type(ask)]}, or Unanswered")
+    return not isinstance(answer, Unanswered)

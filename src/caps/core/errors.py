@@ -5,6 +5,18 @@ CapsError
 │   ├── SettingError      a name, field or value that is not allowed
 │   ├── InputError        a file or case that cannot be read as what it should be
 │   └── MissingExtraError an optional package that is not installed
+├── ModelError            the endpoint, or the model behind it
+│   ├── AccessError       the key or the account was refused
+│   ├── UnknownModelError no model of that name is served
+│   ├── TooLongError      prompt and reply do not fit the model's context
+│   ├── RefusedError      the request was refused for another reason
+│   ├── MissingFeatureError something wanted is not offered, such as log-probabilities
+│   ├── UnreachableError  nobody answers at the address
+│   ├── BusyError         too many requests, or still loading, after every try
+│   ├── TimedOutError     no reply in time, after every try
+│   ├── BrokenServerError the server failed, after every try
+│   └── GarbledError      what came back is not a reply, after every try
+├── JournalError          the journal's file, or the disk it lies on
 ├── AnswerError           whoever answered a contest: an engine, or the judge behind it
 └── StrategyError         a strategy that broke the contract of `core.play`
 """
@@ -31,6 +43,83 @@ class MissingExtraError(UserError):
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {package!r}: install it with  pip install 'caps[{extra}]'")
+
+
+class ModelError(CapsError):
+    """The endpoint or the model behind it failed for good; `cause` is one word to count it by.
+
+    `attempts` is how many requests the server may have seen, and so may have billed.
+    """
+
+    cause = "model"
+
+    def __init__(self, message: str, *, attempts: int = 0) -> None:
+        super().__init__(message)
+        self.attempts = attempts
+
+
+class AccessError(ModelError):
+    """The key or the account was refused."""
+
+    cause = "access"
+
+
+class UnknownModelError(ModelError):
+    """No model of that name is served."""
+
+    cause = "unknown-model"
+
+
+class TooLongError(ModelError):
+    """Prompt and reply do not fit the model's context."""
+
+    cause = "too-long"
+
+
+class RefusedError(ModelError):
+    """The request was refused, and asking again would not help."""
+
+    cause = "refused"
+
+
+class MissingFeatureError(ModelError):
+    """The server does not offer something that was wanted."""
+
+    cause = "missing-feature"
+
+
+class UnreachableError(ModelError):
+    """Nobody answers at the address."""
+
+    cause = "unreachable"
+
+
+class BusyError(ModelError):
+    """Too many requests, or still loading, after every try."""
+
+    cause = "busy"
+
+
+class TimedOutError(ModelError):
+    """No reply in time, after every try."""
+
+    cause = "timeout"
+
+
+class BrokenServerError(ModelError):
+    """The server failed, after every try."""
+
+    cause = "server"
+
+
+class GarbledError(ModelError):
+    """What came back is not a reply, after every try."""
+
+    cause = "garbled"
+
+
+class JournalError(CapsError):
+    """The journal's file cannot be used; nothing in it was overwritten."""
 
 
 class AnswerError(CapsError):

@@ -62,6 +62,11 @@ def override(owner: T, changes: Mapping[str, str]) -> T:
     return replace(owner, **values)  # type: ignore[type-var]
 
 
+def settings_of(owner: object) -> dict[str, Any]:
+    """The fields of a settings object by name; none for what is not one."""
+    return {name: getattr(owner, name) for name in getattr(owner, "__dataclass_fields__", {})}
+
+
 def nearest(name: str, known: list[str]) -> str:
     """Guess what was meant, as the start of a sentence, or nothing."""
     close = get_close_matches(name, known, n=1)

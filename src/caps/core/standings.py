@@ -14,8 +14,7 @@ class Tally:
 
     def __init__(self, players: Iterable[int], *, floor: float, weighted: bool = True) -> None:
         self.score = dict.fromkeys(players, 0.0)
-        self._weight = dict.fromkeys(self.score, 0.0)
-        self._ratings: dict[int, list[float]] = {player: [] for player in self.score}
+        self._at_stake = dict.fromkeys(self.score, 0.0)
         self._floor = floor
         self._weighted = weighted
 
@@ -31,18 +30,36 @@ class Tally:
         a, b, verdict = game
         if verdict is None:
             return
-        weight, outcome = self.weigh(verdict), verdict.outcome
-        self.score[a] += weight * outcome
-        self.score[b] += weight * (1 - outcome)
-        self._weight[a] += weight
-        self._weight[b] += weight
-        self._ratings[a].append(verdict.a)
-        self._ratings[b].append(verdict.b)
+        weight, score, at_stake = self.weigh(verdict), self.score, self._at_stake
+        at_stake[a] += weight
+        at_stake[b] += weight
+        if verdict.a > verdict.b:
+            score[a] += weight
+        elif verdict.a < verdict.b:
+            score[b] += weight
+        else:
+            score[a] += weight / 2
+            score[b] += weight / 2
 
     def rate(self, player: int) -> float:
         """Share of the weight at stake that this player won; ½ before any game."""
-        at_stake = self._weight[player]
+        at_stake = self._at_stake[player]
         return self.score[player] / at_stake if at_stake else 0.5
+
+
+class Ratings(Tally):
+    """A tally that also keeps mean ratings, by which V1-Infer breaks ties in the win rate."""
+
+    def __init__(self, players: Iterable[int], *, floor: float) -> None:
+        super().__init__(players, floor=floor)
+        self._ratings: dict[int, list[float]] = {player: [] for player in self.score}
+
+    def record(self, game: Game) -> None:
+        """Add one game and its two ratings."""
+        super().record(game)
+        if game.verdict is not None:
+            self._ratings[game.a].append(game.verdict.a)
+            self._ratings[game.b].append(game.verdict.b)
 
     def mean_rating(self, player: int) -> float:
         """Mean of the ratings received; 0 before any game."""
@@ -77,7 +94,8 @@ class Standings(Tally):
 
     def ordered(self, players: Iterable[int]) -> list[int]:
         """Best first."""
-        return sorted(players, key=self.rank, reverse=True)
+        score, size, luck = self.score, self.cluster_size, self.luck
+        return sorted(players, key=lambda c: (round(score[c], 9), size[c], luck[c]), reverse=True)
 
 
 def win_rates(

@@ -61,12 +61,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem with its candidates; a candidate's id is its position."""
+    """A problem with its candidates; a candidate's id is its position. `guessed`: nobody said the domain."""
 
     id: str
     problem: Problem
     candidates: tuple[Candidate, ...]
     domain: str = "general"
+    guessed: bool = False
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
@@ -166,6 +167,35 @@ class Unanswered:
 
 
 Answer: TypeAlias = Verdict | Rating | Pick | Unanswered
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of a call; cached ones are part of the prompt, reasoning ones part of the output."""
+
+    prompt: int
+    output: int
+    cached: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.prompt + other.prompt,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.reasoning + other.reasoning,
+            self.estimated or other.estimated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One token of a reply with its log-probability, and the likeliest tokens in its place."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

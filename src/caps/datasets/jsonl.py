@@ -6,7 +6,7 @@ A line that cannot be read is yielded as the `InputError` it is, so the good one
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +15,7 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.evidence.anatomy import last_boxed, last_code_block
 
 DOMAINS = ("code", "math", "general")
 _NAMES = {
@@ -62,17 +63,30 @@ def parse_case(line: str | bytes, *, default_id: str) -> Case:
     candidates = _wanted(row, "candidates", list)
     if not candidates:
         raise InputError("candidates: is empty; at least one is needed")
-    domain = row.get("domain", "general")
-    if domain not in DOMAINS:
+    domain = row.get("domain")
+    if domain is not None and domain not in DOMAINS:
         raise InputError(f"domain: {domain!r} must be one of {', '.join(DOMAINS)}")
     known = {"id", "problem", "candidates", "domain"}
+    read = tuple(_candidate(item, f"candidates[{i}]") for i, item in enumerate(candidates))
     return Case(
         id=str(row.get("id", default_id)),
         problem=_problem(row),
-        candidates=tuple(_candidate(item, f"candidates[{i}]") for i, item in enumerate(candidates)),
-        domain=domain,
+        candidates=read,
+        domain=domain or guess_domain(row, read),
+        guessed=domain is None,
         extra={name: value for name, value in row.items() if name not in known},
     )
+
+
+def guess_domain(row: dict[str, Any], candidates: Sequence[Candidate]) -> str:
+    """Code if the case has tests or most candidates hold code, math if most box an answer, else general."""
+    if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
+        return "code"
+    half = len(candidates) / 2
+    if sum(one.code is not None or last_code_block(one.text) is not None for one in candidates) > half:
+        return "code"
+    boxed = sum(one.answer is not None or last_boxed(one.text) is not None for one in candidates)
+    return "math" if boxed > half else "general"
 
 
 def _problem(row: dict[str, Any]) -> Problem:
@@ -141,3 +155,8 @@ def _lines(path: str) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InputError(f"{path}: {reason}") from None
+
+
+def count_lines(path: str) -> int:
+    """Lines that hold something; for the length of a progress bar."""
+    return sum(1 for line in _lines(path) if line.strip())

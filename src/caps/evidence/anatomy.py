@@ -1,34 +1,98 @@
-"""The parts of a candidate: its last code block and its last boxed answer. Total, and linear in the text."""
+"""The parts of a candidate: what it thought, the program it wrote, the answer it gave."""
 
-import re
+from dataclasses import dataclass
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*$", re.MULTILINE)
-_BRACE = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}\\]|[{}]")
+from caps.core.types import Candidate
+from caps.evidence.marks import Enclosed, Layout, find_boxed, lay_out
+from caps.evidence.windows import trim
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """A candidate taken apart; `text` is all it wrote."""
+
+    reasoning: str
+    code: str | None
+    answer: str | None
+    text: str
+
+
+def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
+    """Take a candidate apart; a stated code or answer goes before one found in the text.
+
+    Without thoughts between tags, the reasoning is what stands before the code. In `prose` (mathematics,
+    where an answer may well be one fenced JSON object) it is all of the text, an ellipsis in place of the
+    boxed answer.
+    """
+    text = candidate.text
+    layout, boxed = lay_out(text), find_boxed(text)
+    stated = candidate.code if candidate.code and candidate.code.strip() else None
+    code = layout.block.within(text) if stated is None and layout.block else stated
+    thoughts = (thought.within(text).strip() for thought in layout.thoughts)
+    reasoning = "\n".join(thought for thought in thoughts if thought)
+    if not reasoning and code is not None and not prose:
+        reasoning = _before_code(text, layout, stated)
+    elif not reasoning:
+        reasoning = _without(text, layout, boxed)
+    return Anatomy(reasoning, code, _answer(candidate, boxed), text)
+
+
+def spoken(text: str) -> str:
+    """What a text says outside its thoughts."""
+    parts, place = [], 0
+    for thought in lay_out(text).thoughts:
+        parts.append(text[place : thought.start])
+        place = thought.stop
+    return "".join([*parts, text[place:]])
 
 
 def last_code_block(text: str) -> str | None:
-    """The body of the last fenced block; one that is never closed runs to the end."""
-    block, opened, fence = None, -1, ""
-    for mark in _FENCE.finditer(text):
-        if opened < 0:
-            opened, fence = mark.end() + 1, mark.group(1)
-        elif mark.group(1).startswith(fence):
-            block, opened = text[opened : mark.start()], -1
-    return block if opened < 0 else text[opened:]
+    """The body of the last fenced block outside thoughts; one that is never closed runs to the end."""
+    block = lay_out(text).block
+    return None if block is None else block.within(text)
 
 
 def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete `\boxed{…}`, nested braces included."""
-    open_at: list[int] = []
-    found: tuple[int, str] | None = None
-    for mark in _BRACE.finditer(text):
-        brace = mark.group()
-        if brace == "}":
-            start = open_at.pop() if open_at else -1
-            if start >= 0 and (found is None or start > found[0]):
-                found = start, text[start : mark.start()]
-        elif brace == "{":
-            open_at.append(-1)
-        elif brace[-1] == "{" and len(brace) > 2:
-            open_at.append(mark.end())
-    return None if found is None else found[1].strip()
+    r"""The content of the last complete `\boxed{…}` that is not blank, nested braces included."""
+    boxed = find_boxed(text)
+    return None if boxed is None else _unbox(text, boxed)
+
+
+def final_answer(candidate: Candidate) -> str | None:
+    """The stated answer, or else the last boxed one."""
+    return _answer(candidate, None) or last_boxed(candidate.text)
+
+
+def _answer(candidate: Candidate, boxed: Enclosed | None) -> str | None:
+    stated = (candidate.answer or "").strip()
+    return stated or (None if boxed is None else _unbox(candidate.text, boxed))
+
+
+def _unbox(text: str, boxed: Enclosed) -> str:
+    content = boxed.within(text).strip()
+    escaped = text.startswith(r"\\", boxed.start)  # the box stands inside a JSON text
+    return content.replace(r"\\", "\\") if escaped else content
+
+
+def _before_code(text: str, layout: Layout, stated: str | None) -> str:
+    start = _after_thoughts(layout)
+    # Not rfind: only the forward search is linear in the worst case.
+    place = -1 if stated is None else text.find(stated.strip(), start)
+    if place < 0:
+        return trim(text[start : layout.block.start if layout.block else len(text)])
+    before = text[start:place].rstrip()
+    earlier, _, line = before.rpartition("\n")
+    return trim(earlier if line.lstrip().startswith(("```", "~~~")) else before)
+
+
+def _without(text: str, layout: Layout, boxed: Enclosed | None) -> str:
+    start = _after_thoughts(layout)
+    if boxed is None or boxed.start < start:
+        return trim(text[start:])
+    before, after = text[start : boxed.start], text[boxed.stop :]
+    return trim(f"{before}…{after}") if (before + after).strip() else ""
+
+
+def _after_thoughts(layout: Layout) -> int:
+    """Where the text goes on; only asked when all thoughts are blank (a model told not to think)."""
+    return layout.thoughts[-1].stop if layout.thoughts else 0

@@ -1,25 +1,49 @@
-"""From a case to its entrants: signatures, sizes and features, and nothing of the text itself."""
+"""From a case to its entrants, and to the views a judge may read of them."""
 
-from caps.core.types import Candidate, Case, Entrant
-from caps.evidence.signatures import signature_of
+from collections.abc import Callable
+from dataclasses import dataclass
 
-CHARACTERS_PER_TOKEN = 4
+from caps.core.types import Candidate, Case, Entrant, Level
+from caps.evidence.profiles import Profile, signature_named, view_named
+from caps.evidence.windows import CHARACTERS_PER_TOKEN
 
 
-def entrants_of(case: Case, *, partial_tokens: int) -> list[Entrant]:
-    """Describe each candidate; sizes are estimated at four characters a token."""
-    entrants = []
-    for position, candidate in enumerate(case.candidates):
-        full = -(-len(candidate.text) // CHARACTERS_PER_TOKEN)
-        entrants.append(
-            Entrant(
-                position,
-                signature_of(candidate, case.domain),
-                (0, min(partial_tokens, full), full),
-                _features(candidate),
-            )
-        )
-    return entrants
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The entrants of a case, which is all a strategy sees, and the partial and full view of each."""
+
+    entrants: tuple[Entrant, ...]
+    views: tuple[tuple[str, str], ...]
+
+    def view(self, id: int, level: Level) -> str:  # noqa: A002
+        """What a judge reads of an entrant; at E0 that is its signature, if it has one."""
+        if level is Level.SIGNATURE:
+            return self.entrants[id].signature or ""
+        partial, full = self.views[id]
+        return partial if level is Level.PARTIAL else full
+
+
+def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Described:
+    """Make each candidate's signature and views once, and count the views.
+
+    A partial view longer than the full one would cost more and show less, so the full one takes its place.
+    """
+    signature = signature_named(profile.signature)
+    partial, full = view_named(profile.partial), view_named(profile.full)
+    entrants, views = [], []
+    for place, candidate in enumerate(case.candidates):
+        whole = full(candidate)
+        shown = min(whole, partial(candidate), key=len)
+        large = count(whole)
+        small = large if shown == whole else count(shown)
+        entrants.append(Entrant(place, signature(candidate), (0, small, large), _features(candidate)))
+        views.append((shown, whole))
+    return Described(tuple(entrants), tuple(views))
+
+
+def estimate_tokens(text: str) -> int:
+    """Four characters a token, rounded up: an estimate, for want of the model's own count."""
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def _features(candidate: Candidate) -> dict[str, float]:

@@ -1,73 +1,71 @@
 """Level E0: signatures that are equal where two candidates give the same answer; none where there is none."""
 
-import ast
 import re
-import textwrap
-import warnings
 from hashlib import sha256
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import last_boxed, last_code_block
+from caps.evidence.anatomy import dissect, final_answer, spoken
+from caps.evidence.marks import lay_out
+from caps.evidence.programs import bare_lines, shape, tidy_lines
+from caps.evidence.structured import LEAD_IN, canonical
 
-LONGEST_PARSED = 200_000
+LONGEST_SHOWN = 80
 _SPACING = re.compile(r"\\[,!;: ]|\\q?quad(?![a-z])|\\(?:left|right)(?![a-z])|[\s~$]")
 _FRACTION = re.compile(r"\\[dt]frac(?![a-z])")
 
 
 def math_answer(candidate: Candidate) -> str | None:
     """The stated or last boxed answer, lowercase, without white space and LaTeX spacing."""
-    answer = candidate.answer if candidate.answer is not None else last_boxed(candidate.text)
+    answer = final_answer(candidate)
     if answer is None:
         return None
-    return _SPACING.sub("", _FRACTION.sub(r"\\frac", answer)).lower().rstrip(".") or None
+    return _short(_SPACING.sub("", _FRACTION.sub(r"\\frac", answer)).lower().rstrip("."))
 
 
 def code_ast(candidate: Candidate) -> str | None:
     """A hash of the parsed program without docstrings and layout; of its lines where it does not parse."""
-    code = candidate.code if candidate.code is not None else last_code_block(candidate.text)
-    fenced = code is not None
-    program = textwrap.dedent(candidate.text if code is None else code)
-    if not program.strip():
+    code = dissect(candidate).code
+    if code is None:
+        return _digest(shape(spoken(candidate.text)))
+    tree = shape(code)
+    return _digest(tidy_lines(code) if tree is None else tree)
+
+
+def code_text(candidate: Candidate) -> str | None:
+    """The paper's hash of the program's text without imports, comments, blank lines and indentation.
+
+    It takes programs that differ in indentation only for equal, which in Python they are not.
+    """
+    code = dissect(candidate).code
+    if code is None:
+        code = spoken(candidate.text)
+        if not shape(code):
+            return None
+    return _digest(bare_lines(code))
+
+
+def general_text(candidate: Candidate) -> str | None:
+    """The stated answer or the reply without its thoughts: as JSON, as tool calls, or casefolded text."""
+    reply = (candidate.answer or "").strip() or spoken(candidate.text).strip()
+    value = canonical(reply)
+    if value is None:
+        value = _fenced_value(reply)
+    return _short(" ".join(reply.casefold().split())) if value is None else _digest(value)
+
+
+def _fenced_value(reply: str) -> str | None:
+    """The value in a fenced block that is the reply, give or take a sentence around it."""
+    block = lay_out(reply).block
+    if block is None:
         return None
-    shape = _shape(program)
-    if shape is None and not fenced:
-        return None
-    return sha256((shape or _lines(program)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    around = reply[: block.start] + " " + reply[block.stop :]
+    return canonical(block.within(reply)) if len(around.split(None, LEAD_IN)) <= LEAD_IN else None
 
 
-SIGNATURES = {"code": code_ast, "math": math_answer}
+def _short(text: str) -> str | None:
+    """The text itself where it can be shown, else its hash."""
+    return text if text and len(text) <= LONGEST_SHOWN and text.isprintable() else _digest(text)
 
 
-def signature_of(candidate: Candidate, domain: str) -> str | None:
-    """The signature a domain goes by; other domains than code and math have none."""
-    find = SIGNATURES.get(domain)
-    return None if find is None else find(candidate)
-
-
-def _shape(program: str) -> str | None:
-    """The syntax tree as text, or nothing for what is not Python."""
-    if len(program) > LONGEST_PARSED:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(program)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                node.body = [part for part in node.body if not _is_docstring(part)]
-        return ast.dump(tree, annotate_fields=False)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return None
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
-
-
-def _lines(program: str) -> str:
-    lines = (line.rstrip() for line in program.splitlines())
-    return "\n".join(line for line in lines if line and not line.lstrip().startswith("#"))
+def _digest(text: str | None) -> str | None:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if text else None

@@ -1,13 +1,14 @@
 """Candidate pools with true labels: made up, or taken from labelled cases."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from caps.core.errors import InputError
 from caps.core.settings import check_settings, setting
 from caps.core.types import Case, Entrant
-from caps.evidence.entrants import CHARACTERS_PER_TOKEN, entrants_of
+from caps.evidence.entrants import describe, estimate_tokens
+from caps.evidence.profiles import profile_named
 
 INSTRUCTION_TOKENS = 250
 
@@ -74,9 +75,7 @@ def made_up(model: PoolModel, count: int, seed: int) -> list[LabelledPool]:
     return [model.pool(number, seed) for number in range(count)]
 
 
-def labelled(
-    cases: Iterable[Case | InputError], *, n: int | None, partial_tokens: int
-) -> Iterator[LabelledPool]:
+def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[LabelledPool]:
     """Take pools from cases whose candidates all carry `correct`; the first `n` candidates of each."""
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
@@ -87,6 +86,7 @@ def labelled(
             raise InputError(
                 f"case {case.id!r}: candidates[{missing}].correct: is missing; a simulation needs labels"
             )
-        entrants = entrants_of(case, partial_tokens=partial_tokens)[:n]
-        overhead = INSTRUCTION_TOKENS + len(case.problem.text) // CHARACTERS_PER_TOKEN
-        yield LabelledPool(number, tuple(entrants), tuple(bool(label) for label in labels)[:n], overhead)
+        pool = replace(case, candidates=case.candidates[:n])
+        described = describe(pool, profile_named(case.domain), estimate_tokens)
+        overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
+        yield LabelledPool(number, described.entrants, tuple(bool(label) for label in labels)[:n], overhead)

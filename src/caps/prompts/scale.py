@@ -2,6 +2,8 @@
 
 from caps.core.types import Verdict
 
+MIDDLE = 5.0  # what V1 puts in for a rating that is missing
+
 RATINGS = {
     ("A", "HIGH"): Verdict(9, 3),
     ("A", "LOW"): Verdict(7, 5),

@@ -113,7 +113,7 @@ class Caps:
             winner, loser = self._decide(game, standings)
             winners.append(winner)
             losers.append(loser)
-            if stage == "A":
+            if stage == "A" and self.rescue == "screened":
                 cascade.lost_by[loser] = standings.score[winner] - standings.score[loser]
         cascade.pool = standings.ordered(winners)
         cascade.fallen = standings.ordered(losers) + cascade.fallen

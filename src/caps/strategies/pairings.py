@@ -43,7 +43,7 @@ class Table:
     def __init__(self, order: str, rng: Random, *, dialect: str = "verdicts") -> None:
         self._order, self._rng, self._dialect = order, rng, dialect
         self._lead: dict[int, int] = {}
-        self._met: dict[tuple[int, int, Level], int] = {}
+        self._met: dict[Level, dict[Pair, int]] = {}
 
     @property
     def asks_per_pair(self) -> int:
@@ -71,28 +71,31 @@ class Table:
             pairs = self._balance(pairs)
         elif self._order == "both":
             pairs = [seats for a, b in pairs for seats in ((a, b), (b, a))]
-        asks, met = [], self._met
-        for a, b in pairs:
-            seats = (a, b, level)
-            draw = met.get(seats, 0)
-            met[seats] = draw + 1
+        asks, met = [], self._met.setdefault(level, {})
+        for pair in pairs:
+            a, b = pair
+            draw = met.get(pair, 0)
+            met[pair] = draw + 1
             asks.append(Pairing(a, b, level, draw, self._dialect))
         return asks
 
     def _balance(self, pairs: Sequence[Pair]) -> list[Pair]:
         if len({player for pair in pairs for player in pair}) == 2 * len(pairs):
-            return [self._yield_slot(a, b) for a, b in pairs]
+            return self._yield_slots(pairs)
         return self._walk(pairs)
 
-    def _yield_slot(self, a: int, b: int) -> Pair:
-        """Seat a single game: whoever has sat in A more often sits in B; equals draw lots."""
-        lead = self._lead
-        ahead = lead.get(a, 0) - lead.get(b, 0)
-        if ahead > 0 or (ahead == 0 and self._rng.random() < 0.5):
-            a, b = b, a
-        lead[a] = lead.get(a, 0) + 1
-        lead[b] = lead.get(b, 0) - 1
-        return a, b
+    def _yield_slots(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Seat disjoint games: whoever has sat in A more often sits in B; equals draw lots."""
+        lead, chance, seated = self._lead, self._rng.random, list[Pair]()
+        for a, b in pairs:
+            lead_a, lead_b = lead.get(a, 0), lead.get(b, 0)
+            if lead_a < lead_b or (lead_a == lead_b and chance() < 0.5):
+                lead[a], lead[b] = lead_a + 1, lead_b - 1
+                seated.append((a, b))
+            else:
+                lead[a], lead[b] = lead_a - 1, lead_b + 1
+                seated.append((b, a))
+        return seated
 
     def _walk(self, pairs: Sequence[Pair]) -> list[Pair]:
         """Walk the games as trails, each player leaving a game in B for the next in A.
@@ -102,10 +105,10 @@ class Table:
         more than one.
         """
         games_of: dict[int, list[int]] = {}
-        for index, pair in enumerate(pairs):
-            for player in pair:
-                games_of.setdefault(player, []).append(index)
         lead, chance = self._lead, self._rng.random
+        for _, index in sorted([(chance(), index) for index in range(len(pairs))]):
+            for player in pairs[index]:
+                games_of.setdefault(player, []).append(index)
         starts = sorted([(len(games) % 2 == 0, lead.get(p, 0), chance(), p) for p, games in games_of.items()])
         seated: dict[int, Pair] = {}
         for *_, start in (*starts, *starts):  # a trail that ended elsewhere may leave its start with circuits

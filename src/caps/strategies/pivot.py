@@ -7,7 +7,7 @@ from random import Random
 
 from caps.core.play import Play
 from caps.core.settings import check_settings, setting
-from caps.core.standings import Tally
+from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
 from caps.strategies.pairings import ORDERS, Pair, Table
 
@@ -26,7 +26,7 @@ class Pivot:
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Two rounds."""
         ring = rng.sample([entrant.id for entrant in entrants], len(entrants))
-        tally = Tally(ring, floor=self.weight_floor)
+        tally = Ratings(ring, floor=self.weight_floor)
         table = Table(self.order, rng)
         pairs: list[Pair] = list(pairwise(ring))
         if len(ring) > 2:

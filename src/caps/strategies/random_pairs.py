@@ -6,7 +6,7 @@ from random import Random
 
 from caps.core.play import Play
 from caps.core.settings import check_settings, setting
-from caps.core.standings import Tally
+from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
 from caps.strategies.pairings import DIALECTS, ORDERS, Table, round_robin
 
@@ -26,7 +26,7 @@ class RandomPairs:
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """One round of all pairs drawn."""
         ids = [entrant.id for entrant in entrants]
-        tally = Tally(ids, floor=self.weight_floor)
+        tally = Ratings(ids, floor=self.weight_floor)
         table = Table(self.order, rng, dialect=self.dialect)
         every = round_robin(ids)
         left = max(len(ids), int(self.budget * len(ids))) // table.asks_per_pair if every else 0

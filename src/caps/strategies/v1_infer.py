@@ -12,7 +12,7 @@ from random import Random
 
 from caps.core.play import Play
 from caps.core.settings import check_settings, setting
-from caps.core.standings import Tally
+from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
 from caps.strategies.pairings import DIALECTS, ORDERS, Pair, Table
 
@@ -36,7 +36,7 @@ class V1Infer:
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Cover, then Swiss, until the budget is spent."""
         ids = [entrant.id for entrant in entrants]
-        tally = Tally(ids, floor=self.weight_floor)
+        tally = Ratings(ids, floor=self.weight_floor)
         table = Table(self.order, rng, dialect=self.dialect)
         met: Met = {one: Counter() for one in ids}
         left = max(len(ids), int(self.budget * len(ids))) // table.asks_per_pair
@@ -55,7 +55,7 @@ class V1Infer:
         order = tally.ranked(ids)
         return Selection(order[0], tuple(order), scores={one: tally.rate(one) for one in ids})
 
-    def _cover(self, ids: Sequence[int], tally: Tally, met: Met) -> list[Pair]:
+    def _cover(self, ids: Sequence[int], tally: Ratings, met: Met) -> list[Pair]:
         """Give those with too few distinct opponents an unmet one of similar win rate."""
         pairs: list[Pair] = []
         used: set[int] = set()
@@ -71,7 +71,7 @@ class V1Infer:
             used |= {one, other}
         return pairs
 
-    def _swiss(self, ranked: Sequence[int], tally: Tally, met: Met) -> list[Pair]:
+    def _swiss(self, ranked: Sequence[int], tally: Ratings, met: Met) -> list[Pair]:
         """Walk down the ranking; each free candidate meets the least known neighbour in its window."""
         pairs: list[Pair] = []
         used: set[int] = set()

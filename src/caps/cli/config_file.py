@@ -1,0 +1,42 @@
+"""`--config FILE`: options from a TOML file, under those of the command line and the environment."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from caps.core.errors import InputError, SettingError
+from caps.core.settings import nearest
+
+
+def _load(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Make a file's values the defaults of this command; an unknown key is an error."""
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"--config {path}: {error}") from None
+    known = {option.lstrip("-"): param.name for param in ctx.command.params for option in param.opts}
+    defaults: dict[str, Any] = {}
+    for key, value in values.items():
+        option = key.replace("_", "-")
+        name = known.get(option)
+        if name is None:
+            raise SettingError(
+                f"--config {path}: {key}: no such option; {nearest(option, list(known))}see --help"
+            )
+        defaults[name] = [f"{k}={v}" for k, v in value.items()] if isinstance(value, dict) else value
+    ctx.default_map = {**(ctx.default_map or {}), **defaults}
+    return path
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", envvar="CAPS_CONFIG", is_eager=True, callback=_load, help="Options from a TOML file."
+    ),
+]

@@ -1,0 +1,123 @@
+"""Options shared by the commands that spend, each with its environment variable."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from caps.core.errors import SettingError
+
+Model = Annotated[str | None, typer.Option("--model", envvar="CAPS_MODEL", help="Name of the judge model.")]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url", envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"], help="OpenAI-compatible endpoint."
+    ),
+]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        envvar=["CAPS_API_KEY", "OPENAI_API_KEY"],
+        help="Its key; better left in the environment.",
+    ),
+]
+ModelE1 = Annotated[
+    str | None,
+    typer.Option("--judge-model-e1", envvar="CAPS_JUDGE_MODEL_E1", help="Another judge for partial views."),
+]
+BaseUrlE1 = Annotated[
+    str | None,
+    typer.Option("--judge-base-url-e1", envvar="CAPS_JUDGE_BASE_URL_E1", help="Its endpoint, if another."),
+]
+ApiKeyE1 = Annotated[
+    str | None,
+    typer.Option("--judge-api-key-e1", envvar="CAPS_JUDGE_API_KEY_E1", help="Its key, if another."),
+]
+Strategy = Annotated[
+    str, typer.Option("--strategy", envvar="CAPS_STRATEGY", help="How to choose: see caps list strategies.")
+]
+Profile = Annotated[
+    str | None,
+    typer.Option("--profile", envvar="CAPS_PROFILE", help="What a judge sees: see caps list profiles."),
+]
+View = Annotated[
+    list[str] | None,
+    typer.Option("--view", metavar="SLOT=VIEW", help="Replace one view: partial=thinking; may be repeated."),
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option("--prompts", envvar="CAPS_PROMPTS", help="Folder with prompt templates of your own."),
+]
+Confidence = Annotated[
+    str,
+    typer.Option("--confidence", envvar="CAPS_CONFIDENCE", help="verbal (HIGH/LOW), logprobs, or auto."),
+]
+MaxTokens = Annotated[
+    int, typer.Option("--max-tokens", envvar="CAPS_MAX_TOKENS", min=1, help="Room for a judge's reply.")
+]
+Extra = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--extra", metavar="NAME=JSON", help='More for the server: reasoning_effort="low"; may be repeated.'
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", envvar="CAPS_SEED", help="Same seed, same pairings.")]
+Connections = Annotated[
+    str,
+    typer.Option(
+        "--max-connections", envvar="CAPS_MAX_CONNECTIONS", help="Calls at once: a number, or auto."
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option("--timeout", envvar="CAPS_TIMEOUT", min=0.1, help="Seconds to wait for a reply.")
+]
+JournalFile = Annotated[
+    Path | None,
+    typer.Option("--journal", envvar="CAPS_JOURNAL", help="Where replies are kept (your data folder)."),
+]
+NoJournal = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
+Durable = Annotated[bool, typer.Option("--durable", help="Survive a power cut too, not only a kill.")]
+Out = Annotated[Path | None, typer.Option("--out", envvar="CAPS_OUT", help="Folder for the run's files.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many cases.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+PriceInput = Annotated[
+    float | None,
+    typer.Option("--price-input", envvar="CAPS_PRICE_INPUT", min=0, help="Dollars a million tokens read."),
+]
+PriceOutput = Annotated[
+    float | None,
+    typer.Option("--price-output", envvar="CAPS_PRICE_OUTPUT", min=0, help="Dollars a million written."),
+]
+PriceCached = Annotated[
+    float | None,
+    typer.Option("--price-cached", envvar="CAPS_PRICE_CACHED", min=0, help="Dollars a million re-read."),
+]
+GpuHour = Annotated[
+    float | None,
+    typer.Option("--gpu-hour-usd", envvar="CAPS_GPU_HOUR_USD", min=0, help="Dollars an hour of your GPUs."),
+]
+
+
+def parse_extra(words: list[str]) -> dict[str, Any]:
+    """Read `name=json` words; what is not JSON is taken as a text."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise SettingError(f"--extra {word!r}: write it as name=value")
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return found
+
+
+def parse_connections(word: str) -> Any:
+    """Read `auto` or a number."""
+    if word == "auto":
+        return word
+    if not word.isdecimal() or int(word) < 1:
+        raise SettingError(f"--max-connections {word!r}: must be a whole number of at least 1, or auto")
+    return int(word)

@@ -1,0 +1,94 @@
+"""What was asked and what was paid, by stage and level.
+
+* `asked`: input tokens of every call a contest made, wherever its reply came from; the paper's verifier cost.
+* `billed`: the part of it that was sent in this run and not answered by the journal.
+* `cached`: the part of `billed` the server read from its prefix cache.
+* `output`, `reasoning`: tokens the model wrote in this run; reasoning is part of output.
+* `statement`: the part of `asked` that is the problem statement, estimated.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+from caps.core.types import Level, Usage
+
+
+@dataclass(slots=True)
+class Sums:
+    """Totals over calls."""
+
+    calls: int = 0
+    attempts: int = 0
+    asked: int = 0
+    billed: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+    statement: int = 0
+    pair_calls: int = 0
+    pair_asked: int = 0
+
+    def add(self, other: "Sums") -> None:
+        """Add another's totals."""
+        for spec in fields(self):
+            setattr(self, spec.name, getattr(self, spec.name) + getattr(other, spec.name))
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Tokens by stage and level, and what went wrong, by cause."""
+
+    lines: dict[tuple[str, Level], Sums] = field(default_factory=dict)
+    malformed: Counter[str] = field(default_factory=Counter)
+    unanswered: Counter[str] = field(default_factory=Counter)
+    estimated: bool = False
+
+    def record(
+        self, stage: str, level: Level, usages: Iterable[tuple[Usage, bool]], *, statement: int, pair: bool
+    ) -> None:
+        """Enter one ask: the usage of each of its calls, and whether that came from the journal."""
+        line = self.lines.setdefault((stage, level), Sums())
+        line.calls += 1
+        for place, (usage, replayed) in enumerate(usages):
+            line.attempts += 1
+            line.asked += usage.prompt
+            line.statement += min(statement, usage.prompt)
+            if pair and place == 0 and usage.prompt:
+                line.pair_calls += 1
+                line.pair_asked += usage.prompt
+            if not replayed:
+                line.billed += usage.prompt
+                line.cached += usage.cached
+                line.output += usage.output
+                line.reasoning += usage.reasoning
+            self.estimated = self.estimated or usage.estimated
+
+    def add(self, other: "Ledger") -> None:
+        """Enter all of another ledger."""
+        for key, sums in other.lines.items():
+            self.lines.setdefault(key, Sums()).add(sums)
+        self.malformed.update(other.malformed)
+        self.unanswered.update(other.unanswered)
+        self.estimated = self.estimated or other.estimated
+
+    def total(self, level: Level | None = None) -> Sums:
+        """Sums over all stages, of one level or all."""
+        total = Sums()
+        for (_, at), sums in self.lines.items():
+            if level is None or at == level:
+                total.add(sums)
+        return total
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """Asks at each level."""
+        return {str(level): self.total(level).calls for level in (Level.PARTIAL, Level.FULL)}
+
+    @property
+    def rho(self) -> float | None:
+        """Measured T_1 / T_2: mean input of a pair at E1 over that at E2; none where one is missing."""
+        partial, full = self.total(Level.PARTIAL), self.total(Level.FULL)
+        if not partial.pair_calls or not full.pair_asked:
+            return None
+        return (partial.pair_asked / partial.pair_calls) / (full.pair_asked / full.pair_calls)

@@ -1,0 +1,173 @@
+"""The live engine: all contests at once under one limit on calls, in one event loop.
+
+Rules that must not be broken:
+
+* Work-conserving: while a call may start and any case has something to ask, a call starts.
+* Later rounds go first, so cases finish instead of piling up; calls that share slot A go out together.
+* Cases are read only as far as they are needed, and forgotten once they are handed on, in the order of input.
+* One failed case does not stop the others.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
+from heapq import heappop, heappush
+
+from caps.core.errors import CapsError, InputError
+from caps.core.play import Strategy
+from caps.core.types import Case
+from caps.engines.base import Outcome, Play, Prepare
+from caps.judges.base import Judge, Ruling
+
+MOST_WAITING = 4096
+
+_Entry = tuple[int, int, int, int, Play]
+_Landed = tuple[Play, int, "asyncio.Task[Ruling]"]
+
+
+class LocalEngine:
+    """Plays a stream of cases with one judge.
+
+    `capacity` tells how many calls may be under way now; it is asked again after every call.
+    `watch` hears every ruling as it comes in.
+    """
+
+    def __init__(self, judge: Judge, prepare: Prepare, *, capacity: Callable[[], int]) -> None:
+        self._judge, self._prepare, self._capacity = judge, prepare, capacity
+        self.watch: Callable[[Ruling], object] = lambda _: None
+
+    async def run(
+        self, cases: Iterable[Case | InputError], strategy: Strategy, *, seed: int
+    ) -> AsyncIterator[Outcome]:
+        """Play all cases and yield what became of each, in the order of input."""
+        hall = _Hall(iter(cases), strategy, seed, self._prepare)
+        flying: set[asyncio.Task[Ruling]] = set()
+        landed: deque[_Landed] = deque()
+        news = asyncio.Event()
+
+        def land(play: Play, place: int, task: "asyncio.Task[Ruling]") -> None:
+            flying.discard(task)
+            landed.append((play, place, task))
+            news.set()
+
+        try:
+            while True:
+                while landed:
+                    play, place, task = landed.popleft()
+                    ruling = _ruling_of(task)
+                    if isinstance(ruling, Ruling):
+                        self.watch(ruling)
+                    hall.tell(play, place, ruling)
+                room = self._capacity()
+                hall.admit(room)
+                while len(flying) < room and (ready := hall.next_ask()) is not None:
+                    play, place = ready
+                    task = asyncio.ensure_future(self._judge.rule(play.bout, play.round.asks[place]))  # type: ignore[union-attr]
+                    flying.add(task)
+                    task.add_done_callback(partial(land, play, place))
+                for outcome in hall.leave():
+                    yield outcome
+                if not flying and not landed:
+                    if hall.empty:
+                        return
+                    continue
+                await news.wait()
+                news.clear()
+        finally:
+            for task in flying:
+                task.cancel()
+            await asyncio.gather(*flying, return_exceptions=True)
+
+
+def _ruling_of(task: "asyncio.Task[Ruling]") -> Ruling | Exception:
+    """What a judge said, or how it broke; what would break every other call too is raised."""
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if isinstance(error, CapsError) or not isinstance(error, Exception):
+        raise error
+    return error
+
+
+class _Hall:
+    """Everyone who is inside: cases with something to ask, cases that wait, cases that are done."""
+
+    def __init__(
+        self, source: Iterator[Case | InputError], strategy: Strategy, seed: int, prepare: Prepare
+    ) -> None:
+        self._source: Iterator[Case | InputError] | None = source
+        self._strategy, self._seed, self._prepare = strategy, seed, prepare
+        self._ready: list[_Entry] = []
+        self._done: dict[int, Outcome] = {}
+        self._entered = 0
+        self._left = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether everyone has come and gone."""
+        return self._source is None and self._left == self._entered
+
+    def admit(self, wanted: int) -> None:
+        """Let cases in until there are `wanted` asks to choose from."""
+        while self._source is not None and len(self._ready) < wanted:
+            if self._entered - self._left >= MOST_WAITING:
+                return
+            case = self._read()
+            if case is not None:
+                self._enter(self._entered, case)
+                self._entered += 1
+
+    def next_ask(self) -> tuple[Play, int] | None:
+        """The ask to send next."""
+        while self._ready:
+            *_, place, play = heappop(self._ready)
+            if play.outcome.failure is None:
+                return play, place
+        return None
+
+    def tell(self, play: Play, place: int, ruling: Ruling | Exception) -> None:
+        """Pass a ruling on, and queue what the contest asks next; a judge that broke fails the case."""
+        if play.outcome.failure is not None:
+            return
+        if isinstance(ruling, Exception):
+            play.outcome.failure = f"{type(ruling).__name__}: {ruling}"
+            self._done[play.outcome.number] = play.outcome
+        elif play.tell(place, ruling):
+            self._queue(play)
+
+    def leave(self) -> Iterator[Outcome]:
+        """Those who are done, as far as everyone before them is."""
+        while self._left in self._done:
+            self._left += 1
+            yield self._done.pop(self._left - 1)
+
+    def _read(self) -> Case | InputError | None:
+        """The next case; a source that breaks off ends with the reason as its last."""
+        if self._source is None:
+            return None
+        try:
+            case = next(self._source, None)
+        except InputError as error:
+            case, self._source = error, None
+        if case is None:
+            self._source = None
+        return case
+
+    def _enter(self, number: int, case: Case | InputError) -> None:
+        if isinstance(case, InputError):
+            self._done[number] = Outcome(number, "", failure=str(case))
+            return
+        try:
+            self._queue(Play(number, self._prepare(case), self._strategy, self._seed))
+        except CapsError as error:
+            self._done[number] = Outcome(number, case.id, failure=str(error))
+
+    def _queue(self, play: Play) -> None:
+        round_ = play.round
+        if round_ is None:
+            self._done[play.outcome.number] = play.outcome
+            return
+        for place, ask in enumerate(round_.asks):
+            # Unique up to the place, so that the heap never compares two plays.
+            heappush(self._ready, (-play.depth, play.outcome.number, ask.entrants[0], place, play))

@@ -1,0 +1,102 @@
+"""Where thoughts, fenced blocks and boxed answers stand in a text; total, and linear in its length."""
+
+import re
+from typing import NamedTuple
+
+_MARK = re.compile(
+    r"^(?P<indent>[ \t]*+)(?P<fence>`{3,}+(?=[^`\n]*+$)|~{3,}+)(?P<info>[^\n]*+)$"
+    r"|<(?P<slash>/?)think(?:ing)?\s*+>",
+    re.MULTILINE | re.IGNORECASE,
+)
+# Two backslashes: inside JSON every backslash is doubled.
+_BRACE = re.compile(r"\\\\?(?:boxed|fbox)\s*+\{|\\[{}\\]|[{}]")
+
+
+class Enclosed(NamedTuple):
+    """A stretch of text from `start` to `stop`; without its delimiters, from `body` to `end`."""
+
+    start: int
+    body: int
+    end: int
+    stop: int
+
+    def within(self, text: str) -> str:
+        """What stands between the delimiters."""
+        return text[self.body : self.end]
+
+
+class Layout(NamedTuple):
+    """The thoughts of a text in order, and the last fenced block outside them that is not blank."""
+
+    thoughts: tuple[Enclosed, ...]
+    block: Enclosed | None
+
+
+def lay_out(text: str) -> Layout:
+    """Find thoughts and the last block.
+
+    Fences close as in CommonMark: same sign, at least as long, no word behind, not indented four further.
+    A thought without its opening tag began with the text (many chat templates write that tag themselves);
+    one without its closing tag runs to the end, like a block. A pair of tags inside a block is quoted.
+    """
+    thoughts: list[Enclosed] = []
+    block: Enclosed | None = None
+    fence: re.Match[str] | None = None
+    thought: re.Match[str] | None = None
+    quoted = False
+    for mark in _MARK.finditer(text):
+        slash = mark["slash"]
+        if slash is None:
+            if thought is None and fence is None:
+                fence, quoted = mark, False
+            elif thought is None and fence is not None and _closes(mark, fence):
+                block, fence = _block(text, fence, mark.start(), mark.end()) or block, None
+        elif not slash:
+            if fence is not None:
+                quoted = True
+            elif thought is None:
+                thought = mark
+        elif thought is not None:
+            thoughts.append(Enclosed(thought.start(), thought.end(), mark.start(), mark.end()))
+            thought = None
+        elif quoted:
+            quoted = False
+        else:
+            start, body = thoughts.pop()[:2] if thoughts else (0, 0)
+            thoughts.append(Enclosed(start, body, mark.start(), mark.end()))
+            block = fence = None
+    if thought is not None:
+        thoughts.append(Enclosed(thought.start(), thought.end(), len(text), len(text)))
+    elif fence is not None:
+        block = _block(text, fence, len(text), len(text)) or block
+    return Layout(tuple(thoughts), block)
+
+
+def find_boxed(text: str) -> Enclosed | None:
+    r"""Find the last complete `\boxed{…}` that is not blank, nested braces included."""
+    if "boxed" not in text and "fbox" not in text:
+        return None
+    boxes: list[int] = []
+    found: Enclosed | None = None
+    for mark in _BRACE.finditer(text):
+        brace = mark.group()
+        if brace == "}":
+            start = boxes.pop() if boxes else -1
+            if start > (found.start if found else -1):
+                box = Enclosed(start, text.index("{", start) + 1, mark.start(), mark.end())
+                found = box if box.within(text).strip() else found
+        elif brace == "{":
+            boxes.append(-1)
+        elif len(brace) > 2:
+            boxes.append(mark.start())
+    return found
+
+
+def _closes(mark: re.Match[str], fence: re.Match[str]) -> bool:
+    indent, sign, info, _ = mark.groups()
+    return sign.startswith(fence["fence"]) and not info.strip() and len(indent) < len(fence["indent"]) + 4
+
+
+def _block(text: str, fence: re.Match[str], end: int, stop: int) -> Enclosed | None:
+    body = min(fence.end() + 1, end)
+    return Enclosed(fence.start(), body, end, stop) if text[body:end].strip() else None

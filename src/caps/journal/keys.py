@@ -1,0 +1,76 @@
+"""What makes two requests the same: an explicit, versioned list.
+
+Rules that must not be broken:
+
+* Whatever may change a reply is in the list; whatever may not (address, API key, connections) is out of it.
+* A change to the list or its encoding is a new `VERSION`: old replies are then not found, never mistaken.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from caps.core.errors import SettingError
+from caps.core.types import Message
+
+VERSION = "caps-key-1"
+
+
+class Asked(Protocol):
+    """The fields of a request that make up its key; `models.base.Request` has them."""
+
+    @property
+    def model(self) -> str: ...  # noqa: D102
+    @property
+    def template(self) -> str: ...  # noqa: D102
+    @property
+    def messages(self) -> tuple[Message, ...]: ...  # noqa: D102
+    @property
+    def temperature(self) -> float: ...  # noqa: D102
+    @property
+    def top_p(self) -> float | None: ...  # noqa: D102
+    @property
+    def max_tokens(self) -> int: ...  # noqa: D102
+    @property
+    def seed(self) -> int | None: ...  # noqa: D102
+    @property
+    def top_logprobs(self) -> int: ...  # noqa: D102
+    @property
+    def draw(self) -> int: ...  # noqa: D102
+    @property
+    def extra(self) -> Mapping[str, object]: ...  # noqa: D102
+
+
+def request_key(request: Asked, *, digest: str | None = None) -> str:
+    """Content address of a request; `digest` is its `prompt_digest`, if it is known already."""
+    listed = [
+        VERSION,
+        request.model,
+        request.template,
+        digest or prompt_digest(request.messages),
+        float(request.temperature),
+        None if request.top_p is None else float(request.top_p),
+        request.max_tokens,
+        request.seed,
+        request.top_logprobs,
+        request.draw,
+        request.extra,
+    ]
+    try:
+        return hashlib.sha256(msgspec.json.encode(listed, order="deterministic")).hexdigest()
+    except (TypeError, UnicodeEncodeError) as error:
+        raise SettingError(f"extra = {dict(request.extra)!r}: must be what JSON can hold ({error})") from None
+
+
+def prompt_digest(messages: Iterable[Message]) -> str:
+    """Digest of chat messages: what the journal keeps in place of a prompt."""
+    digest = hashlib.sha256()
+    for message in messages:
+        for part in (message.role, message.content):
+            # Lengths go first, so that no two lists of messages run together into the same bytes.
+            encoded = part.encode("utf-8", "surrogatepass")
+            digest.update(b"%d:" % len(encoded))
+            digest.update(encoded)
+    return digest.hexdigest()

@@ -1,0 +1,209 @@
+"""The journal: every paid reply and every finding, stored before anything is done with it.
+
+Rules that must not be broken:
+
+* Rows are added, never changed: the first stored under a key stands, in this process and in others.
+* Replies and digests of prompts only: no prompt, no API key.
+* A file that cannot be used is refused when it is opened, before money is spent, and is left as it is.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from caps.core.errors import JournalError
+from caps.journal.faults import explain, is_busy
+from caps.journal.migrations import inspect, migrate
+from caps.journal.rows import FACTS, REPLIES, Reply, Row, Table, chunks, clean
+from caps.journal.writer import Writer
+
+BUSY_SECONDS = 30.0
+_LOOKUP = REPLIES.lookup
+LOOKUPS = 256  # keys of one statement; SQLite before 3.32 takes 999 at most
+
+
+def default_path(data_dir: Path) -> Path:
+    """Where the journal lies when nobody says otherwise."""
+    return data_dir / "journal.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What is in a journal: rows, bytes on disk, tokens paid, the time of the first and last reply."""
+
+    path: Path
+    bytes: int
+    replies: int
+    facts: int
+    prompt_tokens: int
+    output_tokens: int
+    first_at: float | None
+    last_at: float | None
+    models: Mapping[str, int]
+
+
+class Journal:
+    """An open journal; use `Journal.open`, and close it (it is its own context manager)."""
+
+    def __init__(
+        self, path: Path, reader: sqlite3.Connection, writer: sqlite3.Connection, clock: Callable[[], float]
+    ) -> None:
+        self.path = path
+        self._reader, self._connection = reader, writer
+        self._writer = Writer(writer)
+        self._clock = clock
+        self._reading = Lock()
+        self._open = True
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        durable: bool = False,
+        patience: float = BUSY_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> "Journal":
+        """Open or create a journal; `durable` survives power loss too, for the price of a flush a commit.
+
+        Other processes are waited for, when they write, for `patience` seconds.
+        """
+        path = Path(path)
+        if path.is_dir():
+            raise JournalError(f"journal {str(path)!r} is a directory: name a file in it")
+        opened: list[sqlite3.Connection] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for _ in range(2):
+                opened.append(_connect(path, patience))
+            writer, reader = opened
+            inspect(writer, path)
+            _share(writer, path, patience)
+            writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            migrate(writer)
+            return cls(path, reader, writer, clock)
+        except (sqlite3.Error, OSError) as error:
+            _close(opened)
+            raise explain(error, path) from error
+        except BaseException:
+            _close(opened)
+            raise
+
+    def close(self) -> None:
+        """Store what was handed in and let go of the file; closing twice is harmless."""
+        if self._open:
+            self._open = False
+            self._writer.close()
+            with self._reading:
+                _close([self._reader, self._connection])
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def append(self, reply: Reply) -> Reply:
+        """Store a reply and return, after the commit that holds it, the one that stands under its key."""
+        return Reply.of(await self._append(REPLIES, replace(reply, at=self._clock()).row()))
+
+    async def record(self, kind: str, key: str, value: object) -> Any:
+        """Store a fact (anything JSON can hold) and return, after its commit, the one that stands."""
+        text = msgspec.json.encode(value).decode()
+        row = await self._append(FACTS, (clean(kind), clean(key), text, self._clock()))
+        return msgspec.json.decode(row[2])
+
+    def get(self, key: str) -> Reply | None:
+        """The reply under a key."""
+        rows = self._read(_LOOKUP, [key])
+        return Reply.of(rows[0]) if rows else None
+
+    def get_many(self, keys: Iterable[str]) -> dict[str, Reply]:
+        """The replies under these keys; those not there are left out."""
+        found = {}
+        for part in chunks(list(keys), LOOKUPS):
+            marks = ", ".join("?" * len(part))
+            for row in self._read(f"{REPLIES.select} WHERE key IN ({marks})", part):
+                found[row[0]] = Reply.of(row)
+        return found
+
+    def fact(self, kind: str, key: str) -> Any:
+        """The fact under a kind and key, or None."""
+        rows = self._read(FACTS.lookup, [kind, key])
+        return msgspec.json.decode(rows[0][2]) if rows else None
+
+    def facts(self, kind: str) -> dict[str, Any]:
+        """All facts of a kind, by key."""
+        rows = self._read("SELECT key, value FROM facts WHERE kind = ?", [kind])
+        return {key: msgspec.json.decode(value) for key, value in rows}
+
+    def stats(self) -> Stats:
+        """Count what is stored; reads the whole file."""
+        ((replies, prompt, output, first, last),) = self._read(
+            "SELECT count(*), total(prompt_tokens), total(output_tokens), min(at), max(at) FROM replies", []
+        )
+        ((facts,),) = self._read("SELECT count(*) FROM facts", [])
+        models = self._read("SELECT model, count(*) FROM replies GROUP BY model ORDER BY 2 DESC", [])
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        size = sum(file.stat().st_size for file in files if file.exists())
+        return Stats(self.path, size, replies, facts, int(prompt), int(output), first, last, dict(models))
+
+    async def _append(self, table: Table, row: Row) -> Row:
+        self._check_open()
+        try:
+            return await self._writer.append(table, row)
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from error
+
+    def _read(self, statement: str, values: list[str]) -> list[Row]:
+        self._check_open()
+        try:
+            with self._reading, closing(self._reader.execute(statement, values)) as cursor:
+                return cursor.fetchall()
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from error
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise JournalError(f"journal {str(self.path)!r} was closed before this use of it")
+
+
+def _connect(path: Path, patience: float) -> sqlite3.Connection:
+    # Autocommit: transactions are begun by name. Used from two threads, never at once.
+    return sqlite3.connect(
+        path, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+
+
+def _close(connections: list[sqlite3.Connection]) -> None:
+    for connection in connections:
+        connection.close()
+
+
+def _share(connection: sqlite3.Connection, path: Path, patience: float) -> None:
+    """Switch to the write-ahead log, which lets processes read and write side by side."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for this lock by itself; processes that create one file together meet it.
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise JournalError(
+            f"journal {str(path)!r} lies on a file system that cannot share it (mode {mode!r}): "
+            "name a file on a local disk"
+        )

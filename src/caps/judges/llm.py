@@ -1,0 +1,138 @@
+"""A language model as the judge: render, complete, read; ask again where a reply cannot be read.
+
+Rules that must not be broken:
+
+* What a call cost is recorded before its reply is read.
+* A reply that was cut is asked for again with more room; one that cannot be read, as a sampled draw, because
+  at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of least weight.
+* A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from caps.core.errors import AccessError, ModelError, SettingError, UnknownModelError
+from caps.core.settings import check_settings, setting
+from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
+from caps.judges.base import Attempt, Bout, Ruling
+from caps.models.base import Completion, Model, Request
+from caps.prompts.confidence import weigh
+from caps.prompts.parse import Reading, read_reply
+from caps.prompts.render import render, template_name
+
+FURTHER_DRAW = 100
+TOP_LOGPROBS = 10
+UNREADABLE_RATING = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """How a language model is asked."""
+
+    max_tokens: int = setting(4096, "room for a reply; doubled when it was cut", least=1)
+    retries: int = setting(2, "further tries when a reply cannot be read", least=0)
+    draw_temperature: float = setting(0.7, "temperature of further draws; the first is at 0", least=0, most=2)
+    confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Who judges at a level: a model, the name it is asked by, and what else its server is told."""
+
+    model: Model
+    name: str
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+class LlmJudge:
+    """Rules on asks by asking a language model, possibly another at each level."""
+
+    def __init__(
+        self, seats: Mapping[Level, Seat], templates: Mapping[str, str], settings: JudgeSettings | None = None
+    ) -> None:
+        self._seats, self._templates = seats, templates
+        self._settings = settings or JudgeSettings()
+
+    async def rule(self, bout: Bout, ask: Ask) -> Ruling:
+        """Ask until a reply can be read, at most `retries` times more."""
+        request = self.request(bout, ask)
+        attempts: list[Attempt] = []
+        reading = None
+        for further in range(self._settings.retries + 1):
+            try:
+                completion = await self._seats[ask.level].model.complete(request)
+            except (AccessError, UnknownModelError):
+                raise
+            except ModelError as error:
+                return Ruling(Unanswered(error.cause), (*attempts, _failed(error)))
+            reading = read_reply(
+                ask, completion.text, truncated=completion.finish == "length", nonce=bout.nonce
+            )
+            attempts.append(_attempt(completion, reading))
+            if reading.answer is not None:
+                answer = self._weighed(ask, reading.answer, completion, bout.nonce)
+                return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
+            request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
+        cause = reading.cause if reading is not None else None
+        return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
+
+    def request(self, bout: Bout, ask: Ask) -> Request:
+        """The first request for an ask."""
+        name = template_name(ask, bout.case.domain)
+        template = self._templates.get(name)
+        if template is None:
+            raise SettingError(f"there is no prompt template {name!r}: it belongs beside the others")
+        seat = self._seats[ask.level]
+        views = [bout.described.view(one, ask.level) for one in ask.entrants]
+        return Request(
+            render(template, problem=bout.case.problem, views=views, nonce=bout.nonce),
+            seat.name,
+            template=name,
+            max_tokens=self._settings.max_tokens,
+            temperature=self._settings.draw_temperature if ask.draw else 0.0,
+            seed=ask.draw or None,
+            draw=ask.draw,
+            top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
+            extra=seat.extra,
+        )
+
+    def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
+        """The next request: the same with more room after a cut, otherwise a further draw."""
+        if cut:
+            return replace(request, max_tokens=request.max_tokens * 2)
+        draw = ask.draw + FURTHER_DRAW * further
+        return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)
+
+    def _weighed(self, ask: Ask, answer: Answer, completion: Completion, nonce: str) -> Answer:
+        """The answer as its tokens' probabilities have it, where they are asked for and readable."""
+        if self._settings.confidence == "verbal":
+            return answer
+        return weigh(ask, completion.logprobs, nonce=nonce) or answer
+
+
+def _attempt(completion: Completion, reading: Reading) -> Attempt:
+    return Attempt(
+        completion.key,
+        completion.usage,
+        completion.finish,
+        reading.how,
+        reading.cause,
+        completion.latency,
+        completion.replayed,
+        completion.attempts,
+    )
+
+
+def _failed(error: ModelError) -> Attempt:
+    """A call that brought no reply: nothing is known of its cost but how often the server was asked."""
+    return Attempt("", Usage(0, 0), "", "none", error.cause, 0.0, replayed=False, requests=error.attempts)
+
+
+def _unreadable(ask: Ask) -> Answer:
+    """What counts for a reply nobody could read: a tie, the middle rating, or no pick at all."""
+    if isinstance(ask, Pairing):
+        return Verdict(UNREADABLE_RATING, UNREADABLE_RATING)
+    return Rating(UNREADABLE_RATING) if isinstance(ask, Solo) else Unanswered("malformed")

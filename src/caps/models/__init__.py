@@ -1,0 +1,1 @@
+"""Whatever completes a chat: an HTTP endpoint, a script, and the journal around any of them."""

@@ -1,0 +1,84 @@
+"""The seam to whatever completes a chat: a request goes in, a completion comes out.
+
+Rules that must not be broken:
+
+* A completion depends on the fields of its request alone; what else may change a reply belongs in `extra`,
+  because the journal's key is made of these fields.
+* A model raises `ModelError` when it failed for good, and nothing else on purpose.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from caps.core.types import Message, TokenLogprob, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a model; `draw` tells repeated looks apart, `extra` goes into the body as it is."""
+
+    messages: tuple[Message, ...]
+    model: str
+    template: str = ""
+    max_tokens: int = 1024
+    temperature: float = 0.0
+    top_p: float | None = None
+    seed: int | None = None
+    top_logprobs: int = 0
+    draw: int = 0
+    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A reply and what it took.
+
+    `finish` is `stop`, `length` (cut by `max_tokens`), `content_filter`, `refusal`, another word of the
+    server's, or empty when it gave none. `attempts` counts the requests the server may have billed.
+    `replayed`: nothing was paid now; the reply, with its usage of then, is the journal's or a shared call's.
+    `key` is where the journal keeps it, if one does.
+    """
+
+    text: str
+    finish: str
+    usage: Usage
+    reasoning: str = ""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    model: str = ""
+    latency: float = 0.0
+    attempts: int = 1
+    replayed: bool = False
+    key: str = ""
+
+
+class Model(Protocol):
+    """Whatever completes a chat."""
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request, or raise `ModelError`."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what is held open."""
+        ...
+
+
+@runtime_checkable
+class Catalogue(Protocol):
+    """A model that knows the names served at its address."""
+
+    async def names(self) -> tuple[str, ...]:
+        """Names of the models served; empty when the server does not say."""
+        ...
+
+
+def estimate_tokens(text: str) -> int:
+    """Guess the tokens of a text: a quarter of its characters, rounded up."""
+    return -(-len(text) // 4)
+
+
+def estimate_usage(messages: Iterable[Message], output: str) -> Usage:
+    """Guess the tokens of a call; said to be an estimate."""
+    prompt = sum(estimate_tokens(message.content) for message in messages)
+    return Usage(prompt, estimate_tokens(output), estimated=True)

@@ -1,0 +1,81 @@
+"""One tiny call before the many: a wrong key, model or address is found once, and clearly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from caps.core.errors import MissingFeatureError, ModelError, RefusedError, UnknownModelError
+from caps.core.types import Message
+from caps.models.base import Catalogue, Completion, Model, Request
+from caps.models.journaled import JournaledModel
+
+TOKENS = 64  # a word, and room for the models that refuse to think in less
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryReport:
+    """What a tiny call showed; `logprobs` is None when they were not wanted or the call could not tell."""
+
+    model: str
+    latency: float
+    logprobs: bool | None
+    counts_tokens: bool
+    completion: Completion
+
+
+async def canary(
+    model: Model, request_model: str, *, want_logprobs: bool, extra: Mapping[str, object] | None = None
+) -> CanaryReport:
+    """Try a model, or raise what is wrong with it; give the `extra` that the real requests will have.
+
+    Whoever can do without log-probabilities catches `MissingFeatureError`: it is raised when all else works.
+    """
+    while isinstance(model, JournaledModel):  # a stored reply would show nothing about today's server
+        model = model.inner
+    request = Request(
+        (Message("user", "Reply with the word OK."),),
+        request_model,
+        template="canary",
+        max_tokens=TOKENS,
+        top_logprobs=1 if want_logprobs else 0,
+        extra=extra or {},
+    )
+    try:
+        completion = await model.complete(request)
+    except UnknownModelError as error:
+        raise UnknownModelError(await _offer(model, request_model, error), attempts=error.attempts) from None
+    except RefusedError as error:
+        if not want_logprobs:
+            raise
+        await canary(model, request_model, want_logprobs=False, extra=extra)
+        raise _missing(request_model, f"the server refuses to give them: {error}") from None
+    logprobs: bool | None = bool(completion.logprobs) if want_logprobs else None
+    if want_logprobs and not completion.logprobs:
+        if completion.text:
+            raise _missing(request_model, "the server leaves them out")
+        logprobs = None  # it was still thinking when the tokens ran out
+    return CanaryReport(
+        completion.model or request_model,
+        completion.latency,
+        logprobs,
+        not completion.usage.estimated,
+        completion,
+    )
+
+
+def _missing(name: str, reason: str) -> MissingFeatureError:
+    return MissingFeatureError(
+        f"model {name!r} gives no log-probabilities ({reason}): use verbal confidence (--confidence verbal)"
+    )
+
+
+async def _offer(model: Model, wanted: str, error: ModelError) -> str:
+    """The error's words, and the names that would have worked, the nearest first."""
+    names = list(await model.names()) if isinstance(model, Catalogue) else []
+    if not names:
+        return str(error)
+    near = get_close_matches(wanted, names, n=_SHOWN, cutoff=0.4)
+    ordered = near + sorted(set(names) - set(near))
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return f"{error}: it offers {', '.join(ordered[:_SHOWN])}{more}"

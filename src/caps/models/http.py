@@ -1,0 +1,217 @@
+"""Any OpenAI-compatible endpoint over HTTP: limits, timeouts, retries, and errors that say what to do.
+
+Rules that must not be broken:
+
+* The API key stands in the request's header only: no message, repr, log or exception chain has it.
+* A failed call is retried or raised as `ModelError`; `attempts` counts what the server may have billed.
+* Nothing that may change a reply is set here, only in the request: the journal's key is made of that.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Literal
+
+import aiohttp
+from yarl import URL
+
+from caps.core.errors import SettingError
+from caps.models import faults
+from caps.models.base import Completion, Request
+from caps.models.faults import Fault
+from caps.models.limits import make_gate
+from caps.models.retries import Retries, Tries
+from caps.models.wire import decode, embedded_status, encode_body, read_completion
+
+# Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
+KEEPALIVE_SECONDS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to wait for a connection, and for a whole reply once it stands."""
+
+    connect: float = 10.0
+    read: float = 600.0
+
+
+class HttpModel:
+    """Chat completions at a base URL such as `http://localhost:8000/v1`; without a path, `/v1` is meant.
+
+    It may be used again, in another event loop too, after `close`.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        connections: int | Literal["auto"] = "auto",
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        headers: Mapping[str, str] | None = None,
+        rng: Random | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        base = _parse_base(base_url)
+        self.address = str(base.with_user(None).with_query(None))  # as it may be shown: no password, no query
+        self._url = (base / "chat/completions").with_query(base.query)
+        self._names_url = (base / "models").with_query(base.query)
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
+        if api_key and api_key.strip():
+            self._headers["Authorization"] = f"Bearer {api_key.strip()}"
+        if any(not word.isprintable() for word in self._headers.values()):
+            raise SettingError("the API key or a header has a line break or control character in it")
+        secrets = [(api_key or "").strip(), *(headers or {}).values()]
+        self._secrets = [secret.encode() for secret in secrets if len(secret) >= 4]
+        self._timeouts = timeouts or Timeouts()
+        self._retries = retries or Retries()
+        self._rng = rng or Random()
+        self._clock = clock
+        self._gate = make_gate(connections)
+        self._session: aiohttp.ClientSession | None = None
+        self._known = False  # whether anyone ever took a connection at this address
+        self._limit_name = "max_tokens"
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self.address!r})"
+
+    @property
+    def connections(self) -> int:
+        """How many calls may be under way now."""
+        return self._gate.limit
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request, trying again where that may help."""
+        tries = Tries(self._retries, self._rng)
+        attempts = 0
+        # A call keeps its slot while it waits for its next try: trouble lowers the pressure by itself.
+        async with self._gate as ticket:
+            while True:
+                limit_name = self._limit_name
+                outcome = await self._attempt(request, limit_name, ticket)
+                if isinstance(outcome, Completion):
+                    return replace(outcome, attempts=attempts + 1)
+                attempts += outcome.seen
+                if outcome.renamed and limit_name != "max_completion_tokens":
+                    self._limit_name = "max_completion_tokens"
+                    continue
+                pause = self._pause(tries, outcome)
+                if pause is None:
+                    break
+                await asyncio.sleep(pause)
+        # Raised here, not where it was caught: what aiohttp raises may hold the request with its headers.
+        outcome.error.attempts = attempts
+        raise outcome.error
+
+    async def names(self) -> tuple[str, ...]:
+        """Names of the models served; empty when the server does not say."""
+        try:
+            async with self._open().get(self._names_url, allow_redirects=False) as response:
+                listed = decode(await response.read())
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return ()
+        rows = listed.get("data") if isinstance(listed, dict) else None
+        if not isinstance(rows, list):
+            return ()
+        found = [row.get("id") for row in rows if isinstance(row, dict)]
+        return tuple(name for name in found if isinstance(name, str))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _attempt(self, request: Request, limit_name: str, ticket: int) -> Completion | Fault:
+        """Send a request once; tell the gate how it went."""
+        body = encode_body(request, limit_name=limit_name)
+        started = time.perf_counter()
+        outcome = await self._send(body, request)
+        self._known = self._known or isinstance(outcome, Completion) or outcome.seen
+        if isinstance(outcome, Completion):
+            latency = time.perf_counter() - started
+            self._gate.served(ticket, latency)
+            return replace(outcome, latency=latency)
+        if outcome.strained:
+            self._gate.strained(ticket)
+        return outcome
+
+    async def _send(self, body: bytes, request: Request) -> Completion | Fault:
+        """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
+        try:
+            async with self._open().post(self._url, data=body, allow_redirects=False) as response:
+                payload = await response.read()
+                status, headers = response.status, response.headers
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            return faults.unreachable(self.address, str(error) or type(error).__name__)
+        except TimeoutError:
+            return faults.timed_out(self.address, self._timeouts.read)
+        except (aiohttp.ClientError, OSError) as error:
+            return faults.broken_off(self.address, type(error).__name__)
+        return self._read(status, headers, payload, request)
+
+    def _read(
+        self, status: int, headers: Mapping[str, str], payload: bytes, request: Request
+    ) -> Completion | Fault:
+        reply = _decoded(payload)
+        failed = status if status != 200 else embedded_status(reply)
+        if failed is not None:
+            shown = self._scrub(payload)
+            where, now = self.address, self._clock()
+            said = _decoded(shown) or shown
+            return faults.refused(failed, said, headers, address=where, model=request.model, now=now)
+        try:
+            if reply is None:
+                raise ValueError(f"no JSON, but {self._scrub(payload)[:80].decode('utf-8', 'replace')!r}")
+            return read_completion(reply, request)
+        except ValueError as error:
+            return faults.garbled(self.address, str(error))
+
+    def _pause(self, tries: Tries, fault: Fault) -> float | None:
+        if not fault.retry:
+            return None
+        return tries.pause(loading=fault.loading, known=self._known, asked=fault.wait, now=time.monotonic())
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session, made inside the running loop when it is first needed."""
+        if self._session is None:
+            seconds = self._timeouts
+            self._session = aiohttp.ClientSession(
+                headers=self._headers,
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+                timeout=aiohttp.ClientTimeout(
+                    total=seconds.connect + seconds.read, sock_connect=seconds.connect, sock_read=seconds.read
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def _scrub(self, payload: bytes) -> bytes:
+        """Take the secrets out of what a server said: some repeat the key they refuse."""
+        for secret in self._secrets:
+            payload = payload.replace(secret, b"***")
+        return payload
+
+
+def _decoded(payload: bytes) -> Any:
+    try:
+        return decode(payload)
+    except ValueError:
+        return None
+
+
+def _parse_base(base_url: str) -> URL:
+    words = base_url.strip().rstrip("/").removesuffix("/chat/completions")
+    try:
+        url = URL(words)
+    except ValueError:
+        url = URL()
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise SettingError(
+            "the base URL must look like http://localhost:8000/v1 or https://host/v1"
+            f", not {base_url.partition('@')[2] or base_url!r}"
+        )
+    return url if url.path.strip("/") else url.with_path("/v1", keep_query=True)

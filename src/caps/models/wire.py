@@ -1,0 +1,178 @@
+"""The OpenAI chat format: a request to bytes, bytes to a completion; pure.
+
+Servers differ, so reading is tolerant: whatever is missing or of another type is left out, and only a body
+without any reply in it is an error.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from caps.core.errors import SettingError
+from caps.core.types import Message, TokenLogprob, Usage
+from caps.models.base import Completion, Request, estimate_usage
+
+# What a reply is read by, so `extra` may not set it: one whole reply, to these messages, by this model.
+RESERVED = ("messages", "model", "stream", "n")
+LEAST_LOGPROB = -9999.0  # what servers write for "never"; JSON holds no infinity
+_FINISH = {
+    "max_tokens": "length",
+    "model_length": "length",
+    "end_turn": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "safety": "content_filter",
+}
+
+
+def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
+    """Write a request; `extra` is merged last, and null in it leaves a field out."""
+    body: dict[str, object] = {
+        "model": request.model,
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        limit_name: request.max_tokens,
+        "temperature": request.temperature,
+    }
+    if request.top_p is not None:
+        body["top_p"] = request.top_p
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.top_logprobs:
+        body["logprobs"], body["top_logprobs"] = True, request.top_logprobs
+    for name, value in request.extra.items():
+        if name in RESERVED:
+            raise SettingError(f"extra = {name!r}: may not be set there, caps sets it itself")
+        if value is None:
+            body.pop(name, None)
+        else:
+            body[name] = value
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:  # half a surrogate pair in a candidate; the standard library escapes it
+        return json.dumps(body).encode()
+
+
+def decode(payload: bytes) -> Any:
+    """Read JSON as loosely as servers write it (bare NaN, half a surrogate pair), or raise `ValueError`."""
+    try:
+        return msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            return json.loads(payload)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def read_completion(reply: Any, request: Request) -> Completion:
+    """Read a decoded reply; `ValueError` says what is missing if there is none in it."""
+    choice = _first(reply.get("choices")) if isinstance(reply, dict) else None
+    message = choice.get("message") if choice else None
+    if not choice or not isinstance(message, dict):
+        raise ValueError("no choices[0].message in it")
+    text, thought = _content(message.get("content"))
+    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or thought
+    finish = _text(choice.get("finish_reason"))
+    refusal = _text(message.get("refusal"))
+    if refusal and not text:
+        text, finish = refusal, "refusal"
+    return Completion(
+        text,
+        _FINISH.get(finish.lower(), finish),
+        _usage(reply.get("usage"), request.messages, text + reasoning),
+        reasoning,
+        _logprobs(choice.get("logprobs")),
+        _text(reply.get("model")),
+    )
+
+
+def embedded_status(reply: Any) -> int | None:
+    """The status of an error object in a reply that claimed to be fine, or None."""
+    if not isinstance(reply, dict):
+        return None
+    error = reply.get("error") or (_first(reply.get("choices")) or {}).get("error")
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 500
+
+
+def finite(logprob: float) -> float:
+    """A log-probability as JSON can hold it."""
+    return max(logprob, LEAST_LOGPROB) if math.isfinite(logprob) else LEAST_LOGPROB
+
+
+def _first(items: object) -> dict[str, Any] | None:
+    return items[0] if isinstance(items, list) and items and isinstance(items[0], dict) else None
+
+
+def _text(value: object) -> str:
+    # Half a surrogate pair can be neither stored nor printed.
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _content(content: object) -> tuple[str, str]:
+    """Text and thought of a message: one text, or parts of either kind."""
+    if not isinstance(content, list):
+        return _text(content), ""
+    texts, thoughts = [], []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(_text(part))
+        elif isinstance(part, dict):
+            texts.append(_text(part.get("text")))
+            thoughts.append("".join(_content(part.get("thinking"))))
+    return "".join(texts), "".join(thoughts)
+
+
+def _usage(usage: object, messages: Iterable[Message], output: str) -> Usage:
+    estimate = estimate_usage(messages, output)
+    if not isinstance(usage, dict):
+        return estimate
+    prompt, completed = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
+    if cached is None:
+        cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek's name for it
+    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    return replace(
+        estimate,
+        prompt=estimate.prompt if prompt is None else prompt,
+        output=estimate.output if completed is None else completed,
+        cached=cached or 0,
+        reasoning=reasoning or 0,
+        estimated=prompt is None or completed is None,
+    )
+
+
+def _detail(usage: dict[str, Any], group: str, name: str) -> int | None:
+    details = usage.get(group)
+    return _count(details.get(name)) if isinstance(details, dict) else None
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if math.isfinite(value) and value >= 0 else None
+
+
+def _logprobs(logprobs: object) -> tuple[TokenLogprob, ...]:
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(content, list):
+        return ()
+    return tuple(
+        TokenLogprob(*_token(item), tuple(_token(top) for top in item.get("top_logprobs") or ()))
+        for item in content
+        if isinstance(item, dict)
+    )
+
+
+def _token(item: Any) -> tuple[str, float]:
+    if not isinstance(item, dict):
+        return "", LEAST_LOGPROB
+    logprob = item.get("logprob")
+    value = float(logprob) if isinstance(logprob, int | float) else LEAST_LOGPROB
+    return _text(item.get("token")), finite(value)

@@ -1,0 +1,104 @@
+"""How sure a judge is, from the log-probabilities of its verdict tokens instead of its own word for it.
+
+Total: whatever cannot be read is None, and the verbal verdict stands.
+"""
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from caps.core.types import Ask, Pairing, Rating, Solo, TokenLogprob, Verdict
+from caps.prompts.said import said
+from caps.prompts.tags import NOUN, rating, side, tags
+
+_LEAST_MASS = 0.05  # below this the alternatives are about something else
+_LABEL = re.compile(rf"[\W_]{{0,16}}(?:{NOUN}[\W_]{{1,8}})?(a|b|tie)(?![a-z0-9])", re.IGNORECASE)
+_DIGITS = re.compile(r"[\W_]{0,16}(10|[1-9])(?![0-9])")
+_SIDE_TOKEN = re.compile(r"[\W_]*+(?:([ab])(?![a-z0-9])|(?:tie|ti|t)(?![a-z]))", re.IGNORECASE)
+_DIGIT_TOKEN = re.compile(r"[\W_]*+(10|[1-9])(?![0-9])")
+
+
+def weigh(ask: Ask, tokens: Sequence[TokenLogprob], *, nonce: str) -> Verdict | Rating | None:
+    """Read the answer to `ask` from the distribution over its verdict tokens, or None."""
+    if isinstance(ask, Pairing) and ask.dialect != "ratings":
+        return _weigh_winner(tokens, nonce)
+    if isinstance(ask, Pairing):
+        a, b = _expected(tokens, "rating_a", nonce), _expected(tokens, "rating_b", nonce)
+        return None if a is None or b is None else Verdict(a, b)
+    value = _expected(tokens, "rating", nonce) if isinstance(ask, Solo) else None
+    return None if value is None else Rating(value)
+
+
+def _weigh_winner(tokens: Sequence[TokenLogprob], nonce: str) -> Verdict | None:
+    """The verdict whose weight is |pA - pB|, given that one of A, B and TIE is meant."""
+    spot = _spot(tokens, "winner", _LABEL, side, nonce)
+    if spot is None:
+        return None
+    mass = {"A": 0.0, "B": 0.0, "TIE": 0.0}
+    for token, probability in _alternatives(tokens[spot.index], spot.prefix):
+        found = _SIDE_TOKEN.match(token)
+        if found:
+            mass[(found[1] or "TIE").upper()] += probability
+    total = sum(mass.values())
+    if total < _LEAST_MASS:
+        return None
+    lead = (mass["A"] - mass["B"]) / total
+    return Verdict(5.5 + 4.5 * lead, 5.5 - 4.5 * lead)
+
+
+def _expected(tokens: Sequence[TokenLogprob], name: str, nonce: str) -> float | None:
+    """The mean rating over the digits that might have stood in the last tag of this name."""
+    spot = _spot(tokens, name, _DIGITS, rating, nonce)
+    if spot is None:
+        return None
+    mass: dict[int, float] = {}
+    for token, probability in _alternatives(tokens[spot.index], spot.prefix):
+        found = _DIGIT_TOKEN.match(token)
+        if found:
+            mass[int(found[1])] = mass.get(int(found[1]), 0.0) + probability
+    if 10 not in mass and int(spot.label) >= 6:
+        # Tokenisers that split digits show 10 as a 1; beside a high rating that is what a 1 means.
+        mass[10] = mass.pop(1, 0.0)
+    total = sum(mass.values())
+    return None if total < _LEAST_MASS else sum(value * p for value, p in mass.items()) / total
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where a label begins: its token, what of that token stands before it, the label."""
+
+    index: int
+    prefix: str
+    label: str
+
+
+def _spot(
+    tokens: Sequence[TokenLogprob],
+    name: str,
+    form: re.Pattern[str],
+    read: Callable[[str], object | None],
+    nonce: str,
+) -> _Spot | None:
+    text = said("".join(one.token for one in tokens), nonce).text
+    readable = [tag for tag in tags(text) if tag.name == name and read(tag.content) is not None]
+    found = form.match(readable[-1].content) if readable else None
+    if found is None or (name == "winner" and found[1].upper() != read(readable[-1].content)):
+        return None
+    at = readable[-1].start + found.start(1)
+    ends = list(accumulate(len(one.token) for one in tokens))
+    index = bisect_right(ends, at)
+    token = tokens[index].token
+    return _Spot(index, token[: at - ends[index] + len(token)], found[1])
+
+
+def _alternatives(one: TokenLogprob, prefix: str) -> list[tuple[str, float]]:
+    """Each token that might have stood there, behind the prefix, with its probability."""
+    logprobs = {one.token: one.logprob, **dict(one.top)}
+    return [
+        (token.removeprefix(prefix), math.exp(min(logprob, 0.0)))
+        for token, logprob in logprobs.items()
+        if not math.isnan(logprob)
+    ]

@@ -1,0 +1,95 @@
+"""Candidate text made safe to quote: a nonce per case, a fence that carries it, look-alikes made inert.
+
+Inert means that a word joiner (U+2060, no width) stands inside: a reader sees the same, no parser matches.
+A model may drop the joiner when it repeats a candidate; then only the fence tells that it was quoting.
+"""
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from itertools import count
+
+from caps.prompts.plain import KEYWORDS, reads_plain
+from caps.prompts.tags import JOINER
+
+# Controls, bidirectional overrides and isolates, invisible tag letters, annotation marks, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+# The joiner goes behind the first character of each of these ...
+_TOKENS = (
+    re.compile(
+        r"<(?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)(?:\s[^<>]{0,40})?[\s/\\]{0,8}>)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"<(?=<<[ \t]{0,8}/?(?:BEGIN|END)(?![a-z]))", re.IGNORECASE),
+    re.compile(r"<(?=[|｜][^\n<>]{1,60}[|｜]>|</?SYS>>)", re.IGNORECASE),
+    re.compile(
+        r"<(?=/?(?:s|bos|eos|pad|unk|mask|sop|eop|think|thinking|thought|reasoning|tool_call|tool_response"
+        r"|function_call|(?:start|end)_of_\w{1,20}|fim_\w{1,20}|im_start|im_end|extra_id_\d{1,4}|unused\d{1,5}"
+        r"|seed:\w{1,20}|0x[0-9a-f]{2})>)",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        r"\[(?=/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK)\])", re.IGNORECASE
+    ),
+    re.compile(r"◁(?=/?think▷)|a(?=ssistantfinal)", re.IGNORECASE),
+)
+# ... and behind the first letter of a line that reads like a heading or a fence, however it is decorated.
+_HEADING = re.compile(
+    r"^((?:[^\w\n]|_)*+)(?:"
+    r"(?:task|problem|output format|evaluation guidelines|rating rules|instructions?|system|assistant|user"
+    r"|(?:candidate|solution|submission)[ \t]{1,4}(?:[ab]|[0-9]{1,4}))(?:[^\w\n]|_)*+$"
+    r"|(?:begin|end)[ \t]{1,4}(?:problem|candidate)\b"
+    r"|(?<=## )(?:task|problem|candidate)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def nonce_for(problem: str, candidates: Iterable[str]) -> str:
+    """The key on a case's fences: derived from its content, so it is stable, and absent from all of it."""
+    texts = [problem, *candidates]
+    digest = sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(data) + data)
+    lowered = [text.lower() for text in texts]
+    tries = (sha256(digest.digest() + b"%d" % k).hexdigest()[: 6 + k // 4] for k in count())
+    return next(nonce for nonce in tries if not any(nonce in text for text in lowered))
+
+
+def neutralise(text: str) -> str:
+    """The same text to a reader, with nothing in it that parses as verdict, fence, heading or chat token."""
+    text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
+    for token in _TOKENS:
+        text = token.sub(lambda m: _joined(m[0], 1), text)
+    text = _HEADING.sub(lambda m: _joined(m[0], len(m[1]) + 1), text)
+    if not KEYWORDS.search(text):
+        return text
+    return "\n".join(
+        _mute(line) if KEYWORDS.search(line) and reads_plain(line) else line for line in text.split("\n")
+    )
+
+
+def fenced(label: str, text: str, nonce: str) -> str:
+    """The quoted block; a nonce inside, which a view may have spliced together, is broken too."""
+    quoted = re.sub(re.escape(nonce), lambda m: _joined(m[0], 1), neutralise(text), flags=re.IGNORECASE)
+    return f"<<<BEGIN {label} {nonce}>>>\n{quoted}\n<<<END {label} {nonce}>>>"
+
+
+def _mute(line: str) -> str:
+    """Joiners behind the words, not in them: a name in code should stay one token."""
+    return KEYWORDS.sub(lambda m: m[0] + JOINER, line)
+
+
+def _joined(word: str, at: int) -> str:
+    return word[:at] + JOINER + word[at:]
+
+
+def _stand_in(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code in (0x2028, 0x2029):
+        return "\n"
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else "\ufffd"

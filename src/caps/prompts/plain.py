@@ -1,0 +1,87 @@
+"""Verdicts stated in plain words on one line: `parse` falls back on them, `fence` makes them inert.
+
+Both use these readers, so they cannot drift. Every form needs one of `KEYWORDS`, and `bare` drops a word that
+touches a joiner, so a joiner behind those words silences the line. `score = 7` is code, not a verdict.
+"""
+
+import re
+
+from caps.prompts.tags import LABEL_ENDS, NOUN, NUMBER, PLACE, bare, on_scale
+
+KEYWORDS = re.compile(
+    r"(?<![^\W_])(?:winner|wins|verdict|better|best|choice|choose|prefer|pick|correct|superior|stronger|tie|draw"
+    r"|ratings?|scores?|confidence)(?![^\W_])",
+    re.IGNORECASE,
+)
+# Labels are capital letters here: in prose a small "a" is an article.
+_NAMED = re.compile(
+    r"\b(?:winner|verdict|better|best|choice|choose|prefer|pick)\b"
+    rf"(?: (?:{NOUN}|one|overall|is|goes to|the|my)\b){{0,4}} ?[:–—-]{{0,3}} ?(?:(?:the|{NOUN}) ){{0,2}}"
+    rf"\b(?:(?-i:([AB]))\b{LABEL_ENDS}|(?:an? )?(?:tie|draw)\b(?! or\b))",
+    re.IGNORECASE,
+)
+_STATED = re.compile(
+    r"(?<!\w)(?-i:([AB])) (?:wins\b"
+    r"|(?:is|seems|appears|looks)(?: (?!not\b|no\b|never\b|neither\b)\w{1,15}){0,3}?"
+    r" (?:better|superior|stronger|winner|best|more correct)\b)",
+    re.IGNORECASE,
+)
+_DRAWN = re.compile(r"\b(?:is|s|call it|declare|as) a (?:tie|draw)\b", re.IGNORECASE)
+_DOUBT = re.compile(
+    r"\b(?:if|whether|not|t|unless|cannot|claims?|says?|would|either|neither|nor)\b[^.;]{0,60}$",
+    re.IGNORECASE,
+)
+_SURENESS = re.compile(
+    r"\bconfidence\b(?: (?:is|level)\b){0,2} ?[:–—-]{0,2} ?(high|low)\b(?! or\b)|\b(high|low) confidence\b",
+    re.IGNORECASE,
+)
+_RATED = re.compile(r"\b(?:ratings?|scores?)\b", re.IGNORECASE)
+_RATED_ONE = re.compile(rf"\b(?:rating|score)(?: (?:is|of)| ?[:–—])(?: ?[:–—])? ?{NUMBER}", re.IGNORECASE)
+_RATED_SIDE = re.compile(rf"\b(?-i:([AB])) ?(?:is|:|=|–|—|-) ?{NUMBER}", re.IGNORECASE)
+_BEST = re.compile(
+    rf"\b(?:best|winner|verdict)(?: (?:one|overall|the|{NOUN})\b){{0,3}}"
+    rf"(?: is\b| ?[:–—]| (?:{NOUN}|number)\b)(?: ?[:–—]| (?:is|the|{NOUN}|number)\b){{0,4}} ?{PLACE}"
+    rf"|\b{NOUN} ([0-9]{{1,6}}+) (?:wins\b|is (?:the )?best\b)",
+    re.IGNORECASE,
+)
+
+
+def plain_side(line: str) -> str | None:
+    """The last winner a line names; a doubted one is none."""
+    words = bare(line)
+    found = [one for form in (_NAMED, _STATED, _DRAWN) for one in form.finditer(words)]
+    sure = [one for one in found if not _DOUBT.search(words[max(0, one.start() - 60) : one.start()])]
+    last = max(sure, key=lambda one: one.end(), default=None)
+    return None if last is None else (last[1] if last.re.groups else None) or "TIE"
+
+
+def plain_sureness(line: str) -> str | None:
+    """`HIGH` or `LOW` where a line states its confidence."""
+    found = list(_SURENESS.finditer(bare(line)))
+    return (found[-1][1] or found[-1][2]).upper() if found else None
+
+
+def plain_rating(line: str) -> float | None:
+    """The last rating a line states."""
+    found = list(_RATED_ONE.finditer(bare(line)))
+    return on_scale(found[-1][1], found[-1][2]) if found else None
+
+
+def plain_ratings(line: str) -> dict[str, float]:
+    """The ratings for A and B in a line that speaks of ratings."""
+    words = bare(line)
+    if not _RATED.search(words):
+        return {}
+    return {one[1]: on_scale(one[2], one[3]) for one in _RATED_SIDE.finditer(words)}
+
+
+def plain_place(line: str) -> int | None:
+    """The last candidate number a line calls the best."""
+    found = list(_BEST.finditer(bare(line)))
+    return int(found[-1][1] or found[-1][2]) if found else None
+
+
+def reads_plain(line: str) -> bool:
+    """Whether any of these readers takes something from the line."""
+    readers = (plain_side, plain_sureness, plain_rating, plain_place)
+    return bool(plain_ratings(line)) or any(read(line) is not None for read in readers)

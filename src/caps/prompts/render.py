@@ -1,0 +1,81 @@
+"""A template, a problem and views of candidates become the messages a judge is sent.
+
+Slots are filled in one pass, so a `{b}` inside a candidate stays what it is.
+"""
+
+import re
+from collections.abc import Sequence
+
+from caps.core.errors import SettingError
+from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
+from caps.prompts.fence import fenced
+
+DOMAINS = ("code", "math", "general")
+VERSION = "v1"
+SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce")
+
+_FORMS = (("a", "b"), ("candidate",), ("candidates",))
+_SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
+
+
+def template_name(ask: Ask, domain: str) -> str:
+    """The file whose words ask this; the name is part of a journal key, so new words need a new version."""
+    if not isinstance(ask, Pairing):
+        stem = "solo" if isinstance(ask, Solo) else "group"
+    elif ask.dialect == "ratings":
+        stem = "pair-ratings"
+    elif ask.dialect == "verdicts":
+        stem = "pair-e2" if ask.level is Level.FULL else "pair-e1"
+    else:
+        raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
+    return f"{stem}-{domain if domain in DOMAINS else 'general'}.{VERSION}.txt"
+
+
+def render(template: str, *, problem: Problem, views: Sequence[str], nonce: str) -> tuple[Message, ...]:
+    """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
+
+    One user message: many servers know no system role, and a cached prefix does not need one.
+    """
+    form = _form_of(template, len(views))
+    values = {"problem": fenced("PROBLEM", problem.text, nonce), "nonce": nonce}
+    if form == ("a", "b"):
+        values |= {
+            slot: fenced(f"CANDIDATE {slot.upper()}", view, nonce)
+            for slot, view in zip(form, views, strict=True)
+        }
+    elif form == ("candidate",):
+        values["candidate"] = fenced("CANDIDATE", views[0], nonce)
+    else:
+        blocks = (fenced(f"CANDIDATE {place}", view, nonce) for place, view in enumerate(views, 1))
+        values["candidates"] = "\n\n".join(blocks)
+    text = _SLOT.sub(lambda slot: values[slot[2]] if slot[2] else f"{{{slot[1]}}}", template.strip())
+    return (Message("user", text),)
+
+
+def _form_of(template: str, count: int) -> tuple[str, ...]:
+    """Which candidate slots the template has; raise where its slots or the number of views do not fit."""
+    slots = [slot[2] for slot in _SLOT.finditer(template) if slot[2]]
+    for slot in slots:
+        if slot not in SLOTS:
+            raise SettingError(
+                f"unknown slot {{{slot}}} in a prompt template: allowed are {_listed(SLOTS)};"
+                f" for the word itself write {{{{{slot}}}}}"
+            )
+        if slot != "nonce" and slots.count(slot) > 1:
+            raise SettingError(f"slot {{{slot}}} stands twice in a prompt template: each may be filled once")
+    if "problem" not in slots:
+        raise SettingError("slot {problem} is missing from a prompt template: it is always needed")
+    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", "nonce"))
+    if form not in _FORMS:
+        choices = "; or ".join(_listed(one) for one in _FORMS)
+        has = _listed(form) or "none"
+        raise SettingError(
+            f"a slot for the candidates is missing or too many ({has}): a prompt template has {choices}"
+        )
+    if count < 1 or (form != ("candidates",) and count != len(form)):
+        raise SettingError(f"a prompt template with {_listed(form)} cannot show {count} candidates")
+    return form
+
+
+def _listed(slots: Sequence[str]) -> str:
+    return ", ".join(f"{{{slot}}}" for slot in slots)

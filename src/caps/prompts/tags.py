@@ -1,0 +1,105 @@
+"""Verdict tags and what stands in them, read leniently: `<winner> Solution **B** </winner>`, `<rating>8/10`.
+
+All patterns are bounded, so reading stays linear in the text.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+JOINER = "\u2060"  # the word joiner: no width, breaks no line
+NOUN = r"(?:solution|candidate|submission|response|answer|option|program|code)"
+
+# What follows a letter that is meant as a label; "A or B or TIE", "A, B" and "A good try" name none.
+LABEL_ENDS = (
+    r"(?= ?(?:$|[.,;:–—-]|(?:is|wins|because|as|since|with|over|confidence)\b))(?! ?[,;] ?(?:a|b|or|tie)\b)"
+)
+# A number, perhaps out of another one; "1-10" and "1 to 10" are the question, not an answer.
+NUMBER = (
+    r"(?<![\w.,/-])([0-9]{1,6}+(?:[.,][0-9]{1,6}+)?)(?:(?: ?/ ?| out of )([0-9]{1,4}+))?"
+    r"(?![0-9/])(?! ?(?:-|–|to|or) ?[0-9])"
+)
+PLACE = r"(?<![\w.-])([0-9]{1,6}+)(?![\w/]|[.,][0-9])(?! ?(?:,|-|–|to|or|and) ?[0-9])"
+
+_TAG = re.compile(
+    r"<[ \t]{0,4}(winner|confidence|best|rating[ _-]?[ab]|rating)[ \t]{0,4}\\?>([^<]{0,200})(?=(<)?)",
+    re.IGNORECASE,
+)
+_LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|tt)?|math(?:rm|bf)) ?\{")
+_INERT = re.compile(rf"(?<![^\W_])(?:[^\W_]*+{JOINER})++[^\W_]*+")
+_DECORATION = re.compile("[*_`~\"'«»“”„‘’‚‹›)\\[\\]{}$#|<>!\\\\]")
+_SIDE = re.compile(
+    rf"(?:(?:the|winner|better|is|{NOUN}|[,:=-]) ?){{0,5}}\b([ab])\b{LABEL_ENDS}", re.IGNORECASE
+)
+_EVEN = re.compile(
+    r"(?:it (?:is|s) )?(?:an? )?(?:tied?|draw|equal(?:ly)?|both|neither)\b(?! or\b)", re.IGNORECASE
+)
+_RATING = re.compile(rf"(?:(?:the|rating|score|is|[,:=]) ?){{0,4}}{NUMBER}", re.IGNORECASE)
+_PLACE = re.compile(rf"(?:(?:the|best|is|number|{NOUN}|[,:=]) ?){{0,5}}{PLACE}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """An opening tag and what follows it: lower-case name, content, where that starts, whether it ends."""
+
+    name: str
+    content: str
+    start: int
+    closed: bool
+
+
+def tags(text: str) -> Iterator[Tag]:
+    """Every verdict tag in order; a closing tag may be missing."""
+    for found in _TAG.finditer(text):
+        name = found[1].lower()
+        side_named = name.startswith("rating") and name != "rating"
+        yield Tag(
+            f"rating_{name[-1]}" if side_named else name, found[2], found.start(2), found[3] is not None
+        )
+
+
+def bare(text: str) -> str:
+    """The words of a line without emphasis, quotes, brackets and TeX, nor such as a joiner made inert."""
+    text = _INERT.sub(JOINER, _LATEX.sub(" ", text))
+    return " ".join(_DECORATION.sub(" ", text).replace("(", " , ").split())
+
+
+def side(content: str) -> str | None:
+    """Read `A`, `B` or `TIE`."""
+    words = _first_line(content)
+    found = _SIDE.match(words)
+    if found:
+        return found[1].upper()
+    return "TIE" if _EVEN.match(words) else None
+
+
+def sureness(content: str) -> str | None:
+    """Read `HIGH` or `LOW`; whatever lies between them is LOW."""
+    words = _first_line(content).upper()
+    if not words or words.startswith(("HIGH OR", "LOW OR", "HIGH/", "LOW/")):
+        return None
+    return "HIGH" if words.startswith(("HIGH", "VERY HIGH")) else "LOW"
+
+
+def rating(content: str) -> float | None:
+    """Read a number from 1 to 10."""
+    found = _RATING.match(_first_line(content))
+    return on_scale(found[1], found[2]) if found else None
+
+
+def place(content: str) -> int | None:
+    """Read the number of a candidate."""
+    found = _PLACE.match(_first_line(content))
+    return int(found[1]) if found else None
+
+
+def on_scale(number: str, total: str | None) -> float:
+    """A number as written, perhaps out of a total, clamped to 1-10."""
+    value = float(number.replace(",", "."))
+    if total and int(total) > 0:
+        value *= 10 / int(total)
+    return min(10.0, max(1.0, value))
+
+
+def _first_line(content: str) -> str:
+    return bare(content.strip().partition("\n")[0])

@@ -1,0 +1,83 @@
+"""A run's folder: everything that made it, what was selected, and every call.
+
+`run.json` is written first and again at the end; the two `.jsonl` files grow while the run goes on.
+"""
+
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import msgspec
+
+from caps.core.errors import InputError
+from caps.engines.base import Outcome
+from caps.reports.lines import Line, ruling_lines
+
+NOTED = ("caps", "aiohttp", "msgspec")
+
+
+class RunFolder:
+    """Writes a run's folder; a context manager."""
+
+    def __init__(self, path: Path, made_of: Mapping[str, Any]) -> None:
+        self._path, self._made_of = path, dict(made_of)
+        self._files: list[IO[bytes]] = []
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._write_run({})
+            self._selections = self._open("selections.jsonl")
+            self._rulings = self._open("rulings.jsonl")
+        except OSError as error:
+            raise InputError(f"--out {path}: {error.strerror or error}") from None
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close()
+
+    def add(self, outcome: Outcome, line: Line) -> None:
+        """Write one outcome down."""
+        self._selections.write(msgspec.json.encode(line) + b"\n")
+        for ruling in ruling_lines(outcome):
+            self._rulings.write(msgspec.json.encode(ruling) + b"\n")
+        for file in self._files:
+            file.flush()
+
+    def finish(self, summary: Mapping[str, Any]) -> None:
+        """Write the totals."""
+        self._write_run(summary)
+
+    def _open(self, name: str) -> IO[bytes]:
+        file = (self._path / name).open("wb")
+        self._files.append(file)
+        return file
+
+    def _write_run(self, summary: Mapping[str, Any]) -> None:
+        told = {**self._made_of, "summary": dict(summary)}
+        partial = self._path / "run.json.partial"
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+        partial.replace(self._path / "run.json")
+
+
+def versions() -> dict[str, str]:
+    """What this run was made with."""
+    found = {"python": sys.version.partition(" ")[0]}
+    for package in NOTED:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def digests(templates: Mapping[str, str]) -> dict[str, str]:
+    """A short digest of each prompt template."""
+    return {name: sha256(text.encode()).hexdigest()[:16] for name, text in sorted(templates.items())}

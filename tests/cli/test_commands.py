@@ -1,0 +1,125 @@
+import json
+
+import pytest
+
+from playing import ALL
+from shell import caps, caps_json
+
+
+def test_plan_prints_every_strategy_with_calls_depth_and_share():
+    rows = {row["strategy"]: row for row in caps_json("plan", "--pool", 16, "--finalists", 4, "--rho", 0.12)}
+    assert list(rows) == ALL
+    assert rows["caps"]["calls"] == {"E1": 8, "E2": 10}
+    assert rows["caps"]["depth"] == 3
+    assert rows["caps"]["token_share"] == pytest.approx(0.228, abs=6e-4)
+    assert rows["v1-infer"]["calls"] == {"E1": 0, "E2": 48}
+    assert (rows["v1-infer"]["depth"], rows["v1-infer"]["token_share"]) == (6, 1)
+    assert rows["pointwise"]["tokens"] == 16 * 4500
+    assert rows["caps-r"]["calls_least"] == 18
+    assert rows["caps-r"]["calls_most"] == 22
+
+
+def test_plan_forecasts_one_strategy_with_its_fields_changed():
+    (row,) = caps_json("plan", "--strategy", "caps", "--set", "finalists=2", "--set", "small_pool=finals")
+    assert row["calls"] == {"E1": 8, "E2": 7}
+
+
+def test_plan_is_a_table_for_people():
+    done = caps("plan", "--pool", 32)
+    assert done.returncode == 0
+    assert "% of v1-infer" in done.stdout
+    assert "caps-plus" in done.stdout
+
+
+def test_list_strategies_gives_a_line_and_a_reference_each():
+    rows = caps_json("list", "strategies")
+    assert [row["strategy"] for row in rows] == ALL
+    assert all(row["about"] and row["reference"] for row in rows)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_list_shows_the_fields_of_every_strategy_with_their_meaning(name):
+    rows = caps_json("list", "strategies", name)
+    assert all(row["takes"] and row["meaning"] for row in rows)
+
+
+def test_simulate_prints_all_figures_and_says_that_they_are_simulated():
+    told = caps_json("simulate", "--problems", 150, "--strategies", "caps,caps-r,v1-infer", "--seed", 1)
+    assert told["simulated"] == "pools and verdicts"
+    caps_row, rescue_row, swiss = told["strategies"]
+    assert caps_row["strategy"] == "caps"
+    low, high = caps_row["pass_at_1_interval"]
+    assert low < caps_row["pass_at_1"] < high
+    assert set(caps_row["calls"]) == set(caps_row["tokens"]) == set(caps_row["pair_accuracy"]) == {"E1", "E2"}
+    assert swiss["token_share"] == 1
+    assert caps_row["token_share"] == pytest.approx(0.226, abs=0.01)
+    assert rescue_row["rescue_rate"] > caps_row["rescue_rate"] == 0
+
+
+def test_simulate_repeats_itself_and_another_seed_differs():
+    words = ("simulate", "--problems", 60, "--strategies", "caps")
+    assert caps_json(*words) == caps_json(*words)
+    assert caps_json(*words) != caps_json(*words, "--seed", 2)
+
+
+def test_simulate_plays_on_labelled_cases_and_draws(tmp_path):
+    candidates = [{"text": f"it is \\boxed{{{i % 3}}}", "correct": i % 3 == 0} for i in range(9)]
+    case = {"id": "a", "domain": "math", "problem": "?", "candidates": candidates}
+    cases, plot = tmp_path / "cases.jsonl", tmp_path / "plot.svg"
+    cases.write_text(json.dumps(case) + "\n")
+    told = caps_json("simulate", "--cases", cases, "--strategies", "majority,caps", "--plot", plot)
+    assert told["simulated"].startswith("verdicts; pools")
+    assert told["problems"] == 1
+    assert told["strategies"][1]["calls"] == {"E1": 1, "E2": 1}
+    assert plot.read_text().lstrip().startswith("<?xml")
+
+
+def test_demo_draws_a_bracket_and_names_the_winner():
+    done = caps("demo")
+    assert done.returncode == 0
+    assert "├─" in done.stdout
+    assert "win rate" in done.stdout
+    assert "The winner is" in done.stdout
+    assert "simulated" in done.stdout
+
+
+def test_colour_is_off_when_asked():
+    assert "\x1b[" in caps("demo", FORCE_COLOR="1").stdout
+    assert "\x1b[3" not in caps("demo", NO_COLOR="1").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "--strategy", "cap"), ["no strategy is called 'cap'", "did you mean 'caps'"]),
+        (("plan", "--strategy", "caps", "--set", "finalists=0"), ["finalists", "0", "at least 1"]),
+        (("plan", "--strategy", "caps", "--set", "rescue_margin=-1"), ["rescue_margin", "-1", "at least 0"]),
+        (("plan", "--strategy", "caps", "--set", "rescue=never"), ["rescue", "never", "none, paper, signed"]),
+        (("plan", "--strategy", "caps", "--set", "colour=red"), ["no field 'colour'", "finalists"]),
+        (("plan", "--strategy", "caps", "--set", "finalists"), ["--set 'finalists'", "name=value"]),
+        (("plan", "--set", "finalists=3"), ["--set needs --strategy"]),
+        (("plan", "--finalists", "0"), ["finalists = 0", "at least 1"]),
+        (("plan", "--rho", "0.01"), ["rho = 0.01", "0.059 to 1"]),
+        (("plan", "--pool", "0"), ["--pool"]),
+        (("simulate", "--judge", "75"), ["--judge '75'", "60, 70, 80, 90"]),
+        (("simulate", "--accuracy", "1.2"), ["accuracy = 1.2", "0.999"]),
+        (("simulate", "--strategies", "caps,nope"), ["no strategy is called 'nope'"]),
+        (("simulate", "--strategies", ","), ["--strategies"]),
+        (("simulate", "--kind", "prose"), ["kind = 'prose'", "code, math"]),
+        (("simulate", "--cases", "nowhere.jsonl"), ["nowhere.jsonl", "No such file"]),
+        (
+            ("simulate", "--problems", "20", "--strategies", "caps", "--plot", "/nowhere/x.svg"),
+            ["/nowhere/x.svg"],
+        ),
+        (("list", "strategies", "nope"), ["no strategy is called 'nope'"]),
+        (("frobnicate",), ["frobnicate"]),
+    ],
+)
+def test_a_mistake_is_named_and_exits_2_without_a_traceback(words, said):
+    done = caps(*words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    flat = " ".join(done.stderr.split())
+    for part in said:
+        assert part in flat

@@ -1,0 +1,189 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from caps import Caps, Pairing, Unanswered, Verdict
+from caps.assemble import make_prepare
+from caps.core.errors import AccessError, InputError
+from caps.datasets.jsonl import parse_case
+from caps.engines.local import MOST_WAITING, LocalEngine
+from caps.judges.base import Ruling
+from judging import QUALITY, case_line, spread
+
+
+class WatchfulJudge:
+    """Better quality wins, after a while; remembers what was under way."""
+
+    def __init__(self, delay=0.0, broken=(), unanswered=()):
+        self.delay, self.broken, self.unanswered = delay, broken, unanswered
+        self.busy = self.peak = 0
+        self.log = []
+
+    async def rule(self, bout, ask):
+        self.log.append((bout.case.id, ask))
+        self.busy += 1
+        self.peak = max(self.peak, self.busy)
+        try:
+            await asyncio.sleep(self.delay)
+        finally:
+            self.busy -= 1
+        if bout.case.id in self.broken:
+            raise self.broken[bout.case.id]
+        if bout.case.id in self.unanswered:
+            return Ruling(Unanswered("timeout"))
+        a, b = (float(QUALITY.search(bout.described.view(one, ask.level))[1]) for one in ask.entrants)
+        return Ruling(Verdict(9, 3) if a > b else Verdict(3, 9))
+
+
+def cases(count, n=16):
+    return [parse_case(case_line(f"case {i}", spread(n, i)), default_id="") for i in range(count)]
+
+
+def run(judge, source, *, capacity=8, strategy=None):
+    async def collect():
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity)
+        return [outcome async for outcome in engine.run(source, strategy or Caps(), seed=1)]
+
+    return asyncio.run(collect())
+
+
+def test_every_case_gets_its_best_candidate_in_the_order_of_input():
+    outcomes = run(WatchfulJudge(), cases(30))
+    assert [outcome.name for outcome in outcomes] == [f"case {i}" for i in range(30)]
+    for outcome in outcomes:
+        assert outcome.bout.case.candidates[outcome.selection.winner].correct
+        assert outcome.ledger.calls == {"E1": 8, "E2": 10}
+
+
+def test_calls_never_exceed_the_capacity_and_always_use_it():
+    judge = WatchfulJudge(delay=0.002)
+    run(judge, cases(12), capacity=5)
+    assert judge.peak == 5
+
+
+def test_the_selection_does_not_depend_on_capacity_or_company():
+    together = {o.name: o.selection for o in run(WatchfulJudge(), cases(9), capacity=64)}
+    for case in cases(9):
+        (alone,) = run(WatchfulJudge(), [case], capacity=1)
+        assert alone.selection == together[case.id]
+
+
+def test_later_rounds_go_first():
+    judge = WatchfulJudge()
+    run(judge, cases(40), capacity=2)
+    finals = [i for i, (_, ask) in enumerate(judge.log) if ask.level == 2]
+    assert finals[0] < 20
+    last_of_first = max(i for i, (name, _) in enumerate(judge.log) if name == "case 0")
+    assert last_of_first < 40
+
+
+def test_calls_that_share_slot_a_go_out_together():
+    judge = WatchfulJudge()
+    run(judge, cases(1), capacity=1)
+    finals = [ask.a for _, ask in judge.log[-6:]]
+    assert finals == sorted(finals)
+
+
+def test_cases_are_read_only_as_far_as_needed():
+    read = 0
+
+    def source():
+        nonlocal read
+        for case in cases(200, n=4):
+            read += 1
+            yield case
+
+    async def first_only():
+        engine = LocalEngine(WatchfulJudge(), make_prepare(), capacity=lambda: 4)
+        async for outcome in engine.run(source(), Caps(), seed=1):
+            return outcome
+
+    assert asyncio.run(first_only()).selection is not None
+    assert read < 20
+
+
+def test_a_capacity_that_grows_is_used():
+    judge, allowed = WatchfulJudge(delay=0.001), iter([1] * 5 + [20] * 10_000)
+
+    async def collect():
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: next(allowed))
+        return [outcome async for outcome in engine.run(cases(10), Caps(), seed=1)]
+
+    assert len(asyncio.run(collect())) == 10
+    assert judge.peak == 20
+
+
+def test_a_bad_line_and_a_judge_that_breaks_fail_their_case_alone():
+    judge = WatchfulJudge(broken={"case 1": RuntimeError("boom")})
+    a, b, c = cases(3)
+    outcomes = run(judge, [a, InputError("file:2: not JSON"), b, c])
+    assert [outcome.failure for outcome in outcomes] == [None, "file:2: not JSON", "RuntimeError: boom", None]
+    assert outcomes[3].selection is not None
+
+
+def test_a_source_that_breaks_off_ends_with_the_reason():
+    def source():
+        yield from cases(2)
+        raise InputError("cases.jsonl.gz: broken archive")
+
+    outcomes = run(WatchfulJudge(), source())
+    assert [outcome.failure for outcome in outcomes] == [None, None, "cases.jsonl.gz: broken archive"]
+
+
+def test_a_case_nobody_ever_answered_has_failed_and_one_partly_answered_is_provisional():
+    (silent,) = run(WatchfulJudge(unanswered={"case 0"}), cases(1))
+    assert silent.failure == "none of its 18 judge calls was answered: timeout (18)"
+    assert silent.selection is None
+
+    class Deaf(WatchfulJudge):
+        async def rule(self, bout, ask):
+            ruling = await super().rule(bout, ask)
+            return replace(ruling, answer=Unanswered("server")) if ask.level == 1 else ruling
+
+    (partly,) = run(Deaf(), cases(1))
+    assert partly.selection.provisional
+    assert partly.ledger.unanswered == {"server": 8}
+
+
+def test_what_would_fail_every_call_ends_the_run():
+    with pytest.raises(AccessError):
+        run(WatchfulJudge(broken={"case 0": AccessError("no key")}), cases(5))
+
+
+def test_leaving_early_cancels_what_is_under_way():
+    judge = WatchfulJudge(delay=30)
+
+    async def leave():
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8)
+        running = engine.run(cases(3), Caps(), seed=1)
+        task = asyncio.ensure_future(anext(running))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await running.aclose()
+
+    asyncio.run(leave())
+    assert (judge.peak, judge.busy) == (8, 0)
+
+
+def test_cases_without_a_question_pass_in_numbers():
+    same = parse_case(case_line("same", [0.5]), default_id="")
+    many = [replace(same, id=str(i)) for i in range(MOST_WAITING + 500)]
+    outcomes = run(WatchfulJudge(), many, capacity=2)
+    assert [outcome.name for outcome in outcomes] == [case.id for case in many]
+    assert all(not outcome.judged for outcome in outcomes)
+
+
+def test_one_slow_case_does_not_hold_up_the_others():
+    class OneSlow(WatchfulJudge):
+        async def rule(self, bout, ask):
+            if bout.case.id == "case 0" and ask.level == 1:
+                await asyncio.sleep(0.2)
+            return await super().rule(bout, ask)
+
+    judge = OneSlow()
+    run(judge, cases(60), capacity=16)
+    begun = [name for name, _ in judge.log]
+    assert begun.index("case 59") < len(begun) - 18
+    assert isinstance(judge.log[0][1], Pairing)

@@ -1,0 +1,62 @@
+import pytest
+
+from caps.core.errors import SettingError
+from caps.core.types import Candidate
+from caps.evidence.profiles import Profile, profile_named, signature_named, view_named, with_views
+from caps.registry import PROFILES, SIGNATURES, VIEWS, listing
+
+
+@pytest.mark.parametrize("name", PROFILES.table)
+def test_every_profile_is_called_what_it_is_called_and_names_what_exists(name):
+    profile = profile_named(name)
+    assert profile.name == name
+    assert signature_named(profile.signature)
+    assert view_named(profile.partial)
+    assert view_named(profile.full)
+
+
+@pytest.mark.parametrize("registry", [PROFILES, SIGNATURES, VIEWS], ids=lambda registry: registry.kind)
+def test_every_entry_has_a_line_and_a_reference(registry):
+    assert all(about and reference for _, about, reference in listing(registry))
+
+
+@pytest.mark.parametrize("domain", ["code", "math", "general"])
+def test_the_thinking_form_of_a_profile_differs_in_its_partial_view_only(domain):
+    plain, thinking = profile_named(domain), profile_named(f"{domain}-thinking")
+    assert with_views(plain, {"partial": "thinking"}) == Profile(
+        domain, thinking.signature, thinking.partial, thinking.full
+    )
+
+
+def test_an_unknown_slot_names_the_slots():
+    with pytest.raises(
+        SettingError, match=r"no slot 'partail': did you mean 'partial'\? .*signature, partial, full"
+    ):
+        with_views(profile_named("code"), {"partail": "thinking"})
+
+
+def test_the_name_of_a_profile_is_no_slot():
+    with pytest.raises(SettingError, match="no slot 'name'"):
+        with_views(profile_named("code"), {"name": "x"})
+
+
+def test_an_unknown_view_names_the_views():
+    with pytest.raises(SettingError, match=r"no view is called 'code-sumary': did you mean 'code-summary'\?"):
+        with_views(profile_named("code"), {"partial": "code-sumary"})
+
+
+def test_an_unknown_signature_names_the_signatures():
+    with pytest.raises(SettingError, match="no signature is called 'full'"):
+        with_views(profile_named("code"), {"signature": "full"})
+
+
+def test_a_dotted_path_will_do_for_a_view():
+    profile = with_views(profile_named("code"), {"full": "caps.evidence.views:code_only"})
+    assert view_named(profile.full)(Candidate("```\nx\n```")) == "x"
+
+
+def test_a_path_to_something_else_is_refused():
+    with pytest.raises(SettingError, match="not a view"):
+        with_views(profile_named("code"), {"full": "caps.evidence.views:CODE_CUT"})
+    with pytest.raises(SettingError, match="not a profile"):
+        profile_named("caps.evidence.views:full")

@@ -1,0 +1,211 @@
+"""A real chat-completions server for tests, on its own thread, that misbehaves as it is told.
+
+    with StubServer([Reset(), Reply("fine")]) as server:
+        model = HttpModel(server.url)
+
+Give it a list of behaviours (one a request, then the last again and again) or a function of the request's body and
+number (from 0). It counts what it saw: `requests`, `bodies`, `headers`, `tokens` (as its replies reported them),
+`peak` (most requests under way at once). Its address lives on while it runs, so subprocesses may use it too.
+"""
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+
+def count_tokens(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A chat completion; `usage` of None leaves it out, `message` and `more` are merged into the JSON."""
+
+    text: str | list | None = "OK"
+    finish: str | None = "stop"
+    delay: float = 0.0
+    usage: dict | str | None = "counted"
+    message: dict = field(default_factory=dict)
+    more: dict = field(default_factory=dict)
+    logprobs: list | None = None
+
+    def body(self, request: dict) -> dict:
+        prompt = sum(count_tokens(str(m["content"])) for m in request["messages"])
+        usage = {"prompt_tokens": prompt, "completion_tokens": count_tokens(str(self.text or ""))}
+        choice: dict[str, Any] = {
+            "index": 0,
+            "message": {"role": "assistant", "content": self.text, **self.message},
+            "finish_reason": self.finish,
+        }
+        if self.logprobs is not None:
+            choice["logprobs"] = {"content": self.logprobs}
+        body = {"object": "chat.completion", "model": request["model"], "choices": [choice], **self.more}
+        if self.usage is not None:
+            body["usage"] = usage if self.usage == "counted" else self.usage
+        return body
+
+
+@dataclass(frozen=True)
+class Status:
+    """An error status with a body: a dict goes out as JSON, a text as it is."""
+
+    status: int
+    body: dict | str = ""
+    headers: dict = field(default_factory=dict)
+    delay: float = 0.0
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Status 200 with these bytes: garbage, half a JSON, an error object."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Half:
+    """The first half of a good reply, then the connection is closed."""
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The connection is reset before any reply."""
+
+
+@dataclass(frozen=True)
+class Hang:
+    """No reply, ever."""
+
+
+Behaviour = Reply | Status | Raw | Half | Reset | Hang
+FINE = (Reply(),)
+
+
+class StubServer:
+    def __init__(
+        self,
+        behaviours: Sequence[Behaviour] | Callable[[dict, int], Behaviour] = FINE,
+        *,
+        models: Sequence[str] | None = ("stub",),
+        check_model: bool = False,
+        api_key: str | None = None,
+    ) -> None:
+        self._behaviours = behaviours
+        self._models = models
+        self._check_model = check_model
+        self._api_key = api_key
+        self.bodies: list[dict] = []
+        self.headers: list[dict[str, str]] = []
+        self.tokens = {"prompt": 0, "output": 0}
+        self.busy = 0
+        self.peak = 0
+        self.port = 0
+        self._ready = threading.Event()
+
+    @property
+    def requests(self) -> int:
+        return len(self.bodies)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def __enter__(self) -> "StubServer":
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/models", self._list)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        self._ready.set()
+        await self._stop.wait()
+        await runner.cleanup()
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        if self._models is None:
+            return web.Response(status=404)
+        return web.json_response({"object": "list", "data": [{"id": name} for name in self._models]})
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.read())
+        number = len(self.bodies)
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        self.busy += 1
+        self.peak = max(self.peak, self.busy)
+        try:
+            return await self._behave(request, body, number)
+        finally:
+            self.busy -= 1
+
+    async def _behave(self, request: web.Request, body: dict, number: int) -> web.StreamResponse:
+        if self._api_key and request.headers.get("Authorization") != f"Bearer {self._api_key}":
+            said = f"Incorrect API key provided: {request.headers.get('Authorization')}"
+            return web.json_response({"error": {"message": said, "code": "invalid_api_key"}}, status=401)
+        if self._check_model and body["model"] not in (self._models or ()):
+            said = f"The model `{body['model']}` does not exist."
+            return web.json_response(
+                {"object": "error", "message": said, "type": "NotFoundError"}, status=404
+            )
+        behaviour = self._pick(body, number)
+        match behaviour:
+            case Reply():
+                return await self._reply(behaviour, body)
+            case Status(status, said, headers, delay):
+                await asyncio.sleep(delay)
+                text = json.dumps(said) if isinstance(said, dict) else said
+                return web.Response(status=status, text=text, headers=headers)
+            case Raw(payload):
+                return web.Response(body=payload, content_type="application/json")
+            case Half():
+                return await self._half(request, body)
+            case Reset():
+                sock = request.transport.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                request.transport.abort()
+                return web.Response()
+            case Hang():
+                await asyncio.sleep(3600)
+        raise AssertionError(behaviour)
+
+    def _pick(self, body: dict, number: int) -> Behaviour:
+        if callable(self._behaviours):
+            return self._behaviours(body, number)
+        return self._behaviours[min(number, len(self._behaviours) - 1)]
+
+    async def _reply(self, reply: Reply, body: dict) -> web.Response:
+        if reply.delay:
+            await asyncio.sleep(reply.delay)
+        answer = reply.body(body)
+        usage = answer.get("usage") or {}
+        self.tokens["prompt"] += usage.get("prompt_tokens", 0)
+        self.tokens["output"] += usage.get("completion_tokens", 0)
+        return web.Response(body=json.dumps(answer).encode(), content_type="application/json")
+
+    async def _half(self, request: web.Request, body: dict) -> web.StreamResponse:
+        payload = json.dumps(Reply().body(body)).encode()
+        response = web.StreamResponse(headers={"Content-Length": str(len(payload))})
+        await response.prepare(request)
+        await response.write(payload[: len(payload) // 2])
+        request.transport.close()
+        return response

@@ -1,0 +1,134 @@
+import asyncio
+from random import Random
+
+import pytest
+
+from caps.models.limits import AutoGate, Gate, make_gate
+
+
+def flood(gate, calls, latency, *, refused=lambda _: False):
+    """Send calls through a gate at once; each takes `latency(busy)` seconds, or is `refused(arrived before it)`."""
+
+    inside = 0
+
+    async def call():
+        nonlocal inside
+        async with gate as ticket:
+            inside += 1
+            before, busy = inside, gate.busy
+            await asyncio.sleep(0)
+            inside -= 1
+            if refused(before):
+                gate.strained(ticket)
+            else:
+                gate.served(ticket, latency(busy))
+
+    async def run():
+        await asyncio.gather(*(call() for _ in range(calls)))
+
+    asyncio.run(run())
+    return gate.limit
+
+
+def test_those_who_wait_go_in_the_order_they_came():
+    async def run():
+        gate, order = Gate(2), []
+
+        async def call(name):
+            async with gate:
+                order.append(name)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(call(i) for i in range(20)))
+        return order
+
+    assert asyncio.run(run()) == list(range(20))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_slot_is_lost_whoever_is_cancelled_when(seed):
+    async def run():
+        rng, gate, most = Random(seed), Gate(3), 0
+
+        async def call():
+            nonlocal most
+            async with gate:
+                most = max(most, gate.busy)
+                for _ in range(rng.randrange(4)):
+                    await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(call()) for _ in range(40)]
+        while not all(task.done() for task in tasks):
+            rng.choice(tasks).cancel()
+            await asyncio.sleep(0)
+        assert (gate.busy, most) == (0, 3)
+        async with gate, gate, gate:
+            assert gate.busy == 3
+
+    asyncio.run(run())
+
+
+def test_auto_doubles_while_latency_stays():
+    assert flood(AutoGate(most=64), 400, lambda _: 0.2) == 64
+
+
+def test_auto_grows_past_slower_replies_as_long_as_more_come_per_second():
+    assert flood(AutoGate(most=128), 3000, lambda busy: 0.1 * (1 + busy / 40)) == 128
+
+
+def test_auto_stays_near_what_a_queueing_server_can_do():
+    limits = []
+
+    def queueing(busy):
+        limits.append(busy)
+        return 0.1 * max(1.0, busy / 16)
+
+    flood(AutoGate(), 5000, queueing)
+    assert 8 <= max(limits[1000:]) <= 96
+
+
+def test_auto_backs_off_when_refused_and_finds_the_edge():
+    seen = []
+
+    def refused(busy):
+        seen.append(busy)
+        return busy > 40
+
+    limit = flood(AutoGate(), 5000, lambda _: 0.1, refused=refused)
+    assert 16 <= limit <= 44
+    assert sum(busy > 40 for busy in seen[500:]) < 0.05 * len(seen)
+
+
+def test_a_burst_of_refusals_halves_once():
+    async def run():
+        gate = AutoGate(start=32)
+        tickets = [await gate.__aenter__() for _ in range(32)]
+        for ticket in tickets:
+            gate.strained(ticket)
+        assert gate.limit == 16
+        for _ in tickets:
+            await gate.__aexit__(None, None, None)
+        assert gate.busy == 0
+
+    asyncio.run(run())
+
+
+def test_auto_does_not_grow_unless_it_is_full():
+    async def run():
+        gate = AutoGate(start=4)
+        for _ in range(200):
+            async with gate as ticket:
+                gate.served(ticket, 0.1)
+        return gate.limit
+
+    assert asyncio.run(run()) == 4
+
+
+def test_longer_calls_are_not_mistaken_for_strain_for_long():
+    gate = AutoGate(most=64)
+    flood(gate, 500, lambda _: 0.1)
+    assert flood(gate, 2000, lambda _: 2.0) >= 32
+
+
+def test_a_fixed_limit_stays():
+    assert flood(make_gate(5), 100, lambda busy: busy, refused=lambda busy: busy % 2) == 5

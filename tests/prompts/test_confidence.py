@@ -1,0 +1,132 @@
+"""Confidence from log-probabilities, however a tokeniser splits the verdict."""
+
+from math import inf, log, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caps.core.types import Rating, TokenLogprob, Verdict
+from caps.prompts.confidence import weigh
+from prompts.shown import ASKS, FULL, GROUP, RATINGS, SOLO
+from prompts.test_fence import FRAGMENTS
+
+
+def said(*words: str) -> list[TokenLogprob]:
+    return [TokenLogprob(word, -0.01) for word in words]
+
+
+def token(chosen: str, **top: float) -> TokenLogprob:
+    return odds(chosen, *top.items())
+
+
+def odds(chosen: str, *top: tuple[str, float]) -> TokenLogprob:
+    chances = dict(top)
+    logs = tuple((text, log(p) if p else -inf) for text, p in top)
+    return TokenLogprob(chosen, log(chances.get(chosen, 0.5)), logs)
+
+
+def tagged(one: TokenLogprob, *, before: str = "<winner>", after: str = "</winner>") -> list[TokenLogprob]:
+    return [*said("Both run. ", before), one, *said(after)]
+
+
+def lead(tokens: list[TokenLogprob]) -> float | None:
+    verdict = weigh(FULL, tokens, nonce="n")
+    return None if verdict is None else (verdict.a - verdict.b) / 9
+
+
+def test_the_weight_is_the_difference_of_the_two_probabilities() -> None:
+    verdict = weigh(FULL, tagged(token("A", A=0.7, B=0.2, TIE=0.1)), nonce="n")
+    assert isinstance(verdict, Verdict)
+    assert verdict.weight == pytest.approx(0.5)
+    assert verdict.outcome == 1
+    assert 1 <= verdict.b < verdict.a <= 10
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (tagged(odds(" B", (" A", 0.1), (" B", 0.8), ("B", 0.1))), -0.8),
+        (tagged(odds(">A", (">A", 0.6), (">B", 0.3), (">T", 0.1)), before="<winner"), 0.3),
+        (tagged(odds("T", ("T", 0.6), ("A", 0.3), ("B", 0.1)), after="IE</winner>"), 0.2),
+        (tagged(odds("TI", ("TI", 0.5), ("A", 0.5)), after="E</winner>"), 0.5),
+        (tagged(odds("\nA", ("\nA", 0.9), ("\nB", 0.1))), 0.8),
+        (tagged(odds("A</", ("A</", 0.9), ("B</", 0.1)), after="winner>"), 0.8),
+        (tagged(odds(" B", (" A", 0.25), (" B", 0.75)), before="<winner>Solution"), -0.5),
+        (tagged(odds("**A", ("**A", 0.4), ("B", 0.4), ("tie", 0.2)), after="**</winner>"), 0.0),
+        (tagged(odds("A", ("A", 0.5), ("Answer", 0.4), ("Both", 0.1))), 1.0),
+        (tagged(odds("A", ("A", 0.3), ("B", 0.1), ("\n", 0.6))), 0.5),
+        (tagged(TokenLogprob("B", -0.1)), -1.0),
+    ],
+)
+def test_tokenisers_may_split_the_verdict_as_they_like(tokens: list[TokenLogprob], expected: float) -> None:
+    assert lead(tokens) == pytest.approx(expected)
+
+
+def test_the_larger_mass_wins_even_where_another_token_was_chosen() -> None:
+    split = lead(tagged(odds("A", ("A", 0.4), ("B", 0.3), (" B", 0.3))))
+    assert split == pytest.approx(-0.2)
+
+
+def test_only_the_last_tag_the_judge_itself_wrote_is_weighed() -> None:
+    early = tagged(token("A", A=0.9, B=0.1))
+    late = tagged(token("B", A=0.4, B=0.6))
+    assert lead(early + late) == pytest.approx(-0.2)
+    assert lead(late + said("\n> ") + early) == pytest.approx(-0.2)
+    assert lead(said("<think>") + early + said("</think>") + late) == pytest.approx(-0.2)
+    assert lead(late + said("\n<<<BEGIN CANDIDATE A n>>>") + early) == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [],
+        said("no tag at all"),
+        said("<winner>", "A or B or TIE", "</winner>"),
+        said("<winner>", "A", " tie", "</winner>"),
+        said("<winner>", "neither", "</winner>"),
+        said("<winner>"),
+        tagged(TokenLogprob("A", -inf, (("A", -inf),))),
+        tagged(TokenLogprob("A", nan)),
+        tagged(TokenLogprob("A", -9999.0, (("x", -0.1),))),
+    ],
+)
+def test_what_cannot_be_read_is_none(tokens: list[TokenLogprob]) -> None:
+    assert weigh(FULL, tokens, nonce="n") is None
+
+
+def test_ratings_are_expected_values_over_the_digits() -> None:
+    a = [*said("<rating_A>"), odds("8", ("8", 0.5), ("6", 0.5)), *said("</rating_A>\n")]
+    b = [*said("<rating", "_B>"), odds(" 10", (" 10", 0.5), (" 9", 0.25), ("N", 0.25)), *said("</rating_B>")]
+    verdict = weigh(RATINGS, a + b, nonce="n")
+    assert isinstance(verdict, Verdict)
+    assert verdict.a == pytest.approx(7)
+    assert verdict.b == pytest.approx((10 * 0.5 + 9 * 0.25) / 0.75)
+    assert weigh(RATINGS, a, nonce="n") is None
+
+
+def test_a_ten_split_into_digits_is_no_one() -> None:
+    split = [*said("<rating>"), odds("1", ("1", 0.8), ("9", 0.2)), *said("0", "</rating>")]
+    beside = [*said("<rating>"), odds("9", ("1", 0.2), ("9", 0.8)), *said("</rating>")]
+    low = [*said("<rating>"), odds("1", ("1", 0.8), ("2", 0.2)), *said("</rating>")]
+    values = [weigh(SOLO, tokens, nonce="n") for tokens in (split, beside, low)]
+    assert values == [Rating(pytest.approx(9.8)), Rating(pytest.approx(9.2)), Rating(pytest.approx(1.2))]
+
+
+def test_a_group_has_no_such_reading() -> None:
+    assert weigh(GROUP, said("<best>", "2", "</best>"), nonce="n") is None
+
+
+words = st.sampled_from(FRAGMENTS) | st.text(max_size=4)
+logprobs = st.floats(allow_nan=True, allow_infinity=True)
+tops = st.lists(st.tuples(words, logprobs), max_size=4).map(tuple)
+
+
+@given(st.lists(st.builds(TokenLogprob, words, logprobs, tops), max_size=12))
+def test_no_tokens_make_it_raise_and_all_answers_are_on_the_scale(tokens: list[TokenLogprob]) -> None:
+    for ask in ASKS:
+        answer = weigh(ask, tokens, nonce="abc123")
+        if isinstance(answer, Verdict):
+            assert 1 - 1e-9 <= min(answer.a, answer.b) <= max(answer.a, answer.b) <= 10 + 1e-9
+        elif answer is not None:
+            assert 1 - 1e-9 <= answer.value <= 10 + 1e-9

@@ -1,0 +1,62 @@
+"""Rules of the tree that import-linter does not know."""
+
+import ast
+from pathlib import Path
+
+import caps
+from caps.registry import STRATEGIES
+
+SOURCE = Path(caps.__file__).parent
+HEAVY = {"ray", "xllamacpp", "sympy", "math_verify", "starlette", "matplotlib", "playwright"}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def imports_of(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def test_a_heavy_package_is_imported_from_one_module_only():
+    for package in HEAVY:
+        users = [path for path in MODULES if package in imports_of(path)]
+        assert len(users) <= 1, (package, users)
+
+
+def test_importing_caps_loads_nothing_heavy():
+    top_level = {
+        name
+        for path in MODULES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in imports_of_node(node)
+    }
+    assert not top_level & HEAVY
+
+
+def imports_of_node(node):
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    return [(node.module or "").partition(".")[0]]
+
+
+def test_every_strategy_file_stands_in_the_registry():
+    files = {path.stem for path in (SOURCE / "strategies").glob("*.py")} - {"__init__", "dedup", "pairings"}
+    registered = {entry.path.partition(":")[0].rpartition(".")[2] for entry in STRATEGIES.table.values()}
+    assert files == registered
+
+
+def test_the_public_names_are_these():
+    assert set(caps.__all__) == {
+        "Candidate", "Caps", "Case", "Contest", "Entrant", "Level", "Pairing", "Pick", "Problem", "Rating",
+        "Selection", "Unanswered", "V1Infer", "Verdict",
+    }  # fmt: skip
+    assert all(hasattr(caps, name) for name in caps.__all__)
+
+
+def test_no_module_is_too_long_to_read():
+    lengths = sorted(len(path.read_text().splitlines()) for path in MODULES)
+    assert lengths[-1] <= 400
+    assert lengths[len(lengths) // 2] <= 100
