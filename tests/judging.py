@@ -45,8 +45,7 @@ def better_quality_wins(body: dict, number: int = 0) -> Reply:
     if "<best>" in prompt:
         return Reply(f"<best>{1 + shown.index(max(shown))}</best>")
     winner = "TIE" if shown[0] == shown[1] else "A" if shown[0] > shown[1] else "B"
-    sure = "HIGH" if abs(shown[0] - shown[1]) > 0.2 else "LOW"
-    return Reply(f"Both were read.\n<winner>{winner}</winner>\n<confidence>{sure}</confidence>")
+    return Reply(f"Both were read.\n<winner>{winner}</winner>\n<confidence>HIGH</confidence>")
 
 
 def _rate(quality: float) -> int:

@@ -1,5 +1,7 @@
 """Pick the best of many LLM answers at the lowest verifier cost."""
 
+from typing import TYPE_CHECKING, Any
+
 from caps.core.contest import Contest
 from caps.core.types import (
     Candidate,
@@ -17,6 +19,9 @@ from caps.core.types import (
 from caps.strategies.caps import Caps
 from caps.strategies.v1_infer import V1Infer
 
+if TYPE_CHECKING:
+    from caps.api import Selected, select, select_sync
+
 __version__ = "0.1.0"
 __all__ = [
     "Candidate",
@@ -29,8 +34,20 @@ __all__ = [
     "Pick",
     "Problem",
     "Rating",
+    "Selected",
     "Selection",
     "Unanswered",
     "V1Infer",
     "Verdict",
+    "select",
+    "select_sync",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what talks to models when it is first asked for: the core alone stays light."""
+    if name in ("Selected", "select", "select_sync"):
+        from caps import api  # noqa: PLC0415
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

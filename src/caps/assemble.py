@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, cast
 
-from caps.core.errors import InputError, MissingFeatureError, SettingError
+from caps.core.errors import InputError, JournalError, MissingFeatureError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import override
 from caps.core.types import Case, Level
@@ -129,8 +129,7 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
     async with AsyncExitStack() as stack:
         journal = None
         if setup.journal is not None:
-            setup.journal.parent.mkdir(parents=True, exist_ok=True)
-            journal = stack.enter_context(Journal.open(setup.journal, durable=setup.durable))
+            journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
         at_partial = setup.endpoint_partial or setup.endpoint
         models = {where: _connect(where, setup) for where in {setup.endpoint, at_partial}}
         for model in models.values():
@@ -159,6 +158,17 @@ def _connect(where: Endpoint, setup: Setup) -> HttpModel:
         connections=setup.connections,
         timeouts=Timeouts(read=setup.timeout),
     )
+
+
+def open_journal(path: Path, *, durable: bool = False) -> Journal:
+    """Open the journal at a path, making its folder first."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JournalError(
+            f"{path}: its folder cannot be made ({error.strerror}): give another --journal"
+        ) from None
+    return Journal.open(path, durable=durable)
 
 
 async def _confidence(setup: Setup, models: Mapping[Endpoint, HttpModel]) -> str:

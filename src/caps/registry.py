@@ -94,29 +94,27 @@ _VIEWS = {
     "code-summary": Entry(
         "caps.evidence.views:code_summary",
         "50 + 50 words of reasoning, 500 characters of code",
-        f"{PAPER}, evidence extraction",
+        f"{PAPER}, §E.2",
     ),
-    "code-head": Entry(
-        "caps.evidence.views:code_head", "the first 20 lines of code", f"{PAPER}, design of the cascade"
-    ),
-    "code-only": Entry("caps.evidence.views:code_only", "all of the code, no reasoning", f"{PAPER}, prompts"),
+    "code-head": Entry("caps.evidence.views:code_head", "the first 20 lines of code", f"{PAPER}, §B.3"),
+    "code-only": Entry("caps.evidence.views:code_only", "all of the code, no reasoning", f"{PAPER}, §E.1"),
     "math-summary": Entry(
         "caps.evidence.views:math_summary",
         "50 + 50 words of reasoning, the final answer",
-        f"{PAPER}, evidence extraction",
+        f"{PAPER}, §E.2",
     ),
     "math-window": Entry(
         "caps.evidence.views:math_window",
         "the final answer and some 300 tokens before it",
-        f"{PAPER}, design of the cascade",
+        f"{PAPER}, §B.3",
     ),
     "thinking": Entry(
         "caps.evidence.views:thinking",
         "the final answer and the last 500 tokens or so",
-        f"{PAPER}, thinking-aware view",
+        f"{PAPER}, §D.4",
     ),
     "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
-    "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, evidence extraction"),
+    "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, §E.2"),
 }
 VIEWS = Registry("view", "caps.views", _VIEWS, {})
 
@@ -127,11 +125,9 @@ _SIGNATURES = {
     "code-text": Entry(
         "caps.evidence.signatures:code_text",
         "equal code but for imports, comments, indentation",
-        f"{PAPER}, evidence extraction",
+        f"{PAPER}, §E.2",
     ),
-    "math-answer": Entry(
-        "caps.evidence.signatures:math_answer", "equal final answers", f"{PAPER}, evidence extraction"
-    ),
+    "math-answer": Entry("caps.evidence.signatures:math_answer", "equal final answers", f"{PAPER}, §E.2"),
     "general-text": Entry(
         "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
     ),

@@ -86,13 +86,15 @@ def test_a_fence_left_open_in_an_unopened_thought_does_not_hide_the_program():
         ("```x``` and ```y```", None),
         ("1. so:\n    ```python\n    a\n    ```", "    a\n"),
         ("```\r\na\r\n```\r\n", "a\r\n"),
-        ('```python\ndef f():\n    """\n    ```\n    f()\n    ```\n    """\n```', None),
     ],
 )
 def test_the_last_fenced_block(text, body):
-    if body is None and '"""' in text:
-        body = text[len("```python\n") : -len("```")]
     assert last_code_block(text) == body
+
+
+def test_a_fence_in_a_docstring_does_not_end_the_program():
+    program = 'def f():\n    """Use it so:\n\n    ```\n    f()\n    ```\n    """\n'
+    assert last_code_block(f"```python\n{program}```") == program
 
 
 def test_an_unclosed_fence_runs_to_the_end():

@@ -8,10 +8,10 @@ import typer
 from caps.assemble import make_strategy
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed
-from caps.registry import STRATEGIES, listing
+from caps.registry import PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing
 from caps.reports.console import table
 
-app = typer.Typer(help="What there is: strategies.", no_args_is_help=True)
+app = typer.Typer(help="What there is: strategies, views, signatures, profiles.", no_args_is_help=True)
 
 
 @app.callback()
@@ -28,11 +28,33 @@ def strategies(
     if name is not None:
         _fields(name, as_json=as_json)
         return
-    rows = list(listing(STRATEGIES))
+    _table(STRATEGIES, as_json=as_json)
+
+
+@app.command()
+def views(as_json: JsonFlag = False) -> None:
+    """What a judge may be shown of a candidate."""
+    _table(VIEWS, as_json=as_json)
+
+
+@app.command()
+def signatures(as_json: JsonFlag = False) -> None:
+    """What makes two candidates the same answer."""
+    _table(SIGNATURES, as_json=as_json)
+
+
+@app.command()
+def profiles(as_json: JsonFlag = False) -> None:
+    """Which signature and views go together."""
+    _table(PROFILES, as_json=as_json)
+
+
+def _table(registry: Registry, *, as_json: bool) -> None:
+    rows = list(listing(registry))
     if as_json:
-        print_json([dict(zip(("strategy", "about", "reference"), row, strict=True)) for row in rows])
+        print_json([dict(zip((registry.kind, "about", "reference"), row, strict=True)) for row in rows])
         return
-    stdout().print(table("", ("strategy", "what it does", "reference"), rows, numbers_from=9))
+    stdout().print(table("", (registry.kind, "what it does", "reference"), rows, numbers_from=9))
 
 
 def _fields(name: str, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 A strategy sees `Entrant`s only: never text, never labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
@@ -69,6 +69,13 @@ class Case:
     domain: str = "general"
     guessed: bool = False
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(
+        cls, problem: str, candidates: Iterable[str], *, domain: str = "general", name: str = "1"
+    ) -> "Case":
+        """Make a case of plain texts."""
+        return cls(name, Problem.of(problem), tuple(Candidate(text) for text in candidates), domain)
 
 
 @dataclass(frozen=True, slots=True)

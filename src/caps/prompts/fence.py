@@ -78,8 +78,7 @@ def fenced(label: str, text: str, nonce: str) -> str:
 
 
 def _mute(line: str) -> str:
-    """Joiners behind the words, not in them: a name in code should stay one token."""
-    return KEYWORDS.sub(lambda m: m[0] + JOINER, line)
+    return KEYWORDS.sub(lambda m: _joined(m[0], 1), line)
 
 
 def _joined(word: str, at: int) -> str:

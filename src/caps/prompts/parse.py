@@ -12,7 +12,7 @@ from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
 from caps.prompts import plain
 from caps.prompts.said import said
 from caps.prompts.scale import MIDDLE, verdict_of
-from caps.prompts.tags import Tag, place, rating, side, sureness, tags
+from caps.prompts.tags import Tag, bare, place, rating, side, sureness, tags
 
 T = TypeVar("T")
 How = Literal["tags", "plain", "none"]
@@ -125,4 +125,6 @@ def _read_best(ask: Group, reply: _Reply) -> Reading | None:
 
 
 def _last_lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line.strip()][-_LAST_LINES:]
+    """Bare, without lines that hold tags: what stands in an unreadable tag is not plain words either."""
+    lines = [line for line in text.split("\n") if line.strip() and not any(tags(line))]
+    return [bare(line) for line in lines[-_LAST_LINES:]]

@@ -1,7 +1,7 @@
 """Verdicts stated in plain words on one line: `parse` falls back on them, `fence` makes them inert.
 
 Both use these readers, so they cannot drift. Every form needs one of `KEYWORDS`, and `bare` drops a word that
-touches a joiner, so a joiner behind those words silences the line. `score = 7` is code, not a verdict.
+has a joiner in it, so breaking those words silences the line. `score = 7` is code, not a verdict.
 """
 
 import re
@@ -13,7 +13,7 @@ KEYWORDS = re.compile(
     r"|ratings?|scores?|confidence)(?![^\W_])",
     re.IGNORECASE,
 )
-# Labels are capital letters here: in prose a small "a" is an article.
+# The readers take a `bare` line. Labels are capital letters here: in prose a small "a" is an article.
 _NAMED = re.compile(
     r"\b(?:winner|verdict|better|best|choice|choose|prefer|pick)\b"
     rf"(?: (?:{NOUN}|one|overall|is|goes to|the|my)\b){{0,4}} ?[:–—-]{{0,3}} ?(?:(?:the|{NOUN}) ){{0,2}}"
@@ -46,42 +46,41 @@ _BEST = re.compile(
 )
 
 
-def plain_side(line: str) -> str | None:
+def plain_side(words: str) -> str | None:
     """The last winner a line names; a doubted one is none."""
-    words = bare(line)
     found = [one for form in (_NAMED, _STATED, _DRAWN) for one in form.finditer(words)]
     sure = [one for one in found if not _DOUBT.search(words[max(0, one.start() - 60) : one.start()])]
     last = max(sure, key=lambda one: one.end(), default=None)
     return None if last is None else (last[1] if last.re.groups else None) or "TIE"
 
 
-def plain_sureness(line: str) -> str | None:
+def plain_sureness(words: str) -> str | None:
     """`HIGH` or `LOW` where a line states its confidence."""
-    found = list(_SURENESS.finditer(bare(line)))
+    found = list(_SURENESS.finditer(words))
     return (found[-1][1] or found[-1][2]).upper() if found else None
 
 
-def plain_rating(line: str) -> float | None:
+def plain_rating(words: str) -> float | None:
     """The last rating a line states."""
-    found = list(_RATED_ONE.finditer(bare(line)))
+    found = list(_RATED_ONE.finditer(words))
     return on_scale(found[-1][1], found[-1][2]) if found else None
 
 
-def plain_ratings(line: str) -> dict[str, float]:
+def plain_ratings(words: str) -> dict[str, float]:
     """The ratings for A and B in a line that speaks of ratings."""
-    words = bare(line)
     if not _RATED.search(words):
         return {}
     return {one[1]: on_scale(one[2], one[3]) for one in _RATED_SIDE.finditer(words)}
 
 
-def plain_place(line: str) -> int | None:
+def plain_place(words: str) -> int | None:
     """The last candidate number a line calls the best."""
-    found = list(_BEST.finditer(bare(line)))
+    found = list(_BEST.finditer(words))
     return int(found[-1][1] or found[-1][2]) if found else None
 
 
 def reads_plain(line: str) -> bool:
     """Whether any of these readers takes something from the line."""
+    words = bare(line)
     readers = (plain_side, plain_sureness, plain_rating, plain_place)
-    return bool(plain_ratings(line)) or any(read(line) is not None for read in readers)
+    return bool(plain_ratings(words)) or any(read(words) is not None for read in readers)

@@ -37,7 +37,7 @@ def render(template: str, *, problem: Problem, views: Sequence[str], nonce: str)
     One user message: many servers know no system role, and a cached prefix does not need one.
     """
     form = _form_of(template, len(views))
-    values = {"problem": fenced("PROBLEM", problem.text, nonce), "nonce": nonce}
+    values = {"problem": _quoted(problem, nonce), "nonce": nonce}
     if form == ("a", "b"):
         values |= {
             slot: fenced(f"CANDIDATE {slot.upper()}", view, nonce)
@@ -50,6 +50,15 @@ def render(template: str, *, problem: Problem, views: Sequence[str], nonce: str)
         values["candidates"] = "\n\n".join(blocks)
     text = _SLOT.sub(lambda slot: values[slot[2]] if slot[2] else f"{{{slot[1]}}}", template.strip())
     return (Message("user", text),)
+
+
+def _quoted(problem: Problem, nonce: str) -> str:
+    """The problem in a fence; of several messages each in its own, so that no text can feign a role."""
+    if len(problem.messages) <= 1:
+        return fenced("PROBLEM", problem.text, nonce)
+    roles = (" ".join(re.findall(r"\w{1,20}", one.role)[:1]).upper() or "MESSAGE" for one in problem.messages)
+    turns = zip(roles, problem.messages, strict=True)
+    return "\n\n".join(fenced(f"PROBLEM {role}", one.content, nonce) for role, one in turns)
 
 
 def _form_of(template: str, count: int) -> tuple[str, ...]:

@@ -26,32 +26,65 @@ class Said:
     unfinished: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Where reasoning or an echo begins or ends; `kind` is the fence's label, or nothing for reasoning."""
+
+    start: int
+    end: int
+    opens: bool
+    kind: str
+
+
 def said(reply: str, nonce: str) -> Said:
-    """Blank what does not count; `unfinished` tells that the reply ends inside its own reasoning."""
-    thoughts = [(m.start(), m.end(), m["open"] is not None, "") for m in _REASONING.finditer(reply)]
-    spans, unfinished = _inside(thoughts, len(reply))
-    words = _blanked(reply, spans)
+    """Blank what does not count; `unfinished` tells that the reply ends inside its own reasoning.
+
+    Whole echoes go first, so that nothing in them passes for a mark of reasoning.
+    """
     fence = re.compile(rf"<<<[ \t]?(BEGIN|END) ([^\n<>]{{1,40}}) {re.escape(nonce)}[ \t]?>>>", re.IGNORECASE)
-    quotes = [(m.start(), m.end(), m[1].upper() == "BEGIN", m[2].upper()) for m in fence.finditer(words)]
-    words = _blanked(words, _inside(quotes, len(words))[0])
-    return Said(_blanked(words, [m.span() for m in _QUOTED.finditer(words)]), unfinished)
+    words = _blanked(reply, _echoes(_fences(fence, reply)))
+    thoughts = [_Mark(m.start(), m.end(), m["open"] is not None, "") for m in _REASONING.finditer(words)]
+    marks = sorted([*thoughts, *_fences(fence, words)], key=lambda mark: mark.start)
+    spans, last = _inside(marks, len(words))
+    words = _blanked(words, spans)
+    return Said(
+        _blanked(words, [m.span() for m in _QUOTED.finditer(words)]), last is not None and not last.kind
+    )
 
 
-def _inside(marks: Iterable[tuple[int, int, bool, str]], size: int) -> tuple[list[tuple[int, int]], bool]:
-    """The stretches between marks; one never closed runs to the end, one never opened from the start."""
-    spans: list[tuple[int, int]] = []
-    opened: tuple[int, str] | None = None
-    for start, end, opens, label in marks:
-        if opened is None and opens:
-            opened = start, label
+def _fences(fence: re.Pattern[str], text: str) -> list[_Mark]:
+    return [_Mark(m.start(), m.end(), m[1].upper() == "BEGIN", m[2].upper()) for m in fence.finditer(text)]
+
+
+def _echoes(marks: Iterable[_Mark]) -> list[tuple[int, int]]:
+    """The stretches from an opening fence to the next closing one of its label."""
+    spans, opened = list[tuple[int, int]](), None
+    for mark in marks:
+        if mark.opens:
+            opened = mark
+        elif opened is not None and mark.kind == opened.kind:
+            spans.append((opened.start, mark.end))
+            opened = None
+    return spans
+
+
+def _inside(marks: Iterable[_Mark], size: int) -> tuple[list[tuple[int, int]], _Mark | None]:
+    """The stretches between marks, and the mark left open, if any.
+
+    One never closed runs to the end; one never opened began with the reply.
+    """
+    spans, opened = list[tuple[int, int]](), None
+    for mark in marks:
+        if opened is None and mark.opens:
+            opened = mark
         elif opened is None:
-            spans = [(0, end)]
-        elif not opens and label == opened[1]:
-            spans.append((opened[0], end))
+            spans = [(0, mark.end)]
+        elif not mark.opens and mark.kind == opened.kind:
+            spans.append((opened.start, mark.end))
             opened = None
     if opened is not None:
-        spans.append((opened[0], size))
-    return spans, opened is not None
+        spans.append((opened.start, size))
+    return spans, opened
 
 
 def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:

@@ -1,0 +1,101 @@
+"""The live engine against the least that could do the job; ratios of one run on one machine.
+
+* calls a second of the whole engine, journal on, over those of a bare aiohttp loop: same stub, same 64
+  connections, prompts of about 4 kB, no latency
+* makespan of 200 cases of 18 calls at 200 ms with 64 connections, over the ideal
+* memory of a stream of 100,000 cases with a scripted judge
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+
+from caps import Caps, Case, Verdict
+from caps.assemble import Endpoint, Setup, make_prepare, session
+from caps.core.types import Candidate, Problem
+from caps.engines.local import LocalEngine
+from caps.judges.scripted import ScriptedJudge
+from stub import endpoint
+
+CONNECTIONS = 64
+
+
+def cases(count: int, size: int) -> Iterator[Case]:
+    """Cases of 16 different answers; `size` characters a candidate."""
+    for number in range(count):
+        texts = [f"{number} {i} " + "because of this, " * (size // 17) + f"\\boxed{{{i}}}" for i in range(16)]
+        yield Case(f"{number}", Problem.of("What is it?"), tuple(map(Candidate, texts)), "math")
+
+
+async def bare(url: str, calls: int) -> float:
+    """Post `calls` prompts of 4 kB over 64 connections and read the replies."""
+    messages = [{"role": "user", "content": "x" * 4096}]
+    left = iter(range(calls))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
+
+        async def worker() -> None:
+            for number in left:
+                body = json.dumps({"model": "stub", "messages": messages, "max_tokens": 4096, "seed": number})
+                async with client.post(f"{url}/chat/completions", data=body.encode()) as response:
+                    json.loads(await response.read())
+
+        start = time.perf_counter()
+        await asyncio.gather(*(worker() for _ in range(CONNECTIONS)))
+        return time.perf_counter() - start
+
+
+async def engine(url: str, count: int, size: int, *, journal: bool = True) -> tuple[float, int]:
+    """Select over `count` cases with everything on; seconds and calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        setup = Setup(
+            endpoint=Endpoint(url, "stub"),
+            connections=CONNECTIONS,
+            journal=Path(folder) / "journal.sqlite" if journal else None,
+            views={"partial": "full"},
+        )
+        async with session(setup, probe=False) as ready:
+            start, calls = time.perf_counter(), 0
+            async for outcome in ready.engine.run(cases(count, size), Caps(), seed=1):
+                calls += len(outcome.judged)
+            return time.perf_counter() - start, calls
+
+
+async def stream(count: int) -> list[tuple[int, int]]:
+    """Select over a stream with a judge that answers at once; peak memory in MB as it goes."""
+    judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
+    running = LocalEngine(judge, make_prepare(), capacity=lambda: CONNECTIONS)
+    seen, marks = 0, []
+    async for _ in running.run(cases(count, 200), Caps(), seed=1):
+        seen += 1
+        if seen in (count // 100, count // 10, count // 2, count):
+            marks.append((seen, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024))
+    return marks
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--stream", type=int, default=100_000, help="cases of the memory run")
+    given = options.parse_args()
+    with endpoint() as url:
+        rounds = []
+        for _ in range(3):
+            seconds, calls = asyncio.run(engine(url, 200, 1700))
+            rounds.append((calls / seconds, calls / asyncio.run(bare(url, calls))))
+        ours, theirs = max(one for one, _ in rounds), max(one for _, one in rounds)
+        print(f"calls a second    engine {ours:7.0f}   bare loop {theirs:7.0f}   ratio {ours / theirs:.2f}")
+    with endpoint(0.2) as url:
+        seconds, calls = asyncio.run(engine(url, 200, 1700))
+        ideal = calls * 0.2 / CONNECTIONS
+        print(f"makespan          {seconds:.2f} s for {calls} calls, ideal {ideal:.2f} s, ratio {seconds / ideal:.3f}")
+    print("memory            " + ", ".join(f"{seen:,} cases {mb} MB" for seen, mb in asyncio.run(stream(given.stream))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+import asyncio
+
+import pytest
+
+from caps import Level, Pairing, Pick, Rating, Unanswered, Verdict
+from caps.assemble import load_templates, make_prepare
+from caps.core.errors import AccessError, BusyError, SettingError, TooLongError
+from caps.core.types import Group, Solo, TokenLogprob, Usage
+from caps.datasets.jsonl import parse_case
+from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.models.base import Completion
+from caps.models.scripted import ScriptedModel
+from judging import case_line
+
+BOUT = make_prepare()(parse_case(case_line("one", [0.2, 0.9, 0.5]), default_id=""))
+PAIR = Pairing(0, 1, Level.FULL)
+GOOD = "Read.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
+
+
+def judge_of(replies, **settings):
+    model = ScriptedModel(replies)
+    seats = {level: Seat(model, "m", {"top_k": 5}) for level in (Level.PARTIAL, Level.FULL)}
+    return model, LlmJudge(seats, load_templates(), JudgeSettings(**settings))
+
+
+def rule(replies, ask=PAIR, **settings):
+    model, judge = judge_of(replies, **settings)
+    return model, asyncio.run(judge.rule(BOUT, ask))
+
+
+def cut(text):
+    return Completion(text, "length", Usage(100, 10))
+
+
+def test_a_readable_reply_is_a_verdict_after_one_call_at_temperature_0():
+    model, ruling = rule([GOOD])
+    assert ruling.answer == Verdict(3, 9)
+    assert (ruling.winner, ruling.confidence, ruling.malformed) == ("B", "HIGH", None)
+    (request,) = model.requests
+    assert (request.temperature, request.draw, request.seed, request.top_logprobs) == (0, 0, None, 0)
+    assert request.template == "pair-e2-math.v1.txt"
+    assert request.extra == {"top_k": 5}
+
+
+def test_slot_a_is_shown_first():
+    model, _ = rule([GOOD], Pairing(1, 0, Level.FULL))
+    prompt = model.requests[0].messages[0].content
+    assert prompt.index("quality=0.9") < prompt.index("quality=0.2")
+
+
+@pytest.mark.parametrize(
+    ("ask", "reply", "answer", "template"),
+    [
+        (Pairing(0, 1, Level.PARTIAL), GOOD, Verdict(3, 9), "pair-e1-math.v1.txt"),
+        (Pairing(0, 1, Level.FULL, dialect="ratings"), "<rating_A>2</rating_A><rating_B>8</rating_B>", Verdict(2, 8), "pair-ratings-math.v1.txt"),
+        (Solo(2, Level.FULL), "<rating>7</rating>", Rating(7), "solo-math.v1.txt"),
+        (Group((2, 0, 1), Level.FULL), "<best>3</best>", Pick(1), "group-math.v1.txt"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_ask_has_its_words_and_its_answer(ask, reply, answer, template):
+    model, ruling = rule([reply], ask)
+    assert ruling.answer == answer
+    assert model.requests[0].template == template
+
+
+def test_an_unreadable_reply_is_asked_for_again_as_a_sampled_draw():
+    model, ruling = rule(["Hmm.", GOOD])
+    assert ruling.answer == Verdict(3, 9)
+    assert [(r.temperature, r.draw) for r in model.requests] == [(0, 0), (0.7, 100)]
+    assert model.requests[1].seed == 100
+    assert [attempt.cause for attempt in ruling.attempts] == ["no-tag", None]
+
+
+def test_a_further_draw_of_a_pair_is_sampled_from_the_start():
+    model, _ = rule([GOOD], Pairing(0, 1, Level.FULL, draw=2))
+    assert (model.requests[0].temperature, model.requests[0].seed) == (0.7, 2)
+
+
+def test_a_cut_reply_is_asked_for_again_with_more_room_and_at_temperature_0():
+    model, ruling = rule([cut("I think that"), GOOD], max_tokens=50)
+    assert ruling.answer == Verdict(3, 9)
+    assert [(r.max_tokens, r.temperature, r.draw) for r in model.requests] == [(50, 0, 0), (100, 0, 0)]
+    assert ruling.attempts[0].cause == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("replies", "cause"),
+    [
+        (["Hmm.", "Well.", "Who knows?"], "no-tag"),
+        ([cut("a"), cut("b"), cut("c")], "truncated"),
+        (["I cannot assist with that."] * 3, "refused"),
+        ([""] * 3, "empty"),
+    ],
+)
+def test_after_two_retries_an_unreadable_verdict_is_a_tie_and_counted_by_cause(replies, cause):
+    model, ruling = rule(replies)
+    assert ruling.answer == Verdict(5, 5)
+    assert ruling.malformed == cause
+    assert len(ruling.attempts) == len(model.requests) == 3
+
+
+def test_an_unreadable_rating_is_the_middle_and_an_unreadable_pick_is_none():
+    assert rule(["?"] * 3, Solo(0, Level.FULL))[1].answer == Rating(5)
+    assert rule(["?"] * 3, Group((0, 1), Level.FULL))[1].answer == Unanswered("malformed")
+
+
+def test_every_attempt_is_billed():
+    _, ruling = rule(["Hmm.", "Well.", GOOD])
+    assert [attempt.usage.prompt > 100 for attempt in ruling.attempts] == [True] * 3
+
+
+@pytest.mark.parametrize("error", [BusyError("429", attempts=4), TooLongError("too long", attempts=1)])
+def test_a_call_that_failed_for_good_is_unanswered_and_its_requests_are_kept(error):
+    _, ruling = rule([error])
+    assert ruling.answer == Unanswered(error.cause)
+    assert ruling.attempts[-1].requests == error.attempts
+
+
+def test_what_would_fail_every_call_is_raised():
+    with pytest.raises(AccessError):
+        rule([AccessError("wrong key")])
+
+
+def test_token_probabilities_replace_the_word_where_they_are_wanted():
+    tokens = (
+        TokenLogprob("<winner>", 0.0),
+        TokenLogprob("B", -0.36, (("B", -0.36), ("A", -1.2))),
+        TokenLogprob("</winner>", 0.0),
+    )
+    reply = Completion("<winner>B</winner>", "stop", Usage(100, 5), logprobs=tokens)
+    model, ruling = rule([reply], confidence="logprobs")
+    assert model.requests[0].top_logprobs > 0
+    assert ruling.answer.b > ruling.answer.a
+    assert ruling.answer.weight == pytest.approx(0.4, abs=0.02)
+    _, verbal = rule([reply])
+    assert verbal.answer == Verdict(5, 7)
+
+
+def test_another_judge_may_sit_at_partial_evidence():
+    small, large = ScriptedModel([GOOD]), ScriptedModel([GOOD])
+    judge = LlmJudge(
+        {Level.PARTIAL: Seat(small, "small"), Level.FULL: Seat(large, "large")}, load_templates()
+    )
+    asyncio.run(judge.rule(BOUT, Pairing(0, 1, Level.PARTIAL)))
+    asyncio.run(judge.rule(BOUT, Pairing(0, 1, Level.FULL)))
+    assert ([r.model for r in small.requests], [r.model for r in large.requests]) == (["small"], ["large"])
+
+
+def test_a_missing_template_is_named():
+    model = ScriptedModel([GOOD])
+    judge = LlmJudge({Level.FULL: Seat(model, "m")}, {})
+    with pytest.raises(SettingError, match=r"pair-e2-math\.v1\.txt"):
+        asyncio.run(judge.rule(BOUT, PAIR))
