@@ -22,7 +22,7 @@ _TOKENS = (
         r"<(?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)(?:\s[^<>]{0,40})?[\s/\\]{0,8}>)",
         re.IGNORECASE,
     ),
-    re.compile(r"<(?=<<[ \t]{0,8}/?(?:BEGIN|END)(?![a-z]))", re.IGNORECASE),
+    re.compile(r"<(?=<<[ \t]{0,8}/?(?:BEGIN|END))", re.IGNORECASE),
     re.compile(r"<(?=[|｜][^\n<>]{1,60}[|｜]>|</?SYS>>)", re.IGNORECASE),
     re.compile(
         r"<(?=/?(?:s|bos|eos|pad|unk|mask|sop|eop|think|thinking|thought|reasoning|tool_call|tool_response"
