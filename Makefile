@@ -32,6 +32,8 @@ golden: $(VENV)/.dev     ## Record the golden transcripts anew (say why in the c
 
 bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/contest.py
+	$(BIN)/python benchmarks/journal.py
+	$(BIN)/python benchmarks/engine.py
 
 clean:                   ## Remove what the targets above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+from stub import endpoint
 
 from caps import Caps, Case, Verdict
 from caps.assemble import Endpoint, Setup, make_prepare, session
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
 from caps.judges.scripted import ScriptedJudge
-from stub import endpoint
 
 CONNECTIONS = 64
 
@@ -93,8 +93,9 @@ def main() -> None:
     with endpoint(0.2) as url:
         seconds, calls = asyncio.run(engine(url, 200, 1700))
         ideal = calls * 0.2 / CONNECTIONS
-        print(f"makespan          {seconds:.2f} s for {calls} calls, ideal {ideal:.2f} s, ratio {seconds / ideal:.3f}")
-    print("memory            " + ", ".join(f"{seen:,} cases {mb} MB" for seen, mb in asyncio.run(stream(given.stream))))
+        print(f"makespan          {seconds:.2f} s, ideal {ideal:.2f} s, ratio {seconds / ideal:.3f}")
+    marks = asyncio.run(stream(given.stream))
+    print("memory            " + ", ".join(f"{seen:,} cases {mb} MB" for seen, mb in marks))
 
 
 if __name__ == "__main__":

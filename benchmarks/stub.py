@@ -19,7 +19,7 @@ async def serve(delay: float) -> None:
             await asyncio.sleep(delay)
         reply = {
             "model": "stub",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": REPLY}, "finish_reason": "stop"}],
+            "choices": [{"message": {"role": "assistant", "content": REPLY}, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": len(body) // 4, "completion_tokens": len(REPLY) // 4},
         }
         return web.Response(body=json.dumps(reply).encode(), content_type="application/json")

@@ -35,9 +35,9 @@ def write_cases(path: Path, count: int, n: int = 16, **more: object) -> Path:
 def better_quality_wins(body: dict, number: int = 0) -> Reply:
     """Answer whatever is asked in the tags it is asked in."""
     prompt = body["messages"][0]["content"]
-    if "quality=" not in prompt:
-        return Reply("OK")
     shown = [float(q) for q in QUALITY.findall(prompt)]
+    if not shown:
+        return Reply("<winner>A</winner>\n<confidence>HIGH</confidence>" if "<winner>" in prompt else "OK")
     if "<rating_A>" in prompt:
         return Reply(f"<rating_A>{_rate(shown[0])}</rating_A>\n<rating_B>{_rate(shown[1])}</rating_B>")
     if "<rating>" in prompt:

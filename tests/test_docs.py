@@ -18,7 +18,9 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def blocks(language):
     return [
-        pytest.param(page, body, id=f"{page.relative_to(ROOT)}:{page.read_text()[: found.start()].count(chr(10)) + 1}")
+        pytest.param(
+            page, body, id=f"{page.relative_to(ROOT)}:{page.read_text()[: found.start()].count(chr(10)) + 1}"
+        )
         for page in PAGES
         for found in BLOCK.finditer(page.read_text())
         for body in [found[2]]
@@ -42,7 +44,12 @@ def test_python_runs(page, body, server, tmp_path, monkeypatch):
 def test_commands_run(page, body, server, tmp_path, monkeypatch):
     """Our own commands are run, against a stub where they name an endpoint; make targets must exist."""
     monkeypatch.chdir(tmp_path)
-    case = {"id": "sum", "domain": "math", "problem": "?", "candidates": [f"quality=0.{i} \\boxed{{{i}}}" for i in range(1, 5)]}
+    case = {
+        "id": "sum",
+        "domain": "math",
+        "problem": "?",
+        "candidates": [f"quality=0.{i} \\boxed{{{i}}}" for i in range(1, 5)],
+    }
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
     ran = 0
     for line in body.splitlines():
@@ -67,12 +74,11 @@ def test_json_is_json(page, body):
         assert isinstance(json.loads(line), dict)
 
 
-def test_the_readme_result_has_the_fields_of_a_real_one(server, tmp_path):
+def test_the_readme_result_is_what_the_command_prints(server, tmp_path):
     readme = (ROOT / "README.md").read_text()
     case, shown = (json.loads(found[2]) for found in BLOCK.finditer(readme) if found[1] == "json")
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
-    done = caps("select", tmp_path / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--no-journal")
-    real = json.loads(done.stdout)
-    assert list(real) == list(shown)
-    assert list(real["tokens"]) == list(shown["tokens"])
-    assert real["calls"] == shown["calls"]
+    done = caps(
+        "select", tmp_path / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--no-journal"
+    )
+    assert json.loads(done.stdout) == shown

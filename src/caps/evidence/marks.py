@@ -9,7 +9,8 @@ _MARK = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 # Two backslashes: inside JSON every backslash is doubled.
-_BRACE = re.compile(r"\\\\?(?:boxed|fbox)\s*+\{|\\[{}\\]|[{}]")
+_BOX = re.compile(r"\\\\?(?:boxed|fbox)\s*+\{")
+_BRACE = re.compile(rf"{_BOX.pattern}|\\[{{}}\\]|[{{}}]")
 
 
 class Enclosed(NamedTuple):
@@ -74,11 +75,12 @@ def lay_out(text: str) -> Layout:
 
 def find_boxed(text: str) -> Enclosed | None:
     r"""Find the last complete `\boxed{…}` that is not blank, nested braces included."""
-    if "boxed" not in text and "fbox" not in text:
+    first = _BOX.search(text)
+    if first is None:
         return None
     boxes: list[int] = []
     found: Enclosed | None = None
-    for mark in _BRACE.finditer(text):
+    for mark in _BRACE.finditer(text, first.start()):
         brace = mark.group()
         if brace == "}":
             start = boxes.pop() if boxes else -1

@@ -42,14 +42,17 @@ class Reply:
         values[_ESTIMATED] = bool(values[_ESTIMATED])
         return cls(*values)
 
-    def row(self) -> Row:
+    def row(self, at: float) -> Row:
         """Write a row of the table; what SQLite cannot hold (half a surrogate pair) becomes `?`."""
-        return tuple(clean(value) if isinstance(value, str) else value for value in _values(self))
+        values = [clean(value) if isinstance(value, str) else value for value in _values(self)]
+        values[_AT] = at
+        return tuple(values)
 
 
 _NAMES = [field.name for field in fields(Reply)]
 _values = attrgetter(*_NAMES)
 _ESTIMATED = _NAMES.index("estimated")
+_AT = _NAMES.index("at")
 
 
 class Table(NamedTuple):
@@ -93,6 +96,8 @@ def chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
 
 def clean(text: str) -> str:
     """A text as UTF-8 can hold it."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -115,7 +115,7 @@ class Journal:
 
     async def append(self, reply: Reply) -> Reply:
         """Store a reply and return, after the commit that holds it, the one that stands under its key."""
-        return Reply.of(await self._append(REPLIES, replace(reply, at=self._clock()).row()))
+        return Reply.of(await self._append(REPLIES, reply.row(self._clock())))
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact (anything JSON can hold) and return, after its commit, the one that stands."""

@@ -1,10 +1,11 @@
 """The seam to whoever rules on asks: a bout and an ask go in, a ruling comes out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Described
+from caps.prompts.fence import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,14 @@ class Bout:
     described: Described
     nonce: str
     statement: int
+    _quoted: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def quoting(self, text: str, nonce: str) -> str:
+        """Make a text inert; a candidate is shown in several calls, so each text once."""
+        found = self._quoted.get(text)
+        if found is None:
+            found = self._quoted[text] = quote(text, nonce)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

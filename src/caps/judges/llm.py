@@ -88,7 +88,7 @@ class LlmJudge:
         seat = self._seats[ask.level]
         views = [bout.described.view(one, ask.level) for one in ask.entrants]
         return Request(
-            render(template, problem=bout.case.problem, views=views, nonce=bout.nonce),
+            render(template, problem=bout.case.problem, views=views, nonce=bout.nonce, quoting=bout.quoting),
             seat.name,
             template=name,
             max_tokens=self._settings.max_tokens,

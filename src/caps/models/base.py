@@ -80,5 +80,9 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_usage(messages: Iterable[Message], output: str) -> Usage:
     """Guess the tokens of a call; said to be an estimate."""
-    prompt = sum(estimate_tokens(message.content) for message in messages)
-    return Usage(prompt, estimate_tokens(output), estimated=True)
+    return Usage(estimate_prompt(messages), estimate_tokens(output), estimated=True)
+
+
+def estimate_prompt(messages: Iterable[Message]) -> int:
+    """Guess the tokens of a prompt."""
+    return sum(estimate_tokens(message.content) for message in messages)

@@ -91,9 +91,15 @@ class HttpModel:
         async with self._gate as ticket:
             while True:
                 limit_name = self._limit_name
-                outcome = await self._attempt(request, limit_name, ticket)
+                started = time.perf_counter()
+                outcome = await self._send(encode_body(request, limit_name=limit_name), request)
+                self._known = self._known or isinstance(outcome, Completion) or outcome.seen
                 if isinstance(outcome, Completion):
-                    return replace(outcome, attempts=attempts + 1)
+                    latency = time.perf_counter() - started
+                    self._gate.served(ticket, latency)
+                    return replace(outcome, latency=latency, attempts=attempts + 1)
+                if outcome.strained:
+                    self._gate.strained(ticket)
                 attempts += outcome.seen
                 if outcome.renamed and limit_name != "max_completion_tokens":
                     self._limit_name = "max_completion_tokens"
@@ -124,20 +130,6 @@ class HttpModel:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-
-    async def _attempt(self, request: Request, limit_name: str, ticket: int) -> Completion | Fault:
-        """Send a request once; tell the gate how it went."""
-        body = encode_body(request, limit_name=limit_name)
-        started = time.perf_counter()
-        outcome = await self._send(body, request)
-        self._known = self._known or isinstance(outcome, Completion) or outcome.seen
-        if isinstance(outcome, Completion):
-            latency = time.perf_counter() - started
-            self._gate.served(ticket, latency)
-            return replace(outcome, latency=latency)
-        if outcome.strained:
-            self._gate.strained(ticket)
-        return outcome
 
     async def _send(self, body: bytes, request: Request) -> Completion | Fault:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""

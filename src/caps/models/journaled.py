@@ -9,6 +9,7 @@ Rules that must not be broken:
 
 import asyncio
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -21,15 +22,6 @@ from caps.models.base import Completion, Model, Request
 from caps.models.wire import finite
 
 
-class _Flight:
-    """A call under way, those who wait for it, and whether one of them has reported its cost."""
-
-    def __init__(self, task: "asyncio.Task[Completion]") -> None:
-        self.task = task
-        self.waiting = 0
-        self.reported = False
-
-
 class JournaledModel:
     """Looks a request up, else asks and stores; identical requests under way at once are asked once.
 
@@ -39,46 +31,55 @@ class JournaledModel:
     def __init__(self, inner: Model, journal: Journal) -> None:
         self.inner = inner
         self.journal = journal
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, asyncio.Future[Completion | None]] = {}
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal, from a call under way, or by a new call; failures are not stored."""
         digest = prompt_digest(request.messages)
         key = request_key(request, digest=digest)
-        flight = self._flights.get(key)
-        if flight is None:
-            stored = self.journal.get(key)
-            if stored is not None:
-                return replace(to_completion(stored), replayed=True)
-            flight = _Flight(asyncio.ensure_future(self._ask(key, digest, request)))
-            self._flights[key] = flight
-        return await self._board(key, flight)
+        while (flight := self._flights.get(key)) is not None:
+            shared = await asyncio.shield(flight)
+            if shared is not None:
+                return replace(shared, replayed=True)
+        stored = self.journal.get(key)
+        if stored is not None:
+            return replace(to_completion(stored), replayed=True)
+        return await self._lead(key, digest, request)
 
     async def close(self) -> None:
         """Close the model inside; the journal stays open."""
         await self.inner.close()
 
-    async def _board(self, key: str, flight: _Flight) -> Completion:
-        """Wait for a call together with others; it is given up only when nobody waits any more."""
-        flight.waiting += 1
+    async def _lead(self, key: str, digest: str, request: Request) -> Completion:
+        """Ask for all who want the same; if the one who asks leaves, the call ends and another asks."""
+        flight: asyncio.Future[Completion | None] = asyncio.get_running_loop().create_future()
+        self._flights[key] = flight
+        outcome: Completion | None = None
         try:
-            completion = await asyncio.shield(flight.task)
+            outcome = await self._ask(key, digest, request)
+            return outcome
+        except Exception as error:
+            flight.set_exception(error)
+            flight.exception()  # there may be nobody to hear of it
+            raise
         finally:
-            flight.waiting -= 1
-            if not flight.waiting:
-                # Forgotten at once: who asks for the same in the next moment must not join a cancelled call.
-                self._flights.pop(key, None)
-                flight.task.cancel()
-        if flight.reported:
-            return replace(completion, replayed=True)
-        flight.reported = True
-        return completion
+            del self._flights[key]
+            if not flight.done():
+                flight.set_result(outcome)
 
     async def _ask(self, key: str, digest: str, request: Request) -> Completion:
         paid = await self.inner.complete(request)
-        standing = to_completion(await self.journal.append(to_reply(key, digest, request, paid)))
-        # Another process may have stored its reply first: its words stand, but this is what was paid here.
-        return replace(standing, usage=paid.usage, latency=paid.latency, attempts=paid.attempts)
+        reply = to_reply(key, digest, request, paid)
+        standing = await self.journal.append(reply)
+        if reply.logprobs is None and _words(standing) == _words(reply):
+            return replace(paid, key=key)
+        # Another process stored its reply first: its words stand, but this is what was paid here.
+        return replace(
+            to_completion(standing), usage=paid.usage, latency=paid.latency, attempts=paid.attempts
+        )
+
+
+_words = attrgetter("text", "reasoning", "finish", "served", "logprobs")
 
 
 def to_reply(key: str, digest: str, request: Request, completion: Completion) -> Reply:

@@ -7,14 +7,13 @@ without any reply in it is an error.
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from caps.core.errors import SettingError
 from caps.core.types import Message, TokenLogprob, Usage
-from caps.models.base import Completion, Request, estimate_usage
+from caps.models.base import Completion, Request, estimate_prompt, estimate_tokens, estimate_usage
 
 # What a reply is read by, so `extra` may not set it: one whole reply, to these messages, by this model.
 RESERVED = ("messages", "model", "stream", "n")
@@ -130,18 +129,16 @@ def _content(content: object) -> tuple[str, str]:
 
 
 def _usage(usage: object, messages: Iterable[Message], output: str) -> Usage:
-    estimate = estimate_usage(messages, output)
     if not isinstance(usage, dict):
-        return estimate
+        return estimate_usage(messages, output)
     prompt, completed = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
         cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek's name for it
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
-    return replace(
-        estimate,
-        prompt=estimate.prompt if prompt is None else prompt,
-        output=estimate.output if completed is None else completed,
+    return Usage(
+        prompt=estimate_prompt(messages) if prompt is None else prompt,
+        output=estimate_tokens(output) if completed is None else completed,
         cached=cached or 0,
         reasoning=reasoning or 0,
         estimated=prompt is None or completed is None,

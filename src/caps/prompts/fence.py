@@ -5,12 +5,15 @@ A model may drop the joiner when it repeats a candidate; then only the fence tel
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import count
+from typing import TypeAlias
 
-from caps.prompts.plain import KEYWORDS, reads_plain
+from caps.prompts.plain import KEYWORDS, may_read_plain, reads_plain
 from caps.prompts.tags import JOINER
+
+Quoting: TypeAlias = Callable[[str, str], str]
 
 # Controls, bidirectional overrides and isolates, invisible tag letters, annotation marks, lone surrogates.
 _UNSEEN = re.compile(
@@ -33,8 +36,8 @@ _TOKENS = (
     re.compile(
         r"\[(?=/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK)\])", re.IGNORECASE
     ),
-    re.compile(r"◁(?=/?think▷)|a(?=ssistantfinal)", re.IGNORECASE),
 )
+_RARE_TOKEN = re.compile(r"◁(?=/?think▷)|a(?=ssistantfinal)", re.IGNORECASE)
 # ... and behind the first letter of a line that reads like a heading or a fence, however it is decorated.
 _HEADING = re.compile(
     r"^((?:[^\w\n]|_)*+)(?:"
@@ -60,21 +63,31 @@ def nonce_for(problem: str, candidates: Iterable[str]) -> str:
 
 def neutralise(text: str) -> str:
     """The same text to a reader, with nothing in it that parses as verdict, fence, heading or chat token."""
-    text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
+    if not text.isascii() or not text.replace("\n", "").replace("\t", "").isprintable():
+        text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
     for token in _TOKENS:
         text = token.sub(lambda m: _joined(m[0], 1), text)
+    if not text.isascii() or "ssistantfinal" in text.lower():
+        text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
     text = _HEADING.sub(lambda m: _joined(m[0], len(m[1]) + 1), text)
-    if not KEYWORDS.search(text):
+    if not may_read_plain(text):
         return text
     return "\n".join(
         _mute(line) if KEYWORDS.search(line) and reads_plain(line) else line for line in text.split("\n")
     )
 
 
-def fenced(label: str, text: str, nonce: str) -> str:
-    """The quoted block; a nonce inside, which a view may have spliced together, is broken too."""
-    quoted = re.sub(re.escape(nonce), lambda m: _joined(m[0], 1), neutralise(text), flags=re.IGNORECASE)
-    return f"<<<BEGIN {label} {nonce}>>>\n{quoted}\n<<<END {label} {nonce}>>>"
+def quote(text: str, nonce: str) -> str:
+    """A text made inert; a nonce inside, which a view may have spliced together, is broken too."""
+    inert = neutralise(text)
+    if nonce not in inert.lower():
+        return inert
+    return re.sub(re.escape(nonce), lambda m: _joined(m[0], 1), inert, flags=re.IGNORECASE)
+
+
+def fenced(label: str, text: str, nonce: str, *, quoting: Quoting = quote) -> str:
+    """The quoted block; whoever shows a text often may hand in a `quoting` that remembers."""
+    return f"<<<BEGIN {label} {nonce}>>>\n{quoting(text, nonce)}\n<<<END {label} {nonce}>>>"
 
 
 def _mute(line: str) -> str:

@@ -45,8 +45,12 @@ class _Reply:
     """What of a reply may be read: its tags, and its last lines where it is whole."""
 
     tags: Sequence[Tag]
-    lines: Sequence[str]
+    text: str
     whole: bool
+
+    @property
+    def lines(self) -> Sequence[str]:
+        return _last_lines(self.text) if self.whole else ()
 
     def tagged(self, name: str, read: Callable[[str], T | None]) -> T | None:
         contents = (tag.content for tag in reversed(self.tags) if tag.name == name)
@@ -61,7 +65,7 @@ def read_reply(ask: Ask, text: str, *, truncated: bool, nonce: str) -> Reading:
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
     found = [tag for tag in tags(words.text) if tag.closed or whole]
-    reply = _Reply(found, _last_lines(words.text) if whole else (), whole)
+    reply = _Reply(found, words.text, whole)
     reading = _read(ask, reply)
     if reading is not None:
         return reading

@@ -8,9 +8,12 @@ import re
 
 from caps.prompts.tags import LABEL_ENDS, NOUN, NUMBER, PLACE, bare, on_scale
 
+_WORDS = (
+    "winner", "wins", "verdict", "better", "best", "choice", "choose", "prefer", "pick", "correct",
+    "superior", "stronger", "tie", "draw", "rating", "score", "confidence",
+)  # fmt: skip
 KEYWORDS = re.compile(
-    r"(?<![^\W_])(?:winner|wins|verdict|better|best|choice|choose|prefer|pick|correct|superior|stronger|tie|draw"
-    r"|ratings?|scores?|confidence)(?![^\W_])",
+    rf"(?<![^\W_])(?:{'|'.join(_WORDS)}|ratings|scores)(?![^\W_])",
     re.IGNORECASE,
 )
 # The readers take a `bare` line. Labels are capital letters here: in prose a small "a" is an article.
@@ -44,6 +47,14 @@ _BEST = re.compile(
     rf"|\b{NOUN} ([0-9]{{1,6}}+) (?:wins\b|is (?:the )?best\b)",
     re.IGNORECASE,
 )
+
+
+def may_read_plain(text: str) -> bool:
+    """Whether a text may hold one of the words; quick, and never wrong when it says no."""
+    if text.isascii():  # beyond ASCII a letter may match another: a dotless i, a long s
+        lowered = text.lower()
+        return any(word in lowered for word in _WORDS)
+    return KEYWORDS.search(text) is not None
 
 
 def plain_side(words: str) -> str | None:

@@ -5,10 +5,11 @@ Slots are filled in one pass, so a `{b}` inside a candidate stays what it is.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
-from caps.prompts.fence import fenced
+from caps.prompts.fence import Quoting, fenced, quote
 
 DOMAINS = ("code", "math", "general")
 VERSION = "v1"
@@ -31,36 +32,41 @@ def template_name(ask: Ask, domain: str) -> str:
     return f"{stem}-{domain if domain in DOMAINS else 'general'}.{VERSION}.txt"
 
 
-def render(template: str, *, problem: Problem, views: Sequence[str], nonce: str) -> tuple[Message, ...]:
+def render(
+    template: str, *, problem: Problem, views: Sequence[str], nonce: str, quoting: Quoting = quote
+) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
 
     One user message: many servers know no system role, and a cached prefix does not need one.
     """
     form = _form_of(template, len(views))
-    values = {"problem": _quoted(problem, nonce), "nonce": nonce}
+    values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce}
     if form == ("a", "b"):
         values |= {
-            slot: fenced(f"CANDIDATE {slot.upper()}", view, nonce)
+            slot: fenced(f"CANDIDATE {slot.upper()}", view, nonce, quoting=quoting)
             for slot, view in zip(form, views, strict=True)
         }
     elif form == ("candidate",):
-        values["candidate"] = fenced("CANDIDATE", views[0], nonce)
+        values["candidate"] = fenced("CANDIDATE", views[0], nonce, quoting=quoting)
     else:
-        blocks = (fenced(f"CANDIDATE {place}", view, nonce) for place, view in enumerate(views, 1))
+        blocks = (
+            fenced(f"CANDIDATE {place}", view, nonce, quoting=quoting) for place, view in enumerate(views, 1)
+        )
         values["candidates"] = "\n\n".join(blocks)
     text = _SLOT.sub(lambda slot: values[slot[2]] if slot[2] else f"{{{slot[1]}}}", template.strip())
     return (Message("user", text),)
 
 
-def _quoted(problem: Problem, nonce: str) -> str:
+def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
     """The problem in a fence; of several messages each in its own, so that no text can feign a role."""
     if len(problem.messages) <= 1:
-        return fenced("PROBLEM", problem.text, nonce)
+        return fenced("PROBLEM", problem.text, nonce, quoting=quoting)
     roles = (" ".join(re.findall(r"\w{1,20}", one.role)[:1]).upper() or "MESSAGE" for one in problem.messages)
     turns = zip(roles, problem.messages, strict=True)
-    return "\n\n".join(fenced(f"PROBLEM {role}", one.content, nonce) for role, one in turns)
+    return "\n\n".join(fenced(f"PROBLEM {role}", one.content, nonce, quoting=quoting) for role, one in turns)
 
 
+@lru_cache(maxsize=256)
 def _form_of(template: str, count: int) -> tuple[str, ...]:
     """Which candidate slots the template has; raise where its slots or the number of views do not fit."""
     slots = [slot[2] for slot in _SLOT.finditer(template) if slot[2]]
