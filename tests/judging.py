@@ -36,8 +36,11 @@ def better_quality_wins(body: dict, number: int = 0) -> Reply:
     """Answer whatever is asked in the tags it is asked in."""
     prompt = body["messages"][0]["content"]
     shown = [float(q) for q in QUALITY.findall(prompt)]
+    if not shown and "<winner>" in prompt:  # the documents' own example: 17 * 23
+        side = "B" if "391" in prompt.partition("BEGIN CANDIDATE B")[2] else "A"
+        return Reply(f"<winner>{side}</winner>\n<confidence>HIGH</confidence>")
     if not shown:
-        return Reply("<winner>A</winner>\n<confidence>HIGH</confidence>" if "<winner>" in prompt else "OK")
+        return Reply("OK")
     if "<rating_A>" in prompt:
         return Reply(f"<rating_A>{_rate(shown[0])}</rating_A>\n<rating_B>{_rate(shown[1])}</rating_B>")
     if "<rating>" in prompt:
