@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format golden bench clean
+.PHONY: help demo test check format docs golden bench clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ check: $(VENV)/.dev      ## Lint, types, and who may import whom
 format: $(VENV)/.dev     ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.dev       ## Write the command reference from the program
+	$(BIN)/python scripts/cli_reference.py
 
 golden: $(VENV)/.dev     ## Record the golden transcripts anew (say why in the commit)
 	$(BIN)/python tests/golden/record.py

@@ -2,9 +2,12 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from caps import Case
+from caps.datasets.jsonl import parse_case
+from caps.models.base import Request
 from models.server import Reply
 
 QUALITY = re.compile(r"quality=([0-9.]+)")
@@ -53,3 +56,20 @@ def better_quality_wins(body: dict, number: int = 0) -> Reply:
 
 def _rate(quality: float) -> int:
     return 1 + round(9 * quality)
+
+
+def replying(lengths: Sequence[int]) -> Callable[[Request], str]:
+    """Replies that are right, of given lengths, some of them unreadable; a function of the prompt."""
+
+    def reply(request: Request) -> str:
+        number = sum(map(ord, request.messages[0].content)) + request.draw
+        length = lengths[number % len(lengths)]
+        words = better_quality_wins({"messages": [{"content": request.messages[0].content}]}).text
+        return "hm " * length + ("" if length % 7 == 3 else words)
+
+    return reply
+
+
+def cases(count: int, n: int = 8) -> list[Case]:
+    """Parsed cases."""
+    return [parse_case(case_line(f"case {i}", spread(n, i)), default_id="") for i in range(count)]

@@ -10,19 +10,22 @@ from typing import Literal, cast
 from caps.core.errors import InputError, JournalError, MissingFeatureError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import override
-from caps.core.types import Case, Level
+from caps.core.types import Ask, Case, Level
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
+from caps.engines.budget import Account, Budget
 from caps.engines.local import LocalEngine
 from caps.evidence.entrants import describe, estimate_tokens
 from caps.evidence.profiles import Profile, profile_named, with_views
 from caps.journal.store import Journal
 from caps.judges.base import Bout
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judges.recorded import RecordedJudge
 from caps.models.base import Model
 from caps.models.canary import canary
 from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel
+from caps.models.recorded import RecordedModel
 from caps.prompts.fence import nonce_for
 from caps.registry import STRATEGIES, resolve
 
@@ -55,6 +58,9 @@ class Setup:
     journal: Path | None = None
     durable: bool = False
     price: Price | None = None
+    case_budget: Budget = field(default_factory=Budget)
+    total_budget: Budget = field(default_factory=Budget)
+    grace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,9 @@ def make_prepare(profile: str | None = None, views: Mapping[str, str] | None = N
 async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
     """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
     templates, prepare = load_templates(setup.prompts), make_prepare(setup.profile, setup.views)
+    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    for budget in (setup.case_budget, setup.total_budget):
+        Account(budget, price)  # raises where dollars are limited and the price is unknown
     async with AsyncExitStack() as stack:
         journal = None
         if setup.journal is not None:
@@ -145,9 +154,14 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
         }
         judge = LlmJudge(seats, templates, replace(setup.judge, confidence=confidence))
         engine = LocalEngine(
-            judge, prepare, capacity=lambda: sum(m.connections for m in models.values()) + SURPLUS_CALLS
+            judge,
+            prepare,
+            capacity=lambda: sum(model.connections for model in models.values()) + SURPLUS_CALLS,
+            case_budget=setup.case_budget,
+            total_budget=setup.total_budget,
+            price=price,
+            grace=setup.grace,
         )
-        price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
         yield Session(engine, price, confidence)
 
 
@@ -158,6 +172,16 @@ def _connect(where: Endpoint, setup: Setup) -> HttpModel:
         connections=setup.connections,
         timeouts=Timeouts(read=setup.timeout),
     )
+
+
+def remembering(setup: Setup, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> RecordedJudge:
+    """The judge of a run, answering from its journal alone."""
+    model, partial = RecordedModel(journal), setup.endpoint_partial or setup.endpoint
+    seats = {
+        Level.PARTIAL: Seat(model, partial.model, setup.extra),
+        Level.FULL: Seat(model, setup.endpoint.model, setup.extra),
+    }
+    return RecordedJudge(LlmJudge(seats, load_templates(setup.prompts), setup.judge), unanswered)
 
 
 def open_journal(path: Path, *, durable: bool = False) -> Journal:

@@ -394,3 +394,39 @@ def test_a_server_that_refuses_every_prompt_fails_the_cases_and_exits_1(tmp_path
     assert done.stdout == ""
     assert "case 'case 0': none of its" in done.stderr
     assert "too-long" in done.stderr
+
+
+def test_what_was_predicted_is_set_against_what_was_asked(select, tmp_path):
+    done = select(write_cases(tmp_path / "cases.jsonl", 4), "--out", tmp_path / "run")
+    assert "predicted: " in done.stderr
+    told = json.loads((tmp_path / "run" / "run.json").read_text())["summary"]["predicted"]
+    assert 0 < told["least"] <= told["asked"] <= told["most"]
+
+
+def test_what_would_surely_cost_too_much_is_not_started(select, server, tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 4)
+    price = ("--price-input", 10, "--price-output", 10)
+    refused = select(cases, "--max-usd", 0.05, *price)
+    assert refused.returncode == 2
+    assert "--max-usd 0.05: at least" in refused.stderr
+    assert server.requests == 0
+    assert select(cases, "--max-usd", 5, *price).returncode == 0
+    assert select(cases, "--max-usd", 5).returncode == 2
+
+
+def test_a_budget_in_dollars_needs_a_price_before_anything_is_asked(select, server, tmp_path):
+    done = select(write_cases(tmp_path / "cases.jsonl", 1), "--budget-usd", 1)
+    assert done.returncode == 2
+    assert "needs a price" in done.stderr
+    assert server.requests == 0
+
+
+def test_a_budget_for_the_whole_run_holds_and_every_case_has_an_answer(select, tmp_path):
+    done = select(
+        write_cases(tmp_path / "cases.jsonl", 6), "--budget-total-tokens", 9000, "--max-tokens", 300
+    )
+    assert done.returncode == 3, done.stderr
+    found = lines(done)
+    assert len(found) == 6
+    assert sum(line["tokens"]["billed"] + line["tokens"]["output"] for line in found) <= 9000
+    assert any(line["provisional"] for line in found)

@@ -20,7 +20,7 @@ class WatchfulJudge:
         self.busy = self.peak = 0
         self.log = []
 
-    async def rule(self, bout, ask):
+    async def rule(self, bout, ask, purse=None):
         self.log.append((bout.case.id, ask))
         self.busy += 1
         self.peak = max(self.peak, self.busy)
@@ -137,8 +137,8 @@ def test_a_case_nobody_ever_answered_has_failed_and_one_partly_answered_is_provi
     assert silent.selection is None
 
     class Deaf(WatchfulJudge):
-        async def rule(self, bout, ask):
-            ruling = await super().rule(bout, ask)
+        async def rule(self, bout, ask, purse=None):
+            ruling = await super().rule(bout, ask, purse)
             return replace(ruling, answer=Unanswered("server")) if ask.level == 1 else ruling
 
     (partly,) = run(Deaf(), cases(1))
@@ -177,10 +177,10 @@ def test_cases_without_a_question_pass_in_numbers():
 
 def test_one_slow_case_does_not_hold_up_the_others():
     class OneSlow(WatchfulJudge):
-        async def rule(self, bout, ask):
+        async def rule(self, bout, ask, purse=None):
             if bout.case.id == "case 0" and ask.level == 1:
                 await asyncio.sleep(0.2)
-            return await super().rule(bout, ask)
+            return await super().rule(bout, ask, purse)
 
     judge = OneSlow()
     run(judge, cases(60), capacity=16)

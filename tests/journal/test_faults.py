@@ -135,21 +135,30 @@ def test_a_damaged_first_page(tmp_path):
     refused(path, "not a journal|damaged")
 
 
-def test_a_damaged_page_in_the_middle_is_told_and_left(tmp_path):
-    path = filled(tmp_path / "j")
+def damaged(path):
+    """A journal whose pages in the middle are overwritten."""
+    filled(path)
     with path.open("r+b") as file:
         for page in range(4, path.stat().st_size // 4096):
             file.seek(page * 4096)
             file.write(b"\xff" * 64)
-    damaged = path.read_bytes()
-    keys = [f"{i:05d}" for i in range(400)]
-    with Journal.open(path) as journal:
+    return path
+
+
+def test_a_damaged_page_in_the_middle(tmp_path):
+    refused(damaged(tmp_path / "j"), "damaged.*recover")
+
+
+def test_a_damaged_page_of_a_file_too_large_to_check_is_told_when_it_is_met(tmp_path):
+    path = damaged(tmp_path / "j")
+    before = path.read_bytes()
+    with Journal.open(path, checked=0) as journal:
         with pytest.raises(JournalError, match="damaged.*recover") as caught:
-            journal.get_many(keys)
+            journal.get_many(f"{i:05d}" for i in range(400))
         assert str(path) in str(caught.value)
         with pytest.raises(JournalError, match="damaged"):
             append(journal, *(f"{i:05d}x" for i in range(400)))
-    assert path.read_bytes() == damaged
+    assert path.read_bytes() == before
 
 
 def test_a_full_disk_is_told_and_what_was_stored_is_safe(tmp_path):

@@ -6,7 +6,7 @@ import sys
 import typer
 from rich.console import Console
 
-from caps.cli import demo, list_, plan, select, simulate
+from caps.cli import demo, journal, list_, plan, replay, select, simulate
 from caps.core.errors import CapsError
 
 app = typer.Typer(
@@ -20,8 +20,10 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("plan")(plan.plan)
+app.command("replay")(replay.replay)
 app.command("select")(select.select)
 app.command("simulate")(simulate.simulate)
+app.add_typer(journal.app, name="journal")
 app.add_typer(list_.app, name="list")
 
 

@@ -99,6 +99,36 @@ GpuHour = Annotated[
     typer.Option("--gpu-hour-usd", envvar="CAPS_GPU_HOUR_USD", min=0, help="Dollars an hour of your GPUs."),
 ]
 
+BudgetTokens = Annotated[
+    int | None,
+    typer.Option("--budget-tokens", envvar="CAPS_BUDGET_TOKENS", min=0, help="Tokens a case may take."),
+]
+BudgetUsd = Annotated[
+    float | None,
+    typer.Option("--budget-usd", envvar="CAPS_BUDGET_USD", min=0, help="Dollars a case may take."),
+]
+BudgetSeconds = Annotated[
+    float | None,
+    typer.Option("--budget-seconds", envvar="CAPS_BUDGET_SECONDS", min=0, help="Seconds a case may take."),
+]
+BudgetTotalTokens = Annotated[
+    int | None,
+    typer.Option("--budget-total-tokens", envvar="CAPS_BUDGET_TOTAL_TOKENS", min=0, help="Tokens in all."),
+]
+BudgetTotalUsd = Annotated[
+    float | None,
+    typer.Option("--budget-total-usd", envvar="CAPS_BUDGET_TOTAL_USD", min=0, help="Dollars in all."),
+]
+BudgetTotalSeconds = Annotated[
+    float | None,
+    typer.Option("--budget-total-seconds", envvar="CAPS_BUDGET_TOTAL_SECONDS", min=0, help="Seconds in all."),
+]
+
+MaxUsd = Annotated[
+    float | None,
+    typer.Option("--max-usd", envvar="CAPS_MAX_USD", min=0, help="Do not start what surely costs more."),
+]
+
 
 def parse_extra(words: list[str]) -> dict[str, Any]:
     """Read `name=json` words; what is not JSON is taken as a text."""

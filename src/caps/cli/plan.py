@@ -1,23 +1,55 @@
 """`caps plan`: what every strategy would ask, before anything is spent."""
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from caps.assemble import has_setting, make_strategy
+from caps.assemble import has_setting, load_templates, make_strategy
+from caps.cli import options
 from caps.cli.output import JsonFlag, SetOption, print_json, stdout
+from caps.cli.plan_cases import plan_file, whole
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.core.play import Strategy
+from caps.costs.casework import PER_CHARACTER
 from caps.costs.closed_form import ViewSizes
 from caps.costs.forecast import field_of, forecast
+from caps.costs.prices import Price, listed_price
+from caps.costs.terms import Terms, measured_output
+from caps.experiments.planning import BASELINE, Task
 from caps.registry import STRATEGIES
 from caps.reports.console import by_level, number, percent, table
 
-BASELINE = "v1-infer"
+STATED_OUTPUT = 400.0
+POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
+CASES_ONLY = (
+    "profile", "view", "prompts", "limit", "price_input", "price_output", "price_cached", "tokens_per_char",
+    "output_tokens", "journal", "tokens_per_second", "latency", "max_connections",
+)  # fmt: skip
+
+Cases = Annotated[
+    str | None,
+    typer.Argument(metavar="[CASES]", help="Cases, one JSON object a line; - is standard input."),
+]
+Rate = Annotated[
+    float | None, typer.Option(min=0.001, help="CASES: tokens a character, instead of the estimate of 1/4.")
+]
+Output = Annotated[float | None, typer.Option(min=0, help="CASES: mean tokens of a reply (400).")]
+Journal = Annotated[
+    Path | None, typer.Option("--journal", help="CASES: measure the mean reply on the calls kept here.")
+]
+Pace = Annotated[
+    float | None, typer.Option(min=0.001, help="CASES: tokens, read and written, the server does a second.")
+]
+Latency = Annotated[float | None, typer.Option(min=0, help="CASES: seconds a call, with --max-connections.")]
+Connections = Annotated[int | None, typer.Option("--max-connections", min=1, help="CASES: calls at once.")]
 
 
 def plan(
+    ctx: typer.Context,
+    cases: Cases = None,
     pool: Annotated[int, typer.Option("--pool", min=1, max=4096, help="Distinct candidates a problem.")] = 16,
     finalists: Annotated[int | None, typer.Option(help="f, for the strategies that have it.")] = None,
     rho: Annotated[float | None, typer.Option(help="T1 / T2; sets the size of partial views.")] = None,
@@ -26,19 +58,83 @@ def plan(
     overhead_tokens: Annotated[float, typer.Option(min=0, help="Tokens of a prompt without views.")] = 500,
     strategy: Annotated[str | None, typer.Option(help="Names, separated by commas; all if absent.")] = None,
     set_: SetOption = None,
+    profile: options.Profile = None,
+    view: options.View = None,
+    prompts: options.Prompts = None,
+    seed: options.Seed = 1234,
+    limit: options.Limit = None,
+    model: options.Model = None,
+    base_url: options.BaseUrl = None,
+    price_input: options.PriceInput = None,
+    price_output: options.PriceOutput = None,
+    price_cached: options.PriceCached = None,
+    tokens_per_char: Rate = None,
+    output_tokens: Output = None,
+    journal: Journal = None,
+    tokens_per_second: Pace = None,
+    latency: Latency = None,
+    max_connections: Connections = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Forecast calls, rounds that wait for one another, and tokens of one problem, for every strategy.
+    """Forecast calls, rounds that wait for one another, tokens, money and time, for every strategy.
 
-    Strategies are rehearsed with a judge that flips coins on a pool whose candidates all differ, which is
-    the dearest case. Where the verdicts decide how much is asked, calls are a mean, with their range.
+    Of CASES the prompts are rendered as a run with this seed would: the tokens of the first round are exact
+    but for their estimate from characters, later ones a range over who may survive. Without CASES one
+    problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
+    differ, which is the dearest case.
     """
-    sizes = (
-        ViewSizes(partial_tokens, full_tokens, overhead_tokens)
-        if rho is None
-        else ViewSizes.with_rho(rho, full=full_tokens, overhead=overhead_tokens)
+    strategies = _configured(strategy, finalists, set_ or [])
+    if cases is None:
+        _refuse(ctx, CASES_ONLY, "needs CASES: a file to plan")
+        sizes = ViewSizes(partial_tokens, full_tokens, overhead_tokens)
+        if rho is not None:
+            sizes = ViewSizes.with_rho(rho, full=full_tokens, overhead=overhead_tokens)
+        _print_pool(pool, _forecasts(pool, strategies, sizes), sizes, as_json=as_json)
+        return
+    _refuse(ctx, POOL_ONLY, "is for a plan without CASES: these have sizes of their own")
+    templates = load_templates(prompts)
+    terms = Terms(
+        _mean_output(output_tokens, journal, model, templates),
+        _price(price_input, price_output, price_cached, model, base_url),
+        tokens_per_second,
+        latency,
+        max_connections,
     )
-    rows = _forecasts(pool, _configured(strategy, finalists, set_ or []), sizes)
+    views = parse_assignments(view or [], option="--view")
+    rate = PER_CHARACTER if tokens_per_char is None else tokens_per_char
+    task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
+    raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
+                               named=strategy is not None))  # fmt: skip
+
+
+def _refuse(ctx: typer.Context, names: Sequence[str], why: str) -> None:
+    """An option that would change nothing is a misunderstanding."""
+    for name in names:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise SettingError(f"--{name.replace('_', '-')} {why}")
+
+
+def _mean_output(
+    stated: float | None, journal: Path | None, model: str | None, names: Iterable[str]
+) -> float:
+    if stated is None and journal is not None:
+        return measured_output(journal, model, list(names))
+    return STATED_OUTPUT if stated is None else stated
+
+
+def _price(
+    read: float | None, written: float | None, reread: float | None, model: str | None, base_url: str | None
+) -> Price | None:
+    """The price that is stated, else the one in the table, else none."""
+    if read is None and written is None and reread is None:
+        return listed_price(model, base_url) if model and base_url else None
+    if read is None or written is None:
+        raise SettingError("a price needs both --price-input and --price-output")
+    return Price(read, written, reread)
+
+
+def _print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
@@ -85,21 +181,16 @@ def _forecasts(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> 
         rows.append(
             {
                 "strategy": name,
-                "calls": {level: _whole(count) for level, count in expected.calls.items()},
-                "calls_total": _whole(expected.total),
+                "calls": {level: whole(count) for level, count in expected.calls.items()},
+                "calls_total": whole(expected.total),
                 "calls_least": expected.least,
                 "calls_most": expected.most,
-                "depth": _whole(expected.depth),
+                "depth": whole(expected.depth),
                 "tokens": round(expected.tokens),
                 "token_share": round(expected.tokens / baseline, 4) if baseline else None,
             }
         )
     return rows
-
-
-def _whole(value: float) -> float:
-    """A whole number stays one in JSON."""
-    return int(value) if value == int(value) else round(value, 3)
 
 
 def _range(row: dict[str, Any]) -> str:

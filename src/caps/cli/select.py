@@ -2,52 +2,36 @@
 
 import asyncio
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import asdict
 from itertools import chain, islice
-from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from platformdirs import user_data_path
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy, session
+from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption, stderr, stdout
+from caps.cli.run import Run
 from caps.config import parse_assignments
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
-from caps.core.settings import settings_of
 from caps.core.types import Case
-from caps.costs.prices import Price
+from caps.costs.prices import Price, listed_price
 from caps.datasets.jsonl import count_lines, read_cases
-from caps.engines.base import Outcome
+from caps.engines.budget import Budget
+from caps.experiments.planning import forecast_case
 from caps.journal.store import default_path
-from caps.judges.base import Ruling
 from caps.judges.llm import JudgeSettings
-from caps.reports.bracket import draw
 from caps.reports.console import number, table
-from caps.reports.lines import selection_line
-from caps.reports.rundir import RunFolder, digests, versions
-from caps.reports.summary import Summary
 
 Cases = Annotated[
     str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
 ]
+GRACE_SECONDS = 3.0
+
 Bracket = Annotated[bool, typer.Option("--bracket", help="Draw the bracket of every case.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show what the first round would ask.")]
 
@@ -78,6 +62,13 @@ def select(
     price_output: options.PriceOutput = None,
     price_cached: options.PriceCached = None,
     gpu_hour_usd: options.GpuHour = None,
+    budget_tokens: options.BudgetTokens = None,
+    budget_usd: options.BudgetUsd = None,
+    budget_seconds: options.BudgetSeconds = None,
+    budget_total_tokens: options.BudgetTotalTokens = None,
+    budget_total_usd: options.BudgetTotalUsd = None,
+    budget_total_seconds: options.BudgetTotalSeconds = None,
+    max_usd: options.MaxUsd = None,
     out: options.Out = None,
     limit: options.Limit = None,
     bracket: Bracket = False,
@@ -113,146 +104,18 @@ def select(
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
         price=_price(price_input, price_output, price_cached),
+        case_budget=Budget(tokens=budget_tokens, usd=budget_usd, seconds=budget_seconds),
+        total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
+        grace=GRACE_SECONDS,
     )
-    run = _Run(
+    if max_usd is not None:
+        _refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd)
+    run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd,
         quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
     )  # fmt: skip
-    code = asyncio.run(run.play(source, _total(cases, limit), out, cases))
+    code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))
     raise typer.Exit(code)
-
-
-class _Run:
-    """One run of `select`: where results, progress and files go."""
-
-    def __init__(
-        self,
-        setup: Setup,
-        name: str,
-        strategy: Strategy,
-        seed: int,
-        gpu_hour_usd: float | None,
-        *,
-        quiet: bool,
-        bracket: bool,
-        lines: bool,
-    ) -> None:
-        self._setup, self._name, self._strategy, self._seed = setup, name, strategy, seed
-        self._gpu_hour_usd, self._quiet, self._bracket, self._lines = gpu_hour_usd, quiet, bracket, lines
-        self._summary = Summary()
-        self._rows: list[tuple[str, ...]] = []
-        self._guessed: Counter[str] = Counter()
-        self._price: Price | None = None
-
-    async def play(
-        self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
-    ) -> int:
-        """Play all cases; the exit code."""
-        started = time.perf_counter()
-        async with session(self._setup) as ready:
-            self._price = ready.price
-            with ExitStack() as stack:
-                meter = stack.enter_context(_Meter(total, self._price, hidden=self._quiet))
-                folder = None
-                if out is not None:
-                    folder = stack.enter_context(RunFolder(out, self._made_of(cases, ready.confidence)))
-                ready.engine.watch = meter.hear
-                async for outcome in ready.engine.run(source, self._strategy, seed=self._seed):
-                    self._deliver(outcome, folder)
-                    meter.advance()
-                if folder is not None:
-                    folder.finish(self._summary.as_line(self._price))
-        self._close(time.perf_counter() - started)
-        return 1 if self._summary.failed else 3 if self._summary.provisional else 0
-
-    def _deliver(self, outcome: Outcome, folder: RunFolder | None) -> None:
-        self._summary.add(outcome)
-        if outcome.bout is not None and outcome.bout.case.guessed:
-            self._guessed[outcome.bout.case.domain] += 1
-        line = selection_line(outcome, strategy=self._name, seed=self._seed, price=self._price)
-        if folder is not None:
-            folder.add(outcome, line)
-        if outcome.failure is not None:
-            named = f"case {outcome.name!r}: " if outcome.name else ""
-            stderr().print(f"failed: {named}{outcome.failure}", style="red", markup=False, soft_wrap=True)
-            return
-        if self._bracket and outcome.contest is not None:
-            stderr().print(f"case {outcome.name}", style="bold", markup=False)
-            for drawn in draw(outcome.contest):
-                stderr().print(drawn)
-        if self._lines:
-            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-            sys.stdout.buffer.flush()
-        else:
-            self._rows.append(_row(line))
-
-    def _close(self, seconds: float) -> None:
-        if self._rows:
-            columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
-            stdout().print(table("", columns, self._rows, numbers_from=2))
-        if not self._quiet:
-            words = self._summary.as_text(self._price, seconds, self._gpu_hour_usd)
-            stderr().print(words, style="dim", markup=False, soft_wrap=True)
-        if self._guessed and not self._quiet:
-            guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
-            stderr().print(
-                f'domain guessed: {guesses}; say "domain" in a case to be sure', style="dim", markup=False
-            )
-
-    def _made_of(self, cases: str, confidence: str) -> dict[str, Any]:
-        """Everything that made this run, without the keys."""
-        setup, strategy = self._setup, self._strategy
-        partial = setup.endpoint_partial
-        return {
-            "cases": cases,
-            "strategy": {"name": self._name, **settings_of(strategy)},
-            "seed": self._seed,
-            "model": setup.endpoint.model,
-            "base_url": setup.endpoint.base_url,
-            "model_e1": None if partial is None else partial.model,
-            "judge": asdict(setup.judge) | {"confidence": confidence},
-            "extra": dict(setup.extra),
-            "profile": setup.profile,
-            "views": dict(setup.views),
-            "journal": None if setup.journal is None else str(setup.journal),
-            "prompts": digests(load_templates(setup.prompts)),
-            "versions": versions(),
-        }
-
-
-class _Meter:
-    """The progress bar: cases, calls, tokens, money, time left."""
-
-    def __init__(self, total: int | None, price: Price | None, *, hidden: bool) -> None:
-        self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
-        self._progress = Progress(
-            TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), console=stderr(), transient=True, disable=hidden,
-        )  # fmt: skip
-        self._bar = self._progress.add_task("cases", total=total, spent="")
-
-    def __enter__(self) -> "_Meter":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def hear(self, ruling: Ruling) -> None:
-        """Count a ruling."""
-        self._calls += 1
-        for attempt in ruling.attempts:
-            self._tokens += attempt.usage.prompt
-            if self._price is not None and not attempt.replayed:
-                usage = attempt.usage
-                self._dollars += self._price.of(usage.prompt, usage.output, usage.cached)
-        money = "" if self._price is None else f", ${self._dollars:.3f}"
-        spent = f"{number(self._calls, 0)} calls, {number(self._tokens, 0)} tokens{money}"
-        self._progress.update(self._bar, spent=spent)
-
-    def advance(self) -> None:
-        """Count a case."""
-        self._progress.advance(self._bar)
 
 
 def _opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
@@ -304,18 +167,26 @@ def _price(read: float | None, written: float | None, reread: float | None) -> P
     return Price(read, written, reread)
 
 
-def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    notes = [word for word in ("provisional",) if line[word]]
-    if line["rescued"] is not None:
-        notes.append("rescue")
-    if line["malformed"]:
-        notes.append(f"{line['malformed']} unreadable")
-    last = line["text"].strip().splitlines()[-1] if line["text"].strip() else ""
-    calls = line["calls"]
-    return (
-        line["id"], last[:60], str(line["winner"]), str(line["clusters"]), f"{calls['E1']} + {calls['E2']}",
-        number(line["tokens"]["asked"], 0), ", ".join(notes),
-    )  # fmt: skip
+def _refuse_if_too_dear(
+    cases: str, limit: int | None, strategy: Strategy, setup: Setup, seed: int, most: float
+) -> None:
+    """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
+    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    if price is None:
+        raise SettingError("--max-usd needs a price: give --price-input and --price-output")
+    if cases == "-":
+        raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
+    prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
+    tokens = 0
+    for case in _opened(cases, limit):
+        if not isinstance(case, InputError):
+            tokens += forecast_case(prepare(case), strategy, templates, seed=seed).least
+    dollars = price.of(tokens, 0)
+    if dollars > most:
+        raise SettingError(
+            f"--max-usd {most:g}: at least {number(tokens, 0)} tokens would be read, ${dollars:.4f} before "
+            "any reply: see caps plan for something cheaper, or raise the limit"
+        )
 
 
 def _rehearse(source: Iterable[Case | InputError], strategy: Strategy, prepare: Any, seed: int) -> None:

@@ -17,6 +17,7 @@ CapsError
 │   ├── BrokenServerError the server failed, after every try
 │   └── GarbledError      what came back is not a reply, after every try
 ├── JournalError          the journal's file, or the disk it lies on
+│   └── NotRecordedError  a reply that a replay needs and the journal does not hold
 ├── AnswerError           whoever answered a contest: an engine, or the judge behind it
 └── StrategyError         a strategy that broke the contract of `core.play`
 """
@@ -120,6 +121,10 @@ class GarbledError(ModelError):
 
 class JournalError(CapsError):
     """The journal's file cannot be used; nothing in it was overwritten."""
+
+
+class NotRecordedError(JournalError):
+    """A replay needs a reply that the journal does not hold."""
 
 
 class AnswerError(CapsError):

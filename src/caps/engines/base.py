@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 from caps.core.contest import Contest
 from caps.core.play import Strategy
-from caps.core.types import Answer, Ask, Case, Pairing, Round, Selection
+from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
 from caps.costs.ledger import Ledger
-from caps.judges.base import Bout, Ruling
+from caps.judges.base import Bout, Judge, OpenPurse, Purse, Ruling
 
 Prepare = Callable[[Case], Bout]
+
+ENDED = ("budget", "time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,22 @@ class Outcome:
 
 
 class Play:
-    """A contest under way: the answers of its pending round, as they come in."""
+    """A contest under way: the answers of its pending round, as they come in.
 
-    def __init__(self, number: int, bout: Bout, strategy: Strategy, seed: int) -> None:
+    Where its own budget might not last for a whole round, its asks go out one by one, so that what it can
+    afford does not depend on which reply comes first.
+    """
+
+    def __init__(
+        self, number: int, bout: Bout, strategy: Strategy, seed: int, purse: Purse | None = None
+    ) -> None:
         self.outcome = Outcome(number, bout.case.id, bout)
         self.contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{bout.case.id}")
         self.outcome.contest = self.contest
         self.bout = bout
+        self.purse = purse or OpenPurse()
+        self.deadline: float | None = None
+        self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
 
     @property
@@ -59,19 +70,45 @@ class Play:
         """How many rounds are behind."""
         return len(self.contest.transcript)
 
+    def begin(self, judge: Judge) -> list[int]:
+        """Places of a new round that may go out now: all of them, or the first where money might end."""
+        places = self.waiting()
+        self._one_by_one = False
+        if self.purse.limited and self.round is not None:
+            worst = sum((judge.worst(self.bout, ask) for ask in self.round.asks), start=Usage(0, 0))
+            self._one_by_one = not self.purse.covers(worst)
+        return places[:1] if self._one_by_one else places
+
+    def follow(self) -> list[int]:
+        """Places that may go out after a ruling that was not the last of its round."""
+        return self.waiting()[:1] if self._one_by_one else []
+
+    def waiting(self) -> list[int]:
+        """Places of the pending round without a ruling, in order."""
+        round_ = self.contest.pending
+        return [] if round_ is None else [i for i in range(len(round_.asks)) if i not in self._rulings]
+
     def tell(self, place: int, ruling: Ruling) -> bool:
-        """Take the ruling on one ask of the round; true when that was the last and the contest moved on."""
+        """Take the ruling on one ask of the round; true when that was the last and the contest moved on.
+
+        Where the money or the time has ended, it has ended for the rest of the round too; a round that got
+        no answer for that reason is the last.
+        """
         round_ = self.contest.pending
         if round_ is None:
             return False
         self._rulings[place] = ruling
+        if self._one_by_one and ruling.unanswered in ENDED:
+            self._rulings |= dict.fromkeys(self.waiting(), Ruling(ruling.answer))
         if len(self._rulings) < len(round_.asks):
             return False
         rulings, self._rulings = [self._rulings[i] for i in range(len(round_.asks))], {}
         for ask, given in zip(round_.asks, rulings, strict=True):
             self._enter(round_.stage, ask, given)
-        answers: list[Answer] = [given.answer for given in rulings]
-        self.contest.answer(answers)
+        if all(given.unanswered in ENDED for given in rulings):
+            self.contest.stop(str(rulings[0].unanswered))
+        else:
+            self.contest.answer([given.answer for given in rulings])
         if self.contest.pending is None:
             self._conclude()
         return True
@@ -91,7 +128,7 @@ class Play:
     def _conclude(self) -> None:
         """A contest in which nobody ever answered chose nothing."""
         judged = self.outcome.judged
-        if judged and all(one.ruling.unanswered is not None for one in judged):
+        if judged and all(one.ruling.unanswered not in (None, *ENDED) for one in judged):
             causes = ", ".join(
                 f"{cause} ({count})" for cause, count in self.outcome.ledger.unanswered.items()
             )

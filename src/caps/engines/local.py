@@ -16,8 +16,10 @@ from heapq import heappop, heappush
 
 from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
-from caps.core.types import Case
+from caps.core.types import Case, Unanswered
+from caps.costs.prices import Price
 from caps.engines.base import Outcome, Play, Prepare
+from caps.engines.budget import Budget, CasePurse, Total
 from caps.judges.base import Judge, Ruling
 
 MOST_WAITING = 4096
@@ -33,21 +35,35 @@ class LocalEngine:
     `watch` hears every ruling as it comes in.
     """
 
-    def __init__(self, judge: Judge, prepare: Prepare, *, capacity: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        prepare: Prepare,
+        *,
+        capacity: Callable[[], int],
+        case_budget: Budget | None = None,
+        total_budget: Budget | None = None,
+        price: Price | None = None,
+        grace: float = 0.0,
+    ) -> None:
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
+        self._case_budget, self._total_budget = case_budget or Budget(), total_budget or Budget()
+        self._price, self._grace = price, grace
         self.watch: Callable[[Ruling], object] = lambda _: None
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy, *, seed: int
     ) -> AsyncIterator[Outcome]:
         """Play all cases and yield what became of each, in the order of input."""
-        hall = _Hall(iter(cases), strategy, seed, self._prepare)
+        hall = _Hall(iter(cases), self._opener(strategy, seed), self._judge)
         flying: set[asyncio.Task[Ruling]] = set()
         landed: deque[_Landed] = deque()
         news = asyncio.Event()
 
         def land(play: Play, place: int, task: "asyncio.Task[Ruling]") -> None:
             flying.discard(task)
+            if not task.cancelled():
+                task.exception()  # taken note of: a run that ends for another's says nothing of this one
             landed.append((play, place, task))
             news.set()
 
@@ -63,7 +79,7 @@ class LocalEngine:
                 hall.admit(room)
                 while len(flying) < room and (ready := hall.next_ask()) is not None:
                     play, place = ready
-                    task = asyncio.ensure_future(self._judge.rule(play.bout, play.round.asks[place]))  # type: ignore[union-attr]
+                    task = asyncio.ensure_future(self._rule(play, place))
                     flying.add(task)
                     task.add_done_callback(partial(land, play, place))
                 for outcome in hall.leave():
@@ -75,9 +91,41 @@ class LocalEngine:
                 await news.wait()
                 news.clear()
         finally:
+            if flying and self._grace:
+                await asyncio.wait(set(flying), timeout=self._grace)  # what comes in now is paid and kept
             for task in flying:
                 task.cancel()
             await asyncio.gather(*flying, return_exceptions=True)
+
+    def _opener(self, strategy: Strategy, seed: int) -> "Callable[[int, Case], Play]":
+        """How a case enters: made ready, with a purse and a deadline of its own."""
+        total = Total(self._total_budget, self._price)
+        limited = self._case_budget.spends or self._total_budget.spends
+        clock = asyncio.get_running_loop().time
+        seconds = self._total_budget.seconds
+        last = None if seconds is None else clock() + seconds
+
+        def enter(number: int, case: Case) -> Play:
+            purse = CasePurse(self._case_budget, self._price, total) if limited else None
+            play = Play(number, self._prepare(case), strategy, seed, purse)
+            own = self._case_budget.seconds
+            ends = [end for end in (last, None if own is None else clock() + own) if end is not None]
+            play.deadline = min(ends, default=None)
+            return play
+
+        return enter
+
+    async def _rule(self, play: Play, place: int) -> Ruling:
+        round_ = play.round
+        assert round_ is not None  # noqa: S101
+        ask = round_.asks[place]
+        if play.deadline is None:
+            return await self._judge.rule(play.bout, ask, play.purse)
+        try:
+            async with asyncio.timeout_at(play.deadline):
+                return await self._judge.rule(play.bout, ask, play.purse)
+        except TimeoutError:
+            return Ruling(Unanswered("time"))
 
 
 def _ruling_of(task: "asyncio.Task[Ruling]") -> Ruling | Exception:
@@ -94,10 +142,10 @@ class _Hall:
     """Everyone who is inside: cases with something to ask, cases that wait, cases that are done."""
 
     def __init__(
-        self, source: Iterator[Case | InputError], strategy: Strategy, seed: int, prepare: Prepare
+        self, source: Iterator[Case | InputError], opened: Callable[[int, Case], Play], judge: Judge
     ) -> None:
         self._source: Iterator[Case | InputError] | None = source
-        self._strategy, self._seed, self._prepare = strategy, seed, prepare
+        self._opened, self._judge = opened, judge
         self._ready: list[_Entry] = []
         self._done: dict[int, Outcome] = {}
         self._entered = 0
@@ -135,6 +183,8 @@ class _Hall:
             self._done[play.outcome.number] = play.outcome
         elif play.tell(place, ruling):
             self._queue(play)
+        else:
+            self._push(play, play.follow())
 
     def leave(self) -> Iterator[Outcome]:
         """Those who are done, as far as everyone before them is."""
@@ -159,7 +209,7 @@ class _Hall:
             self._done[number] = Outcome(number, "", failure=str(case))
             return
         try:
-            self._queue(Play(number, self._prepare(case), self._strategy, self._seed))
+            self._queue(self._opened(number, case))
         except CapsError as error:
             self._done[number] = Outcome(number, case.id, failure=str(error))
 
@@ -168,6 +218,11 @@ class _Hall:
         if round_ is None:
             self._done[play.outcome.number] = play.outcome
             return
-        for place, ask in enumerate(round_.asks):
+        self._push(play, play.begin(self._judge))
+
+    def _push(self, play: Play, places: list[int]) -> None:
+        round_ = play.round
+        for place in places if round_ is not None else []:
+            first = round_.asks[place].entrants[0]  # type: ignore[union-attr]
             # Unique up to the place, so that the heap never compares two plays.
-            heappush(self._ready, (-play.depth, play.outcome.number, ask.entrants[0], place, play))
+            heappush(self._ready, (-play.depth, play.outcome.number, first, place, play))

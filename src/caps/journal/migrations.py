@@ -26,6 +26,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (kind, key))""",
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
+    (
+        # A reply that lost its words; the same request may be asked, stored and redacted again, so no key.
+        """CREATE TABLE redacted (
+            key TEXT NOT NULL, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
+            template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL,
+            prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+            reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL, latency REAL NOT NULL,
+            attempts INTEGER NOT NULL, redacted_at REAL NOT NULL)""",
+    ),
 )
 
 

@@ -9,9 +9,8 @@ Rules that must not be broken:
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -20,12 +19,12 @@ from typing import Any
 import msgspec
 
 from caps.core.errors import JournalError
-from caps.journal.faults import explain, is_busy
-from caps.journal.migrations import inspect, migrate
+from caps.journal.faults import explain
+from caps.journal.opening import BUSY_SECONDS, CHECKED_BYTES, connect, make_ready, refuse_directory
 from caps.journal.rows import FACTS, REPLIES, Reply, Row, Table, chunks, clean
+from caps.journal.stock import Stats, take_stock
 from caps.journal.writer import Writer
 
-BUSY_SECONDS = 30.0
 _LOOKUP = REPLIES.lookup
 LOOKUPS = 256  # keys of one statement; SQLite before 3.32 takes 999 at most
 
@@ -33,21 +32,6 @@ LOOKUPS = 256  # keys of one statement; SQLite before 3.32 takes 999 at most
 def default_path(data_dir: Path) -> Path:
     """Where the journal lies when nobody says otherwise."""
     return data_dir / "journal.sqlite"
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What is in a journal: rows, bytes on disk, tokens paid, the time of the first and last reply."""
-
-    path: Path
-    bytes: int
-    replies: int
-    facts: int
-    prompt_tokens: int
-    output_tokens: int
-    first_at: float | None
-    last_at: float | None
-    models: Mapping[str, int]
 
 
 class Journal:
@@ -70,25 +54,23 @@ class Journal:
         *,
         durable: bool = False,
         patience: float = BUSY_SECONDS,
+        checked: int = CHECKED_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> "Journal":
         """Open or create a journal; `durable` survives power loss too, for the price of a flush a commit.
 
-        Other processes are waited for, when they write, for `patience` seconds.
+        Other processes are waited for, when they write, for `patience` seconds. A file of up to
+        `checked` bytes is looked through for damage first.
         """
         path = Path(path)
-        if path.is_dir():
-            raise JournalError(f"journal {str(path)!r} is a directory: name a file in it")
+        refuse_directory(path)
         opened: list[sqlite3.Connection] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(2):
-                opened.append(_connect(path, patience))
+                opened.append(connect(path, patience, create=True))
             writer, reader = opened
-            inspect(writer, path)
-            _share(writer, path, patience)
-            writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            migrate(writer)
+            make_ready(writer, path, patience, durable=durable, checked=checked)
             return cls(path, reader, writer, clock)
         except (sqlite3.Error, OSError) as error:
             _close(opened)
@@ -149,14 +131,7 @@ class Journal:
 
     def stats(self) -> Stats:
         """Count what is stored; reads the whole file."""
-        ((replies, prompt, output, first, last),) = self._read(
-            "SELECT count(*), total(prompt_tokens), total(output_tokens), min(at), max(at) FROM replies", []
-        )
-        ((facts,),) = self._read("SELECT count(*) FROM facts", [])
-        models = self._read("SELECT model, count(*) FROM replies GROUP BY model ORDER BY 2 DESC", [])
-        files = (self.path, self.path.with_name(self.path.name + "-wal"))
-        size = sum(file.stat().st_size for file in files if file.exists())
-        return Stats(self.path, size, replies, facts, int(prompt), int(output), first, last, dict(models))
+        return take_stock(self._read, self.path)
 
     async def _append(self, table: Table, row: Row) -> Row:
         self._check_open()
@@ -165,7 +140,7 @@ class Journal:
         except sqlite3.Error as error:
             raise explain(error, self.path) from error
 
-    def _read(self, statement: str, values: list[str]) -> list[Row]:
+    def _read(self, statement: str, values: list[Any]) -> list[Row]:
         self._check_open()
         try:
             with self._reading, closing(self._reader.execute(statement, values)) as cursor:
@@ -178,32 +153,6 @@ class Journal:
             raise JournalError(f"journal {str(self.path)!r} was closed before this use of it")
 
 
-def _connect(path: Path, patience: float) -> sqlite3.Connection:
-    # Autocommit: transactions are begun by name. Used from two threads, never at once.
-    return sqlite3.connect(
-        path, timeout=patience, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
-
-
 def _close(connections: list[sqlite3.Connection]) -> None:
     for connection in connections:
         connection.close()
-
-
-def _share(connection: sqlite3.Connection, path: Path, patience: float) -> None:
-    """Switch to the write-ahead log, which lets processes read and write side by side."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-            break
-        except sqlite3.OperationalError as error:
-            # SQLite does not wait for this lock by itself; processes that create one file together meet it.
-            if not is_busy(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-    if mode != "wal":
-        raise JournalError(
-            f"journal {str(path)!r} lies on a file system that cannot share it (mode {mode!r}): "
-            "name a file on a local disk"
-        )

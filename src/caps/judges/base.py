@@ -1,7 +1,8 @@
 """The seam to whoever rules on asks: a bout and an ask go in, a ruling comes out."""
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Described
@@ -56,9 +57,48 @@ class Ruling:
         return self.answer.reason if isinstance(self.answer, Unanswered) else None
 
 
+class Purse(Protocol):
+    """Whatever pays for calls: asked before each, told after each."""
+
+    limited: bool
+
+    def covers(self, most: Usage) -> bool:
+        """Whether the case's own money is enough for this, come what may."""
+        ...
+
+    async def reserve(self, most: Usage) -> bool:
+        """Set aside what a call may cost at most; false where there is not enough."""
+        ...
+
+    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
+        """Close a call that was reserved."""
+        ...
+
+
+class OpenPurse:
+    """No limit."""
+
+    limited = False
+
+    def covers(self, most: Usage) -> bool:  # noqa: ARG002
+        """Always."""
+        return True
+
+    async def reserve(self, most: Usage) -> bool:  # noqa: ARG002
+        """Always enough."""
+        return True
+
+    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
+        """Nothing to keep."""
+
+
 class Judge(Protocol):
     """Whoever rules on asks; a `ModelError` from here means that nobody can be asked any more."""
 
-    async def rule(self, bout: Bout, ask: Ask) -> Ruling:
-        """Answer an ask about a case."""
+    def rule(self, bout: Bout, ask: Ask, purse: Purse) -> Coroutine[Any, Any, Ruling]:
+        """Answer an ask about a case, paying from the purse."""
+        ...
+
+    def worst(self, bout: Bout, ask: Ask) -> Usage:
+        """What an ask may cost at most, retries included."""
         ...

@@ -11,18 +11,31 @@ Rules that must not be broken:
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from caps.core.errors import AccessError, ModelError, SettingError, UnknownModelError
+from caps.core.errors import (
+    AccessError,
+    GarbledError,
+    ModelError,
+    NotRecordedError,
+    SettingError,
+    TimedOutError,
+    UnknownModelError,
+)
 from caps.core.settings import check_settings, setting
 from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
-from caps.judges.base import Attempt, Bout, Ruling
+from caps.judges.base import Attempt, Bout, OpenPurse, Purse, Ruling
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.parse import Reading, read_reply
 from caps.prompts.render import render, template_name
 
 FURTHER_DRAW = 100
+DENSEST_BYTES = 2  # bytes a token of the densest text we reckon with; prose and code have three to four
+CHAT_MARKUP = 64  # tokens a chat template may add
+PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
+NOTHING = Usage(0, 0)
+OPEN = OpenPurse()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +69,29 @@ class LlmJudge:
         self._seats, self._templates = seats, templates
         self._settings = settings or JudgeSettings()
 
-    async def rule(self, bout: Bout, ask: Ask) -> Ruling:
-        """Ask until a reply can be read, at most `retries` times more."""
+    async def rule(self, bout: Bout, ask: Ask, purse: Purse = OPEN) -> Ruling:
+        """Ask until a reply can be read, at most `retries` times more, as far as the purse reaches."""
         request = self.request(bout, ask)
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
+            most = at_most(request)
+            if not await purse.reserve(most):
+                if reading is not None:
+                    break
+                return Ruling(Unanswered("budget"), tuple(attempts))
+            spent, replayed = most, False  # of a call that is broken off nobody knows better
             try:
                 completion = await self._seats[ask.level].model.complete(request)
-            except (AccessError, UnknownModelError):
+                spent, replayed = completion.usage, completion.replayed
+            except (AccessError, UnknownModelError, NotRecordedError):
+                spent = NOTHING
                 raise
             except ModelError as error:
+                spent = most if isinstance(error, TimedOutError | GarbledError) else NOTHING
                 return Ruling(Unanswered(error.cause), (*attempts, _failed(error)))
+            finally:
+                purse.settle(most, spent, replayed=replayed)
             reading = read_reply(
                 ask, completion.text, truncated=completion.finish == "length", nonce=bout.nonce
             )
@@ -78,6 +102,14 @@ class LlmJudge:
             request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
+
+    def worst(self, bout: Bout, ask: Ask) -> Usage:
+        """Every try with all its room; the prompt by the size of what it shows."""
+        views = [bout.described.view(one, ask.level) for one in ask.entrants]
+        shown = sum(len(view.encode("utf-8", "replace")) for view in (bout.case.problem.text, *views))
+        tries = self._settings.retries + 1
+        prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
+        return Usage(prompt, self._settings.max_tokens * (2**tries - 1))
 
     def request(self, bout: Bout, ask: Ask) -> Request:
         """The first request for an ask."""
@@ -111,6 +143,16 @@ class LlmJudge:
         if self._settings.confidence == "verbal":
             return answer
         return weigh(ask, completion.logprobs, nonce=nonce) or answer
+
+
+def at_most(request: Request) -> Usage:
+    """What a request may cost: its bytes at two a token, and all the room for its reply."""
+    shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
+    return Usage(_tokens_at_most(shown), request.max_tokens)
+
+
+def _tokens_at_most(count: int) -> int:
+    return count // DENSEST_BYTES + CHAT_MARKUP
 
 
 def _attempt(completion: Completion, reading: Reading) -> Attempt:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from caps.core.types import Answer, Ask
-from caps.judges.base import Bout, Ruling
+from caps.core.types import Answer, Ask, Usage
+from caps.judges.base import Bout, Purse, Ruling
 
 
 class ScriptedJudge:
@@ -12,6 +12,10 @@ class ScriptedJudge:
     def __init__(self, answer: Callable[[Bout, Ask], Answer]) -> None:
         self._answer = answer
 
-    async def rule(self, bout: Bout, ask: Ask) -> Ruling:
-        """Answer an ask about a case."""
+    async def rule(self, bout: Bout, ask: Ask, purse: Purse) -> Ruling:  # noqa: ARG002
+        """Answer an ask about a case, for nothing."""
         return Ruling(self._answer(bout, ask))
+
+    def worst(self, bout: Bout, ask: Ask) -> Usage:  # noqa: ARG002
+        """Nothing."""
+        return Usage(0, 0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from caps.core.types import Answer, Pairing, Pick, Rating, Verdict
+from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Solo, Verdict
 from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Judged, Outcome
@@ -32,6 +32,7 @@ def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price |
         "usd": None if price is None else round(price.of_sums(ledger.total()), 6),
         "malformed": ledger.malformed.total(),
         "unanswered": ledger.unanswered.total(),
+        "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in bout.described.entrants}),
     }
 
@@ -73,7 +74,18 @@ def _ask_line(name: str, judged: Judged) -> Line:
     line: Line = {"case": name, "stage": judged.stage, "level": str(ask.level), "draw": ask.draw}
     if isinstance(ask, Pairing):
         return line | {"pair": sorted(ask.entrants), "a": ask.a, "dialect": ask.dialect}
-    return line | {"shown": ask.entrants}
+    return line | {"shown": ask.entrants, "group": isinstance(ask, Group)}
+
+
+def ask_of(line: Line) -> Ask:
+    """The ask a line of a call is about."""
+    level, draw = Level(int(line["level"][1:])), line["draw"]
+    if "pair" in line:
+        a = line["a"]
+        (b,) = [one for one in line["pair"] if one != a]
+        return Pairing(a, b, level, draw, line["dialect"])
+    shown = tuple(line["shown"])
+    return Group(shown, level, draw) if line["group"] else Solo(shown[0], level, draw)
 
 
 def _answer_line(answer: Answer) -> Line:

@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError
+from caps.core.types import Ask
 from caps.engines.base import Outcome
-from caps.reports.lines import Line, ruling_lines
+from caps.reports.lines import Line, ask_of, ruling_lines
 
 NOTED = ("caps", "aiohttp", "msgspec")
 
@@ -45,11 +47,16 @@ class RunFolder:
 
     def add(self, outcome: Outcome, line: Line) -> None:
         """Write one outcome down."""
-        self._selections.write(msgspec.json.encode(line) + b"\n")
-        for ruling in ruling_lines(outcome):
-            self._rulings.write(msgspec.json.encode(ruling) + b"\n")
-        for file in self._files:
-            file.flush()
+        try:
+            self._selections.write(msgspec.json.encode(line) + b"\n")
+            for ruling in ruling_lines(outcome):
+                self._rulings.write(msgspec.json.encode(ruling) + b"\n")
+            for file in self._files:
+                file.flush()
+        except OSError as error:
+            raise InputError(
+                f"--out {self._path}: {error.strerror or error}; replies so far are kept"
+            ) from None
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the totals."""
@@ -65,6 +72,35 @@ class RunFolder:
         partial = self._path / "run.json.partial"
         partial.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
         partial.replace(self._path / "run.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run's folder tells: what made it, what it selected, which asks stayed unanswered."""
+
+    made_of: dict[str, Any]
+    selections: dict[str, Line]
+    unanswered: dict[tuple[str, Ask], str]
+
+
+def read_run(path: Path) -> Record:
+    """Read a run's folder; also of a run that was interrupted."""
+    try:
+        made_of = msgspec.json.decode((path / "run.json").read_bytes(), type=dict[str, Any])
+        selections = {line["id"]: line for line in _read_lines(path / "selections.jsonl")}
+        silent = [line for line in _read_lines(path / "rulings.jsonl") if line.get("unanswered") is not None]
+        unanswered = {(line["case"], ask_of(line)): str(line["unanswered"]) for line in silent}
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not the folder of a run, or a damaged one ({error!r})") from None
+    return Record(made_of, selections, unanswered)
+
+
+def _read_lines(path: Path) -> list[Line]:
+    """Lines of a file that may end in the middle of one, as a killed run leaves it."""
+    whole = path.read_bytes().rpartition(b"\n")[0]
+    return [msgspec.json.decode(line) for line in whole.splitlines() if line]
 
 
 def versions() -> dict[str, str]:

@@ -25,6 +25,9 @@ class Summary:
     labelled: int = 0
     right: int = 0
     v1_calls: int = 0
+    predicted_least: int = 0
+    predicted_most: int = 0
+    predicted_asked: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     failures: Counter[str] = field(default_factory=Counter)
 
@@ -43,6 +46,13 @@ class Summary:
         if label is not None:
             self.labelled += 1
             self.right += label
+
+    def predict(self, outcome: Outcome, least: int, most: int) -> None:
+        """Set what was forecast for a case against what it asked; one that ended early proves nothing."""
+        if outcome.selection is not None and not outcome.selection.provisional:
+            self.predicted_least += least
+            self.predicted_most += most
+            self.predicted_asked += outcome.ledger.total().asked
 
     @property
     def v1_share(self) -> float | None:
@@ -67,6 +77,11 @@ class Summary:
             "tokens": tokens_line(self.ledger),
             "rho": self.ledger.rho,
             "token_share_of_v1_infer": self.v1_share,
+            "predicted": {
+                "least": self.predicted_least,
+                "most": self.predicted_most,
+                "asked": self.predicted_asked,
+            },
             "usd": None if price is None else price.of_sums(total),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
@@ -85,6 +100,10 @@ class Summary:
             f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
             f"cost: {_money(price, total, seconds, gpu_hour_usd)}",
         ]
+        if self.predicted_most:
+            least, most = number(self.predicted_least, 0), number(self.predicted_most, 0)
+            asked = number(self.predicted_asked, 0)
+            lines.append(f"predicted: {least} to {most} tokens (an estimate), asked {asked}")
         if self.labelled:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")

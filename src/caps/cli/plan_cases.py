@@ -1,0 +1,164 @@
+"""The part of `caps plan` that plans a file of cases: count, sum up, print."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from caps.assemble import make_prepare, make_strategy
+from caps.cli.output import print_json, stderr, stdout
+from caps.core.errors import InputError
+from caps.core.types import Case
+from caps.costs.casework import PER_CHARACTER
+from caps.costs.terms import Terms
+from caps.datasets.jsonl import count_lines, read_cases
+from caps.experiments.planning import BASELINE, Task, Totals, plan_cases
+from caps.reports.console import number, percent, table
+
+WORTH_MORE_PROCESSES = 60
+UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def plan_file(
+    cases: str, limit: int | None, task: Task, terms: Terms, *, names: list[str], named: bool, as_json: bool
+) -> int:
+    """Plan a file and print it; the exit code: 1 if a line is bad, or a strategy asked for cannot play."""
+    make_prepare(task.profile, task.views)  # raises where a name is wrong
+    source = _Source(cases, limit)
+    baseline, *totals = _counted(
+        source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
+    )
+    rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
+    refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
+    for name, why in refused:
+        words = f"{name}: cannot play {len(why)} of {source.good} cases; {why[0]}"
+        stderr().print(words, style="dim", markup=False, soft_wrap=True)
+    if as_json:
+        print_json(rows)
+    else:
+        _print(rows, source.good, terms, task.per_character)
+    return 1 if source.bad or (named and refused) else 0
+
+
+def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any]:
+    """The figures of one strategy, summed over all cases."""
+    dollars = {
+        "least": terms.dollars(one.least, one.calls_least, reread=True),
+        "mean": terms.dollars(one.mean, one.calls),
+        "most": terms.dollars(one.most, one.calls_most),
+    }
+    return {
+        "strategy": name,
+        "cases": one.cases,
+        "calls": {"E1": whole(one.partial), "E2": whole(one.full)},
+        "calls_total": whole(one.calls),
+        "calls_least": one.calls_least,
+        "calls_most": one.calls_most,
+        "depth": {"mean": whole(one.rounds / one.cases) if one.cases else None, "most": one.depth},
+        "first_stage_tokens": one.first_stage,
+        "tokens": {"least": one.least, "mean": round(one.mean), "most": one.most},
+        "output_tokens": round(one.calls * terms.output),
+        "usd": None if terms.price is None else dollars,
+        "seconds": terms.seconds(one.mean, one.calls, one.depth),
+        "token_share": round(one.mean / baseline.mean, 4) if baseline.mean else None,
+    }
+
+
+class _Source:
+    """The cases of a file; bad lines are named as they come and counted."""
+
+    def __init__(self, path: str, limit: int | None) -> None:
+        self._path, self._limit = path, limit
+        self.good, self.bad = 0, 0
+
+    @property
+    def total(self) -> int | None:
+        """How many lines there are to come, if that can be known."""
+        return None if self._path == "-" else min(count_lines(self._path), self._limit or 2**62)
+
+    def __iter__(self) -> Iterator[Case]:
+        for case in islice(read_cases(self._path), self._limit):
+            if isinstance(case, InputError):
+                self.bad += 1
+                stderr().print(f"failed: {case}", style="red", markup=False, soft_wrap=True)
+            else:
+                self.good += 1
+                yield case
+
+
+def _counted(source: _Source, task: Task) -> list[Totals]:
+    """Forecast all cases, with a progress bar, and on all cores where that is worth starting them."""
+    total = source.total
+    processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1
+    columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr(), transient=True) as progress:
+        bar = progress.add_task("cases", total=total)
+        return plan_cases(
+            source, task, processes=processes, report=lambda done: progress.update(bar, advance=done)
+        )
+
+
+def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, per_character: float) -> None:
+    columns = ["strategy", "calls E1 + E2", "rounds", "first round", "tokens", "least–most"]
+    columns += ["USD", "least–most"] if terms.price is not None else []
+    timed = any(one["seconds"] is not None for one in rows)
+    columns += [*(["time"] if timed else []), f"% of {BASELINE}"]
+    title = f"{cases} cases, summed up; to the tokens come replies, {number(terms.output, 1)} each"
+    stdout().print(table(title, columns, [_cells(one, timed=timed) for one in rows]))
+    counted = (
+        "4 characters a token, an estimate"
+        if per_character == PER_CHARACTER
+        else (f"{number(per_character, 4)} tokens a character, as stated")
+    )
+    money = (
+        ""
+        if terms.price is not None
+        else ("; money: unknown, give --price-input and --price-output, or --model and --base-url")
+    )
+    remarks = (
+        f"tokens: {counted}; least to most is over all who may survive a round; "
+        f"a reply that cannot be read is asked for again, which is not reckoned with{money}"
+    )
+    stdout().print(remarks, style="dim")
+
+
+def _cells(one: dict[str, Any], *, timed: bool) -> list[str]:
+    calls, tokens, usd, depth = one["calls"], one["tokens"], one["usd"], one["depth"]
+    spread = "" if one["calls_least"] == one["calls_most"] else f" ({one['calls_least']}–{one['calls_most']})"
+    cells = [
+        one["strategy"],
+        f"{number(calls['E1'], 0)} + {number(calls['E2'], 0)}{spread}",
+        str(depth["most"]),
+        short(one["first_stage_tokens"]),
+        short(tokens["mean"]),
+        f"{short(tokens['least'])}–{short(tokens['most'])}",
+    ]
+    if usd is not None:
+        cells += [_dollars(usd["mean"]), f"{_dollars(usd['least'])}–{_dollars(usd['most'])}"]
+    return [*cells, *([_duration(one["seconds"])] if timed else []), percent(one["token_share"])]
+
+
+def short(value: float) -> str:
+    """A number in three digits: 950, 12.3k, 1.05M."""
+    for size, unit in UNITS:
+        if value >= 0.9995 * size:
+            return f"{value / size:.{2 if value < 9.995 * size else 1 if value < 99.95 * size else 0}f}{unit}"
+    return f"{value:.0f}"
+
+
+def _dollars(value: float) -> str:
+    return f"{value:,.2f}" if value >= 1 else f"{value:.4f}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"
+
+
+def whole(value: float) -> float:
+    """A whole number stays one in JSON."""
+    return int(value) if value == int(value) else round(value, 3)

@@ -1,0 +1,187 @@
+"""Being rid of what is stored: replies taken out whole, or only their words.
+
+Rules that must not be broken:
+
+* What is taken out is gone from the bytes of the file and its log, not only from its tables.
+* A reply without its words is never served: its figures move to a table that no lookup reads.
+* A file that is not there is not made, and looking changes nothing.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from caps.core.errors import JournalError
+from caps.journal.faults import explain, is_unwritable
+from caps.journal.opening import BUSY_SECONDS, connect, examine, make_ready, refuse_directory
+from caps.journal.rows import REPLIES
+from caps.journal.stock import Read, Stats, beside, size_on_disk, tables, take_stock
+
+WORDS = ("text", "reasoning", "logprobs")
+FIGURES = tuple(column for column in REPLIES.columns if column not in WORDS)
+_MOVE = (
+    f"INSERT INTO redacted ({', '.join(FIGURES)}, redacted_at) SELECT {', '.join(FIGURES)}, ? FROM replies"  # noqa: S608
+)
+_WHOLE = sys.maxsize  # however large, the file is looked through for damage: it is read whole anyway
+_BYTES = " + ".join(f"ifnull(length(CAST({column} AS BLOB)), 0)" for column in WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The replies that are meant: of a model, stored before a time, or both; with neither, all."""
+
+    model: str | None = None
+    before: float | None = None
+
+    def where(self) -> tuple[str, list[Any]]:
+        """The condition of a statement, and its values."""
+        limits = {"model = ?": self.model, "at < ?": self.before}
+        given = {words: value for words, value in limits.items() if value is not None}
+        return (f" WHERE {' AND '.join(given)}" if given else ""), list(given.values())
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Where there are rows that may be meant; facts belong to no model."""
+        return ("replies", "redacted", "facts") if self.model is None else ("replies", "redacted")
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What went, or would go: rows of each table, and bytes (of words, where nothing went yet)."""
+
+    replies: int = 0
+    redacted: int = 0
+    facts: int = 0
+    bytes: int = 0
+
+
+def stock(path: Path, *, patience: float = BUSY_SECONDS) -> Stats:
+    """Count what a journal holds."""
+    with _looking(path, patience) as read:
+        return take_stock(read, path)
+
+
+def count(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Removal:
+    """Count what `prune` would take out; nothing goes."""
+    condition, values = which.where()
+    with _looking(path, patience) as read:
+        present = tables(read)
+        counted = {
+            table: read(f"SELECT count(*) FROM {table}{condition}", values)[0][0]  # noqa: S608
+            for table in which.tables
+            if table in present
+        }
+        if "replies" in present:
+            counted["bytes"] = int(read(f"SELECT total({_BYTES}) FROM replies{condition}", values)[0][0])  # noqa: S608
+    return Removal(**counted)
+
+
+def prune(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Removal:
+    """Take replies out whole, the figures of redacted ones and facts of that age too."""
+    condition, values = which.where()
+    before = _size(path)
+    with _changing(path, patience) as connection:
+        with _transaction(connection):
+            gone = {
+                table: connection.execute(f"DELETE FROM {table}{condition}", values).rowcount  # noqa: S608
+                for table in which.tables
+            }
+        _scrub(connection, path)
+    return Removal(**gone, bytes=max(0, before - size_on_disk(path)))
+
+
+def redact(path: Path, which: Which, *, now: float, patience: float = BUSY_SECONDS) -> Removal:
+    """Take the words of replies out and keep their figures."""
+    condition, values = which.where()
+    before = _size(path)
+    with _changing(path, patience) as connection:
+        with _transaction(connection):
+            connection.execute(f"{_MOVE}{condition}", [now, *values])
+            gone = connection.execute(f"DELETE FROM replies{condition}", values).rowcount  # noqa: S608
+        _scrub(connection, path)
+    return Removal(replies=gone, bytes=max(0, before - size_on_disk(path)))
+
+
+def _size(path: Path) -> int:
+    """Bytes before anything is done; a file that is not there is an error."""
+    refuse_directory(path)
+    if not path.exists():
+        raise JournalError(f"journal {str(path)!r} does not exist: name the one that was used")
+    return size_on_disk(path)
+
+
+@contextmanager
+def _looking(path: Path, patience: float) -> Iterator[Read]:
+    """A way to read a file that changes nothing."""
+    _size(path)
+    try:
+        with closing(_reader(path, patience)) as connection:
+            connection.execute("BEGIN")  # everything that is read is of one moment
+            yield lambda statement, values: connection.execute(statement, values).fetchall()
+    except (sqlite3.Error, OSError) as error:
+        raise explain(error, path) from error
+
+
+def _reader(path: Path, patience: float) -> sqlite3.Connection:
+    try:
+        return _examined(path, patience)
+    except sqlite3.OperationalError as error:
+        log = beside(path, "-wal")
+        if not is_unwritable(error) or (log.exists() and log.stat().st_size):
+            raise
+    # On a read-only disk SQLite cannot share the file; without a log it can be read as it stands.
+    return _examined(path, patience, "&immutable=1")
+
+
+def _examined(path: Path, patience: float, more: str = "") -> sqlite3.Connection:
+    connection = connect(path, patience, create=False, more=more)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        examine(connection, path, checked=_WHOLE)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _changing(path: Path, patience: float) -> Iterator[sqlite3.Connection]:
+    try:
+        with closing(connect(path, patience, create=False)) as connection:
+            make_ready(connection, path, patience, checked=_WHOLE)
+            connection.execute("PRAGMA secure_delete = ON")
+            yield connection
+    except (sqlite3.Error, OSError) as error:
+        raise explain(error, path) from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _scrub(connection: sqlite3.Connection, path: Path) -> None:
+    """Overwrite what was deleted, in the log and in the file, and give the room back."""
+    _empty_log(connection, path)  # first, so that the words are gone even if there is no room to vacuum
+    connection.execute("VACUUM")
+    _empty_log(connection, path)
+
+
+def _empty_log(connection: sqlite3.Connection, path: Path) -> None:
+    (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise JournalError(
+            f"journal {str(path)!r} is held by another process for too long: what went is not served "
+            "any more, but its bytes are still there; end that process, then run the same command again"
+        )

@@ -1,0 +1,168 @@
+import json
+
+import pytest
+
+from judging import better_quality_wins, case_line, spread, write_cases
+from models.server import StubServer
+from playing import ALL
+from shell import caps, caps_json
+
+
+@pytest.fixture
+def cases(tmp_path):
+    return write_cases(tmp_path / "cases.jsonl", 3)
+
+
+def rows_of(*words, **environment):
+    return {row["strategy"]: row for row in caps_json("plan", *words, **environment)}
+
+
+@pytest.mark.parametrize("strategy", ["caps", "caps-r", "v1-infer", "pointwise", "knockout", "listwise"])
+def test_a_run_asks_what_was_planned(tmp_path, cases, strategy):
+    (planned,) = caps_json("plan", cases, "--strategy", strategy)
+    with StubServer(better_quality_wins) as server:
+        done = caps(
+            "select", cases, "--strategy", strategy, "--base-url", server.url, "--model", "stub",
+            "--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "run", "--seed", 1234,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    rulings = [json.loads(line) for line in (tmp_path / "run" / "rulings.jsonl").read_text().splitlines()]
+    asked = sum(line["tokens"]["asked"] for line in found)
+    calls = sum(sum(line["calls"].values()) for line in found)
+    assert planned["tokens"]["least"] <= asked <= planned["tokens"]["most"]
+    assert planned["calls_least"] <= calls <= planned["calls_most"]
+    firsts = {line["case"]: line["stage"] for line in reversed(rulings)}
+    if strategy in ("caps", "caps-r", "pointwise"):  # elsewhere later rounds go by the same name
+        first = sum(one["tokens"] for one in rulings if one["stage"] == firsts[one["case"]])
+        assert planned["first_stage_tokens"] == first
+
+
+def test_every_strategy_is_planned_side_by_side_and_v1_infer_is_the_measure(cases):
+    rows = rows_of(cases)
+    assert list(rows) == ALL
+    assert rows["v1-infer"]["token_share"] == 1
+    assert rows["caps"]["calls"] == {"E1": 24, "E2": 30}
+    assert rows["caps"]["depth"] == {"mean": 3, "most": 3}
+    assert rows["caps"] == {**rows["no-rescue"], "strategy": "caps"}
+    assert (rows["caps-r"]["calls_least"], rows["caps-r"]["calls_most"]) == (54, 66)
+    assert rows["caps"]["token_share"] == pytest.approx(
+        rows["caps"]["tokens"]["mean"] / rows["v1-infer"]["tokens"]["mean"], abs=1e-4
+    )
+    assert rows["pointwise"]["tokens"] == dict.fromkeys(
+        ("least", "mean", "most"), rows["pointwise"]["first_stage_tokens"]
+    )
+    assert rows["majority"]["calls_total"] == rows["majority"]["tokens"]["most"] == 0
+    assert all(row["usd"] is None and row["seconds"] is None for row in rows.values())
+
+
+def test_prices_multiply_out(cases):
+    words = (cases, "--strategy", "caps-r", "--output-tokens", 100)
+    (row,) = caps_json("plan", *words, "--price-input", 2, "--price-output", 8, "--price-cached", 1)
+    tokens, usd = row["tokens"], row["usd"]
+    assert row["output_tokens"] == round(100 * row["calls_total"])
+    assert usd["least"] == pytest.approx((tokens["least"] + 800 * row["calls_least"]) / 1e6)
+    assert usd["mean"] == pytest.approx((2 * tokens["mean"] + 800 * row["calls_total"]) / 1e6, rel=1e-3)
+    assert usd["most"] == pytest.approx((2 * tokens["most"] + 800 * row["calls_most"]) / 1e6)
+
+
+def test_a_listed_price_is_used_and_an_unknown_one_is_called_unknown(cases):
+    known = ("--model", "gpt-4o-mini", "--base-url", "https://api.openai.com/v1")
+    (row,) = caps_json("plan", cases, "--strategy", "caps", *known)
+    assert 0 < row["usd"]["least"] < row["usd"]["mean"] <= row["usd"]["most"]
+    unknown = ("--model", "mine", "--base-url", "http://localhost:8000/v1")
+    assert caps_json("plan", cases, "--strategy", "caps", *unknown)[0]["usd"] is None
+    assert "money: unknown" in caps("plan", cases, *unknown).stdout
+
+
+def test_wall_time_by_hand(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)  # each: 2 calls, then 1
+    words = ("plan", cases, "--strategy", "caps", "--output-tokens", 10)
+    (row,) = caps_json(*words, "--latency", 5, "--max-connections", 1)
+    assert (row["calls_total"], row["seconds"]) == (6, 30)
+    (row,) = caps_json(*words, "--latency", 5, "--max-connections", 100)
+    assert row["seconds"] == 10
+    (row,) = caps_json(*words, "--tokens-per-second", 50)
+    assert row["seconds"] == pytest.approx((row["tokens"]["mean"] + 60) / 50, abs=0.02)
+
+
+def test_output_is_measured_on_the_calls_a_journal_holds(tmp_path, cases):
+    journal = tmp_path / "journal.sqlite"
+    with StubServer(better_quality_wins) as server:
+        done = caps(
+            "select", cases, "--strategy", "caps", "--base-url", server.url, "--model", "stub",
+            "--journal", journal,
+        )  # fmt: skip
+    written = sum(json.loads(line)["tokens"]["output"] for line in done.stdout.splitlines())
+    for model in ((), ("--model", "stub")):
+        (row,) = caps_json("plan", cases, "--strategy", "caps", "--journal", journal, *model)
+        assert row["output_tokens"] == written
+    other = caps("plan", cases, "--journal", journal, "--model", "other")
+    assert other.returncode == 2
+    assert "no judge calls of 'other'" in other.stderr
+
+
+def test_tokens_a_character_may_be_stated(cases):
+    (quarter,) = caps_json("plan", cases, "--strategy", "pointwise")
+    (half,) = caps_json("plan", cases, "--strategy", "pointwise", "--tokens-per-char", 0.5)
+    assert half["tokens"]["mean"] == pytest.approx(2 * quarter["tokens"]["mean"], rel=0.01)
+    assert "an estimate" in caps("plan", cases).stdout
+    assert "as stated" in caps("plan", cases, "--tokens-per-char", 0.3).stdout
+
+
+def test_views_prompts_seed_limit_and_standard_input(tmp_path, cases):
+    words = (cases, "--strategy", "caps")
+    (plain,) = caps_json("plan", *words)
+    assert caps_json("plan", *words, "--limit", 1)[0]["cases"] == 1
+    (tmp_path / "pair-e1-math.v1.txt").write_text("MINE {problem} {a} {b}")
+    (short,) = caps_json("plan", *words, "--prompts", tmp_path)
+    assert short["first_stage_tokens"] < plain["first_stage_tokens"]
+    done = caps("plan", "-", "--json", "--strategy", "caps", stdin=cases.read_text())
+    assert json.loads(done.stdout) == [plain]
+
+
+def test_bad_lines_are_named_and_the_rest_is_planned(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    path.write_text("\n".join([case_line("a", spread(4)), "not json", case_line("b", spread(4))]) + "\n")
+    done = caps("plan", path, "--json", "--strategy", "caps")
+    assert done.returncode == 1
+    assert f"{path}:2: not JSON" in " ".join(done.stderr.split())
+    assert json.loads(done.stdout)[0]["cases"] == 2
+
+
+def test_a_strategy_that_cannot_play_is_said_and_fails_only_when_asked_for(cases):
+    assert caps("plan", cases).returncode == 0
+    done = caps("plan", cases, "--strategy", "reward")
+    assert done.returncode == 1
+    assert "reward: cannot play 3 of 3 cases" in done.stderr
+
+
+def test_the_table_is_narrow_enough_to_read(cases):
+    done = caps("plan", cases, "--price-input", 1, "--price-output", 1, "--tokens-per-second", 1000)
+    lines = done.stdout.splitlines()
+    assert lines[1].split()[0] == "strategy"
+    assert max(len(line.rstrip()) for line in lines[: 2 + len(ALL)]) <= 120
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing.jsonl"], "missing.jsonl: No such file"),
+        (["{cases}", "--set", "finalists=3"], "--set needs --strategy"),
+        (["{cases}", "--pool", "8"], "--pool is for a plan without CASES"),
+        (["--limit", "3"], "--limit needs CASES"),
+        (["{cases}", "--latency", "3"], "--latency needs --max-connections"),
+        (["{cases}", "--price-input", "1"], "both --price-input and --price-output"),
+        (["{cases}", "--journal", "nowhere.sqlite"], "nowhere.sqlite: no such file"),
+        (["{cases}", "--journal", "{cases}"], "not a journal"),
+        (["{cases}", "--profile", "nope"], "nope"),
+        (["{cases}", "--view", "middle=full"], "middle"),
+        (["{cases}", "--prompts", "nowhere"], "--prompts nowhere"),
+        (["{cases}", "--strategy", "nope"], "no strategy is called 'nope'"),
+    ],
+)
+def test_a_mistake_exits_2(cases, words, said):
+    done = caps("plan", *(word.format(cases=cases) for word in words))
+    assert done.returncode == 2, done.stdout
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
