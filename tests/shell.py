@@ -11,8 +11,8 @@ CAPS = Path(sys.executable).with_name("caps")
 
 
 def caps(*words: object, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `caps` with these words; nothing of the caller's CAPS_ or OPENAI_ settings leaks in."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_"))}
+    """Run `caps` with these words; nothing of the caller's settings or width of window leaks in."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_", "COLUMNS"))}
     return subprocess.run(
         [str(CAPS), *map(str, words)],
         capture_output=True,

@@ -103,3 +103,12 @@ def test_the_readme_result_is_what_the_command_prints(server, tmp_path):
         "select", tmp_path / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--no-journal"
     )
     assert json.loads(done.stdout) == shown
+
+
+def test_the_picture_of_the_readme_is_what_the_demo_draws():
+    readme = (ROOT / "README.md").read_text()
+    (picture,) = (
+        found[2] for found in BLOCK.finditer(readme) if found[1] == "text" and "win rate" in found[2]
+    )
+    drawn = "\n".join(line.rstrip() for line in caps("demo").stdout.splitlines())
+    assert picture.strip() in drawn

@@ -21,9 +21,8 @@ from caps.journal.store import Journal
 from caps.judges.base import Bout
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
 from caps.judges.recorded import RecordedJudge
-from caps.models.base import Model
+from caps.models.base import Connected, Model
 from caps.models.canary import canary
-from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel
 from caps.models.recorded import RecordedModel
 from caps.prompts.fence import nonce_for
@@ -165,7 +164,9 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
         yield Session(engine, price, confidence)
 
 
-def _connect(where: Endpoint, setup: Setup) -> HttpModel:
+def _connect(where: Endpoint, setup: Setup) -> Connected:
+    from caps.models.http import HttpModel, Timeouts  # noqa: PLC0415  (aiohttp takes a while to load)
+
     return HttpModel(
         where.base_url,
         where.api_key,
@@ -195,7 +196,7 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
     return Journal.open(path, durable=durable)
 
 
-async def _confidence(setup: Setup, models: Mapping[Endpoint, HttpModel]) -> str:
+async def _confidence(setup: Setup, models: Mapping[Endpoint, Connected]) -> str:
     """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
     wanted = setup.confidence != "verbal"
     try:

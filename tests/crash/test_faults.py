@@ -84,7 +84,7 @@ def test_a_server_that_goes_away_midway_fails_what_is_left_and_can_be_gone_on_wi
         "--journal",
         tmp_path / "journal.sqlite",
         "--max-connections",
-        2,
+        32,
         "--strategy",
         "caps",
     )

@@ -64,6 +64,15 @@ class Model(Protocol):
         ...
 
 
+class Connected(Model, Protocol):
+    """A model behind a number of connections."""
+
+    @property
+    def connections(self) -> int:
+        """How many calls may be under way now."""
+        ...
+
+
 @runtime_checkable
 class Catalogue(Protocol):
     """A model that knows the names served at its address."""
