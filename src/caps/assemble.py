@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, cast
 
+from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError, JournalError, MissingFeatureError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import override
@@ -15,7 +16,7 @@ from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
 from caps.engines.budget import Account, Budget
 from caps.engines.local import LocalEngine
-from caps.evidence.entrants import describe, estimate_tokens
+from caps.evidence.entrants import describe
 from caps.evidence.profiles import Profile, profile_named, with_views
 from caps.journal.store import Journal
 from caps.judges.base import Bout

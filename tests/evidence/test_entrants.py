@@ -3,8 +3,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caps.core.counting import estimate_tokens
 from caps.core.types import Candidate, Case, Level, Problem
-from caps.evidence.entrants import describe, estimate_tokens
+from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_named
 
 LONG = Candidate("step " * 900 + "\\boxed{4}", score=0.5, logprob=-3.0)

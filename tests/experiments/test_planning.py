@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from caps.assemble import load_templates, make_prepare, make_strategy
 from caps.core.contest import Contest
+from caps.core.counting import estimate_tokens
 from caps.core.types import Case, Level, Pairing
 from caps.costs.casework import forecast_contest
 from caps.costs.prices import Price
 from caps.costs.terms import Terms
-from caps.evidence.entrants import estimate_tokens
 from caps.experiments.planning import BoutPrompts, Task, forecast_case, plan_cases
 from caps.prompts.render import render, template_name
 from playing import JUDGED, asks_of, erratic, play

@@ -17,11 +17,12 @@ from statistics import fmean
 from typing import Protocol, TypeAlias
 
 from caps.core.contest import Contest
+from caps.core.counting import CHARACTERS_PER_TOKEN
 from caps.core.play import Strategy
 from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating, Round, Verdict
 from caps.costs.forecast import flip
 
-PER_CHARACTER = 0.25
+PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN
 FLIPS = 4
 STRANDED = 4  # entrants of the two games that a stranded pair plays in a round of its own
 

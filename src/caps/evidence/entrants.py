@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from caps.core.types import Candidate, Case, Entrant, Level
 from caps.evidence.profiles import Profile, signature_named, view_named
-from caps.evidence.windows import CHARACTERS_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,6 @@ def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Descr
         entrants.append(Entrant(place, signature(candidate), (0, small, large), _features(candidate)))
         views.append((shown, whole))
     return Described(tuple(entrants), tuple(views))
-
-
-def estimate_tokens(text: str) -> int:
-    """Four characters a token, rounded up: an estimate, for want of the model's own count."""
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def _features(candidate: Candidate) -> dict[str, float]:

@@ -4,10 +4,11 @@ A partial view is an excerpt, cut where its marker lines say so. One that would 
 view is replaced by it: then nothing is saved by hiding anything.
 """
 
+from caps.core.counting import CHARACTERS_PER_TOKEN
 from caps.core.types import Candidate
 from caps.evidence.anatomy import dissect, final_answer
 from caps.evidence.marks import find_boxed
-from caps.evidence.windows import CHARACTERS_PER_TOKEN, around, ends, head, head_lines, trim
+from caps.evidence.windows import around, ends, head, head_lines, trim
 
 REASONING_CUT = "[...reasoning truncated...]"
 CODE_CUT = "[...code truncated...]"

@@ -2,7 +2,6 @@
 
 import re
 
-CHARACTERS_PER_TOKEN = 4
 CHARACTERS_PER_WORD = 16
 """No window of n words is longer than n times this: not all scripts put spaces between words."""
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\r?\n)++")

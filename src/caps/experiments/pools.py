@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
+from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError
 from caps.core.settings import check_settings, setting
 from caps.core.types import Case, Entrant
-from caps.evidence.entrants import describe, estimate_tokens
+from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_named
 
 INSTRUCTION_TOKENS = 250

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from caps.core.counting import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
 
 
@@ -80,11 +81,6 @@ class Catalogue(Protocol):
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
         ...
-
-
-def estimate_tokens(text: str) -> int:
-    """Guess the tokens of a text: a quarter of its characters, rounded up."""
-    return -(-len(text) // 4)
 
 
 def estimate_usage(messages: Iterable[Message], output: str) -> Usage:

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from caps.core.counting import estimate_tokens
 from caps.core.errors import SettingError
 from caps.core.types import Message, TokenLogprob, Usage
-from caps.models.base import Completion, Request, estimate_prompt, estimate_tokens, estimate_usage
+from caps.models.base import Completion, Request, estimate_prompt, estimate_usage
 
 # What a reply is read by, so `extra` may not set it: one whole reply, to these messages, by this model.
 RESERVED = ("messages", "model", "stream", "n")
