@@ -10,7 +10,7 @@ import typer
 from platformdirs import user_data_path
 
 from caps.cli.options import JournalFile
-from caps.cli.output import JsonFlag, print_json, stderr, stdout
+from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.core.errors import SettingError
 from caps.journal import upkeep
 from caps.journal.stock import Stats
@@ -133,7 +133,7 @@ def _found(path: Path, which: upkeep.Which, *, yes: bool, dry_run: bool) -> upke
     if which.model is not None and not found.replies and not found.redacted:
         known = ", ".join(repr(share.model) for share in upkeep.stock(path).shares) or "none"
         remark = f"no such reply of model {which.model!r}; models in the journal: {known}"
-        stderr().print(remark, style="yellow", markup=False, soft_wrap=True)
+        say(remark, "yellow")
     return found
 
 
@@ -142,7 +142,7 @@ def _ask(question: str, found: upkeep.Removal, *, yes: bool) -> None:
     if yes or not (found.replies or found.redacted or found.facts):
         return
     if not typer.confirm(question, err=True):
-        stderr().print("nothing was changed", style="dim", markup=False)
+        say("nothing was changed", "dim")
         raise typer.Exit(1)
 
 

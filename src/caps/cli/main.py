@@ -4,9 +4,9 @@ import os
 import sys
 
 import typer
-from rich.console import Console
 
 from caps.cli import demo, journal, list_, plan, replay, select, simulate
+from caps.cli.output import say
 from caps.core.errors import CapsError
 
 app = typer.Typer(
@@ -32,9 +32,7 @@ def main() -> None:
     try:
         app()
     except CapsError as error:
-        Console(stderr=True, highlight=False).print(
-            f"caps: {error}", style="red", markup=False, soft_wrap=True
-        )
+        say(f"caps: {error}", "red")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -8,11 +8,16 @@ import typer
 
 from caps.core.errors import SettingError
 
-Model = Annotated[str | None, typer.Option("--model", envvar="CAPS_MODEL", help="Name of the judge model.")]
+Model = Annotated[
+    str | None, typer.Option("--model", "--judge-model", envvar="CAPS_MODEL", help="Name of the judge model.")
+]
 BaseUrl = Annotated[
     str | None,
     typer.Option(
-        "--base-url", envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"], help="OpenAI-compatible endpoint."
+        "--base-url",
+        "--judge-base-url",
+        envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"],
+        help="OpenAI-compatible endpoint.",
     ),
 ]
 ApiKey = Annotated[

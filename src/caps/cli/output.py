@@ -8,6 +8,8 @@ import msgspec
 import typer
 from rich.console import Console
 
+from caps.reports.console import shown
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field; may be repeated.")
@@ -25,6 +27,11 @@ def stdout() -> Console:
 def stderr() -> Console:
     """The console of progress and remarks."""
     return Console(stderr=True, highlight=False)
+
+
+def say(words: str, style: str = "dim") -> None:
+    """Say something on standard error; whatever others wrote into it is shown as text."""
+    stderr().print(shown(words), style=style, markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from caps.assemble import make_prepare, make_strategy
-from caps.cli.output import print_json, stderr, stdout
+from caps.cli.output import print_json, say, stderr, stdout
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.casework import PER_CHARACTER
@@ -35,7 +35,7 @@ def plan_file(
     refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
     for name, why in refused:
         words = f"{name}: cannot play {len(why)} of {source.good} cases; {why[0]}"
-        stderr().print(words, style="dim", markup=False, soft_wrap=True)
+        say(words, "dim")
     if as_json:
         print_json(rows)
     else:
@@ -83,7 +83,7 @@ class _Source:
         for case in islice(read_cases(self._path), self._limit):
             if isinstance(case, InputError):
                 self.bad += 1
-                stderr().print(f"failed: {case}", style="red", markup=False, soft_wrap=True)
+                say(f"failed: {case}", "red")
             else:
                 self.good += 1
                 yield case

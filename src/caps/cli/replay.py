@@ -9,7 +9,7 @@ import typer
 
 from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy, remembering
 from caps.cli import options
-from caps.cli.output import SetOption, stderr
+from caps.cli.output import SetOption, say
 from caps.cli.select import select
 from caps.config import parse_assignments
 from caps.core.errors import InputError, JournalError
@@ -108,7 +108,7 @@ class _Replay:
     def close(self, *, quiet: bool) -> int:
         """Print what was selected and what is missing; the exit code."""
         for words in self._failed:
-            stderr().print(f"failed: {words}", style="red", markup=False, soft_wrap=True)
+            say(f"failed: {words}", "red")
         if self._open and self._other:
             raise JournalError(
                 f"{self._asks} asks of the next rounds of {len(self._open)} cases are not in the journal, "
@@ -119,11 +119,11 @@ class _Replay:
             sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
         if not quiet:
             for name in self._open:
-                stderr().print(f"unfinished: case {name!r}", style="yellow", markup=False, soft_wrap=True)
+                say(f"unfinished: case {name!r}", "yellow")
             for name in self._different:
-                stderr().print(f"different from the run: case {name!r}", style="red", markup=False)
+                say(f"different from the run: case {name!r}", "red")
             same = "" if self._other or self._different else ", all as in the run"
-            stderr().print(f"{len(self._lines)} cases replayed without a call{same}", style="dim")
+            say(f"{len(self._lines)} cases replayed without a call{same}")
         return 1 if self._open or self._failed or self._different else 0
 
     def _money(self) -> str:

@@ -22,13 +22,14 @@ from rich.progress import (
 )
 
 from caps.assemble import Setup, load_templates, session
-from caps.cli.output import stderr, stdout
+from caps.cli.output import say, stderr, stdout
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
+from caps.evidence.anatomy import last_boxed
 from caps.experiments.planning import forecast_case
 from caps.judges.base import Ruling
 from caps.reports.bracket import draw
@@ -76,7 +77,7 @@ class Run:
             words = (
                 f"interrupted after {self._summary.cases} cases; {kept}: run the same command again to go on"
             )
-            stderr().print(words, style="yellow", soft_wrap=True)
+            say(words, "yellow")
             return 130
 
     async def play(
@@ -112,10 +113,10 @@ class Run:
             folder.add(outcome, line)
         if outcome.failure is not None:
             named = f"case {outcome.name!r}: " if outcome.name else ""
-            stderr().print(f"failed: {named}{outcome.failure}", style="red", markup=False, soft_wrap=True)
+            say(f"failed: {named}{outcome.failure}", "red")
             return
         if self._bracket and outcome.contest is not None:
-            stderr().print(f"case {outcome.name}", style="bold", markup=False)
+            say(f"case {outcome.name}", "bold")
             for drawn in draw(outcome.contest):
                 stderr().print(drawn)
         if self._lines:
@@ -130,12 +131,10 @@ class Run:
             stdout().print(table("", columns, self._rows, numbers_from=2))
         if not self._quiet:
             words = self._summary.as_text(self._price, seconds, self._gpu_hour_usd)
-            stderr().print(words, style="dim", markup=False, soft_wrap=True)
+            say(words, "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
-            stderr().print(
-                f'domain guessed: {guesses}; say "domain" in a case to be sure', style="dim", markup=False
-            )
+            say(f'domain guessed: {guesses}; say "domain" in a case to be sure', "dim")
 
     def _made_of(self, cases: str, confidence: str) -> dict[str, Any]:
         """Everything that made this run, without the keys."""
@@ -203,9 +202,9 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
         notes.append("rescue")
     if line["malformed"]:
         notes.append(f"{line['malformed']} unreadable")
-    last = line["text"].strip().splitlines()[-1] if line["text"].strip() else ""
+    last = last_boxed(line["text"]) or (line["text"].strip().splitlines() or [""])[-1]
     calls = line["calls"]
     return (
-        line["id"], last[:60], str(line["winner"]), str(line["clusters"]), f"{calls['E1']} + {calls['E2']}",
+        line["id"], last[:40], str(line["winner"]), str(line["clusters"]), f"{calls['E1']} + {calls['E2']}",
         number(line["tokens"]["asked"], 0), ", ".join(notes),
     )  # fmt: skip

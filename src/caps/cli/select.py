@@ -12,7 +12,7 @@ from platformdirs import user_data_path
 from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
-from caps.cli.output import JsonFlag, SetOption, stderr, stdout
+from caps.cli.output import JsonFlag, SetOption, say, stdout
 from caps.cli.run import Run
 from caps.config import parse_assignments
 from caps.core.contest import Contest
@@ -194,7 +194,7 @@ def _rehearse(source: Iterable[Case | InputError], strategy: Strategy, prepare: 
     rows, failed = [], 0
     for case in source:
         if isinstance(case, InputError):
-            stderr().print(f"failed: {case}", style="red", markup=False, soft_wrap=True)
+            say(f"failed: {case}", "red")
             failed += 1
             continue
         bout = prepare(case)

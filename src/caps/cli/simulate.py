@@ -9,7 +9,7 @@ import typer
 from rich.progress import Progress
 
 from caps.assemble import make_strategy
-from caps.cli.output import JsonFlag, print_json, stderr, stdout
+from caps.cli.output import JsonFlag, print_json, say, stderr, stdout
 from caps.core.errors import SettingError
 from caps.datasets.jsonl import read_cases
 from caps.experiments import simulation
@@ -79,7 +79,7 @@ def simulate(
     about = _about(pools, model, seed, source)
     if plot is not None:
         accuracy_against_tokens(rows, plot, title=_headline(about))
-        stderr().print(f"plot: {plot}")
+        say(f"plot: {plot}")
     if as_json:
         print_json({**about, "strategies": rows})
         return

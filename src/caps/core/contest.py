@@ -81,11 +81,8 @@ class Contest:
         asks = self.pending.asks
         if len(answers) != len(asks):
             raise AnswerError(f"{len(answers)} answers to the {len(asks)} asks of the pending round")
-        complete = self._complete
-        for ask, answer in zip(asks, answers, strict=True):
-            if not _check_answer(ask, answer):
-                complete = False
-        self._complete = complete
+        checked = [_check_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+        self._complete = self._complete and all(checked)
         turn = Turn(self.pending, tuple(answers))
         self._turns.append(turn)
         self._advance(turn.answers)
@@ -138,7 +135,9 @@ class Contest:
 def _check_answer(ask: Ask, answer: Answer) -> bool:
     """Raise `AnswerError` unless this answer fits this ask; tell whether it is one at all."""
     if isinstance(answer, Verdict):
-        fits = isinstance(ask, Pairing) and 1 <= answer.a <= 10 and 1 <= answer.b <= 10
+        if isinstance(ask, Pairing) and 1 <= answer.a <= 10 and 1 <= answer.b <= 10:
+            return True
+        fits = False
     elif isinstance(answer, Pick):
         fits = isinstance(ask, Group) and answer.winner in ask.entrants
     elif isinstance(answer, Rating):

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 
 def table(
@@ -14,8 +15,13 @@ def table(
     for place, column in enumerate(columns):
         drawn.add_column(column, justify="right" if place >= numbers_from else "left", no_wrap=place == 0)
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*(Text(shown(cell)) for cell in row))
     return drawn
+
+
+def shown(words: str) -> str:
+    """Words of others as a terminal may show them: no control sequences, no direction marks."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
 
 
 def number(value: float | None, digits: int = 2) -> str:
