@@ -1,6 +1,7 @@
 """`caps replay`: redo a run from its journal, with no model."""
 
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,7 +82,7 @@ class _Replay:
         """Play every case as far as the journal reaches."""
         made = self._record.made_of
         prepare = make_prepare(self._setup.profile, self._setup.views)
-        for place, case in enumerate(read_cases(made["cases"])):
+        for place, case in enumerate(islice(read_cases(made["cases"]), made["limit"])):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
@@ -204,6 +205,7 @@ def _ask_again(
         budget_tokens=budget["tokens"],
         budget_usd=budget["usd"],
         out=out,
+        limit=made["limit"],
         quiet=quiet,
         as_json=True,
     )

@@ -50,12 +50,14 @@ class Run:
         seed: int,
         gpu_hour_usd: float | None,
         *,
+        limit: int | None,
         quiet: bool,
         bracket: bool,
         lines: bool,
     ) -> None:
         self._setup, self._name, self._strategy, self._seed = setup, name, strategy, seed
         self._gpu_hour_usd, self._quiet, self._bracket, self._lines = gpu_hour_usd, quiet, bracket, lines
+        self._limit = limit
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
         self._guessed: Counter[str] = Counter()
@@ -144,6 +146,7 @@ class Run:
             "cases": cases if cases == "-" else str(Path(cases).resolve()),
             "strategy": {"name": self._name, **settings_of(strategy)},
             "seed": self._seed,
+            "limit": self._limit,
             "model": setup.endpoint.model,
             "base_url": setup.endpoint.base_url,
             "model_e1": None if partial is None else partial.model,

@@ -112,7 +112,7 @@ def select(
         _refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd)
     run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd,
-        quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
+        limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
     )  # fmt: skip
     code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))
     raise typer.Exit(code)
