@@ -102,6 +102,13 @@ def test_a_budget_that_ends_midway_gives_a_better_answer_than_none():
     assert poor.ledger.unanswered["budget"] > 0
 
 
+def test_a_judge_that_never_speaks_readably_still_leaves_an_answer():
+    for name in ("caps", "pointwise", "listwise"):
+        (mumbled,) = run(cases(1), strategy=make_strategy(name), lengths=[3])
+        assert mumbled.selection is not None
+        assert mumbled.ledger.malformed["no-tag"] > 0
+
+
 def test_without_any_money_the_first_ranking_stands():
     (broke,) = run(cases(1), case_budget=Budget(tokens=0))
     assert broke.selection.provisional

@@ -12,6 +12,7 @@ from caps.judges.base import Bout, Judge, OpenPurse, Purse, Ruling
 Prepare = Callable[[Case], Bout]
 
 ENDED = ("budget", "time")
+HEARD = (None, "malformed", *ENDED)  # a judge that spoke unreadably, or was not asked, did not fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,9 @@ class Play:
             outcome.ledger.unanswered[ruling.unanswered] += 1
 
     def _conclude(self) -> None:
-        """A contest in which nobody ever answered chose nothing."""
+        """A contest in which every call failed chose nothing."""
         judged = self.outcome.judged
-        if judged and all(one.ruling.unanswered not in (None, *ENDED) for one in judged):
+        if judged and all(one.ruling.unanswered not in HEARD for one in judged):
             causes = ", ".join(
                 f"{cause} ({count})" for cause, count in self.outcome.ledger.unanswered.items()
             )
