@@ -135,6 +135,23 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
         assert any(outcome.ledger.unanswered["time"] for outcome in outcomes)
 
 
+def test_what_was_paid_before_time_ended_is_in_the_ledger():
+    class SlowSecond(ScriptedModel):
+        async def complete(self, request):
+            await asyncio.sleep(0 if self.calls == 0 else 30)
+            return await super().complete(request)
+
+    async def collect():
+        model = SlowSecond(lambda _: "hm")
+        judge = LlmJudge({level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates())
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=Budget(seconds=0.1))
+        return [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
+
+    (outcome,) = asyncio.run(collect())
+    assert outcome.ledger.unanswered == {"time": 1}
+    assert outcome.ledger.total().billed > 100
+
+
 def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
     async def play():
         total = Total(Budget(tokens=100), None)

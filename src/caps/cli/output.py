@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 
 from caps.reports.console import shown
 
@@ -27,6 +28,12 @@ def stdout() -> Console:
 def stderr() -> Console:
     """The console of progress and remarks."""
     return Console(stderr=True, highlight=False)
+
+
+def bar(*columns: ProgressColumn, hidden: bool = False) -> Progress:
+    """A progress bar on standard error, where someone looks at it."""
+    console = stderr()
+    return Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal)
 
 
 def say(words: str, style: str = "dim") -> None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from caps.assemble import make_prepare, make_strategy
-from caps.cli.output import print_json, say, stderr, stdout
+from caps.cli.output import bar, print_json, say, stdout
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.casework import PER_CHARACTER
@@ -94,10 +94,10 @@ def _counted(source: _Source, task: Task) -> list[Totals]:
     total = source.total
     processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1
     columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr(), transient=True) as progress:
-        bar = progress.add_task("cases", total=total)
+    with bar(*columns) as progress:
+        counted = progress.add_task("cases", total=total)
         return plan_cases(
-            source, task, processes=processes, report=lambda done: progress.update(bar, advance=done)
+            source, task, processes=processes, report=lambda done: progress.update(counted, advance=done)
         )
 
 

@@ -15,14 +15,13 @@ import msgspec
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
 from caps.assemble import Setup, load_templates, session
-from caps.cli.output import say, stderr, stdout
+from caps.cli.output import bar, say, stderr, stdout
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
@@ -169,9 +168,9 @@ class Meter:
 
     def __init__(self, total: int | None, price: Price | None, *, hidden: bool) -> None:
         self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
-        self._progress = Progress(
+        self._progress = bar(
             TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), console=stderr(), transient=True, disable=hidden,
+            TimeElapsedColumn(), TimeRemainingColumn(), hidden=hidden,
         )  # fmt: skip
         self._bar = self._progress.add_task("cases", total=total, spent="")
 

@@ -6,10 +6,9 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from caps.assemble import make_strategy
-from caps.cli.output import JsonFlag, print_json, say, stderr, stdout
+from caps.cli.output import JsonFlag, bar, print_json, say, stdout
 from caps.core.errors import SettingError
 from caps.datasets.jsonl import read_cases
 from caps.experiments import simulation
@@ -103,10 +102,10 @@ def _run(
     task = simulation.Task(strategies, model, seed)
     if processes is None:
         processes = (os.cpu_count() or 1) if len(pools) >= WORTH_MORE_PROCESSES else 1
-    with Progress(console=stderr(), transient=True) as progress:
-        bar = progress.add_task("problems", total=len(pools))
+    with bar() as progress:
+        counted = progress.add_task("problems", total=len(pools))
         return simulation.simulate(
-            pools, task, processes=processes, report=lambda done: progress.update(bar, advance=done)
+            pools, task, processes=processes, report=lambda done: progress.update(counted, advance=done)
         )
 
 

@@ -57,7 +57,6 @@ class Play:
         self.outcome.contest = self.contest
         self.bout = bout
         self.purse = purse or OpenPurse()
-        self.deadline: float | None = None
         self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from caps.core.errors import SettingError
 from caps.core.types import Usage
 from caps.costs.prices import Price
+from caps.judges.base import NOTHING
 
 ROUNDING = 1e-9
 
@@ -98,11 +99,14 @@ class Total:
 
 
 class CasePurse:
-    """What one case may spend: its own account, and the run's."""
+    """What one case may spend: its own account, the run's, and time until a deadline."""
 
-    def __init__(self, budget: Budget, price: Price | None, total: Total) -> None:
+    def __init__(
+        self, budget: Budget, price: Price | None, total: Total, *, deadline: float | None = None
+    ) -> None:
         self._account, self._total = Account(budget, price), total
         self.limited = budget.spends
+        self.deadline = deadline
 
     def covers(self, most: Usage) -> bool:
         """Whether the case's own budget is enough for this, come what may."""
@@ -122,9 +126,6 @@ class CasePurse:
         """Close a call: the case counts what was asked, the run what was paid now."""
         self._account.settle(most, spent)
         self._total.settle(most, NOTHING if replayed else spent)
-
-
-NOTHING = Usage(0, 0)
 
 
 def _tokens(usage: Usage) -> int:

@@ -10,13 +10,14 @@ Rules that must not be broken:
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from heapq import heappop, heappush
+from typing import Any
 
 from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
-from caps.core.types import Case, Unanswered
+from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome, Play, Prepare
 from caps.engines.budget import Budget, CasePurse, Total
@@ -98,34 +99,23 @@ class LocalEngine:
             await asyncio.gather(*flying, return_exceptions=True)
 
     def _opener(self, strategy: Strategy, seed: int) -> "Callable[[int, Case], Play]":
-        """How a case enters: made ready, with a purse and a deadline of its own."""
+        """How a case enters: made ready, with a purse of its own."""
         total = Total(self._total_budget, self._price)
-        limited = self._case_budget.spends or self._total_budget.spends
         clock = asyncio.get_running_loop().time
-        seconds = self._total_budget.seconds
-        last = None if seconds is None else clock() + seconds
+        start, own, whole = clock(), self._case_budget.seconds, self._total_budget.seconds
 
         def enter(number: int, case: Case) -> Play:
-            purse = CasePurse(self._case_budget, self._price, total) if limited else None
-            play = Play(number, self._prepare(case), strategy, seed, purse)
-            own = self._case_budget.seconds
-            ends = [end for end in (last, None if own is None else clock() + own) if end is not None]
-            play.deadline = min(ends, default=None)
-            return play
+            ends = [] if whole is None else [start + whole]
+            ends += [] if own is None else [clock() + own]
+            purse = CasePurse(self._case_budget, self._price, total, deadline=min(ends, default=None))
+            return Play(number, self._prepare(case), strategy, seed, purse)
 
         return enter
 
-    async def _rule(self, play: Play, place: int) -> Ruling:
+    def _rule(self, play: Play, place: int) -> Coroutine[Any, Any, Ruling]:
         round_ = play.round
         assert round_ is not None  # noqa: S101
-        ask = round_.asks[place]
-        if play.deadline is None:
-            return await self._judge.rule(play.bout, ask, play.purse)
-        try:
-            async with asyncio.timeout_at(play.deadline):
-                return await self._judge.rule(play.bout, ask, play.purse)
-        except TimeoutError:
-            return Ruling(Unanswered("time"))
+        return self._judge.rule(play.bout, round_.asks[place], play.purse)
 
 
 def _ruling_of(task: "asyncio.Task[Ruling]") -> Ruling | Exception:

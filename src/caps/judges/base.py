@@ -57,10 +57,14 @@ class Ruling:
         return self.answer.reason if isinstance(self.answer, Unanswered) else None
 
 
+NOTHING = Usage(0, 0)
+
+
 class Purse(Protocol):
-    """Whatever pays for calls: asked before each, told after each."""
+    """Whatever pays for calls: asked before each, told after each; it may also end with time."""
 
     limited: bool
+    deadline: float | None  # of the running loop's clock
 
     def covers(self, most: Usage) -> bool:
         """Whether the case's own money is enough for this, come what may."""
@@ -79,6 +83,7 @@ class OpenPurse:
     """No limit."""
 
     limited = False
+    deadline: float | None = None
 
     def covers(self, most: Usage) -> bool:  # noqa: ARG002
         """Always."""

@@ -8,21 +8,23 @@ Rules that must not be broken:
 * A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
 """
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from caps.core.errors import (
     AccessError,
+    CapsError,
     GarbledError,
     ModelError,
-    NotRecordedError,
     SettingError,
     TimedOutError,
     UnknownModelError,
 )
 from caps.core.settings import check_settings, setting
 from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
-from caps.judges.base import Attempt, Bout, OpenPurse, Purse, Ruling
+from caps.judges.base import NOTHING, Attempt, Bout, OpenPurse, Purse, Ruling
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.parse import Reading, read_reply
@@ -34,7 +36,6 @@ CHAT_MARKUP = 64  # tokens a chat template may add
 PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
-NOTHING = Usage(0, 0)
 OPEN = OpenPurse()
 
 
@@ -75,23 +76,19 @@ class LlmJudge:
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
-            most = at_most(request)
-            if not await purse.reserve(most):
-                if reading is not None:
-                    break
-                return Ruling(Unanswered("budget"), tuple(attempts))
-            spent, replayed = most, False  # of a call that is broken off nobody knows better
             try:
-                completion = await self._seats[ask.level].model.complete(request)
-                spent, replayed = completion.usage, completion.replayed
-            except (AccessError, UnknownModelError, NotRecordedError):
-                spent = NOTHING
+                async with _until(purse.deadline):
+                    completion = await self._pay(self._seats[ask.level].model, request, purse)
+            except TimeoutError:
+                return Ruling(Unanswered("time"), (*attempts, _unheard("time", requests=1)))
+            except (AccessError, UnknownModelError):
                 raise
             except ModelError as error:
-                spent = most if isinstance(error, TimedOutError | GarbledError) else NOTHING
-                return Ruling(Unanswered(error.cause), (*attempts, _failed(error)))
-            finally:
-                purse.settle(most, spent, replayed=replayed)
+                return Ruling(Unanswered(error.cause), (*attempts, _unheard(error.cause, error.attempts)))
+            if completion is None and reading is not None:
+                break
+            if completion is None:
+                return Ruling(Unanswered("budget"))
             reading = read_reply(
                 ask, completion.text, truncated=completion.finish == "length", nonce=bout.nonce
             )
@@ -102,6 +99,24 @@ class LlmJudge:
             request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
+
+    async def _pay(self, model: Model, request: Request, purse: Purse) -> Completion | None:
+        """Send a request the purse can afford, and settle what it cost; none where it cannot."""
+        most = at_most(request)
+        if not await purse.reserve(most):
+            return None
+        spent, replayed = most, False  # of a call that is broken off nobody knows better
+        try:
+            completion = await model.complete(request)
+            spent, replayed = completion.usage, completion.replayed
+            return completion
+        except (TimedOutError, GarbledError):
+            raise
+        except CapsError:
+            spent = NOTHING
+            raise
+        finally:
+            purse.settle(most, spent, replayed=replayed)
 
     def worst(self, bout: Bout, ask: Ask) -> Usage:
         """Every try with all its room; the prompt by the size of what it shows."""
@@ -168,9 +183,14 @@ def _attempt(completion: Completion, reading: Reading) -> Attempt:
     )
 
 
-def _failed(error: ModelError) -> Attempt:
+def _until(deadline: float | None) -> AbstractAsyncContextManager[object]:
+    """Raise `TimeoutError` at a deadline, if there is one."""
+    return nullcontext() if deadline is None else asyncio.timeout_at(deadline)
+
+
+def _unheard(cause: str, requests: int) -> Attempt:
     """A call that brought no reply: nothing is known of its cost but how often the server was asked."""
-    return Attempt("", Usage(0, 0), "", "none", error.cause, 0.0, replayed=False, requests=error.attempts)
+    return Attempt("", NOTHING, "", "none", cause, 0.0, replayed=False, requests=requests)
 
 
 def _unreadable(ask: Ask) -> Answer:
