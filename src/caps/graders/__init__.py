@@ -1,0 +1,1 @@
+"""Truth: is a candidate right? Where nobody can tell, that is said."""

@@ -1,0 +1,43 @@
+"""The seam to whatever knows the truth: a case and a candidate go in, a grade comes out.
+
+Rules that must not be broken:
+
+* A candidate is hostile: whatever it contains, a grader returns a grade within its limits and goes on.
+* A grade depends on the case, the candidate and the grader's `version` alone, because it is kept under them.
+* A truth that cannot be used (a gold answer that does not parse, tests that cannot run) is the case's fault:
+  `InputError`, naming the field.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from caps.core.types import Candidate, Case
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """Right, wrong, or undecided (`correct` is None); why in a word, and at more length for whoever asks.
+
+    `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed.
+    """
+
+    correct: bool | None
+    reason: str = ""
+    detail: str = ""
+
+
+class Grader(Protocol):
+    """Whatever tells right from wrong."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever a grade could: part of the key under which grades are kept."""
+        ...
+
+    async def grade(self, case: Case, candidate: Candidate) -> Grade:
+        """Grade one candidate; several may be under way at once."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of workers and folders."""
+        ...
