@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Many tests wait for servers and child processes: twice as many workers as cores keep the cores busy.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: help demo test check format docs golden bench clean
@@ -15,7 +17,7 @@ demo: $(VENV)/.base      ## Set up and play a contest, with its bracket
 	$(BIN)/caps demo
 
 test: $(VENV)/.dev       ## Set up and run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 check: $(VENV)/.dev      ## Lint, types, and who may import whom
 	$(BIN)/ruff format --check .
