@@ -12,7 +12,7 @@ from caps.registry import STRATEGIES
 
 Judge = Callable[[Ask], Answer]
 ALL = list(STRATEGIES.table)
-JUDGED = [name for name in ALL if name not in ("vanilla", "majority", "reward")]
+JUDGED = [name for name in ALL if name not in ("vanilla", "majority", "tests-first", "reward")]
 
 
 def field_of(n: int, signatures: Sequence[str | None] | None = None) -> list[Entrant]:

@@ -70,6 +70,9 @@ _STRATEGIES = {
     "majority": Entry(
         "caps.strategies.voting:Majority", "the most common answer, unjudged", "Wang et al. 2022"
     ),
+    "tests-first": Entry(
+        "caps.strategies.tests_first:TestsFirst", "most public examples passed, then the majority", "caps"
+    ),
     "round-robin": Entry("caps.strategies.round_robin:RoundRobin", "everyone meets everyone", "Hunter 2004"),
     "knockout": Entry(
         "caps.strategies.knockout:Knockout", "single elimination, answers grouped", "Liu et al. 2025"
@@ -128,6 +131,12 @@ _SIGNATURES = {
         f"{PAPER}, §E.2",
     ),
     "math-answer": Entry("caps.evidence.signatures:math_answer", "equal final answers", f"{PAPER}, §E.2"),
+    "code-behaviour": Entry(
+        "caps.evidence.signatures:code_behaviour", "equal output on the public examples and more", "caps"
+    ),
+    "math-equivalent": Entry(
+        "caps.evidence.signatures:math_equivalent", "final answers of equal value", "caps"
+    ),
     "general-text": Entry(
         "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
     ),

@@ -7,7 +7,8 @@ from caps import Caps, Pairing, Unanswered, Verdict
 from caps.assemble import make_prepare
 from caps.core.errors import AccessError, InputError
 from caps.datasets.jsonl import parse_case
-from caps.engines.local import MOST_WAITING, LocalEngine
+from caps.engines.hall import MOST_WAITING
+from caps.engines.local import LocalEngine
 from caps.judges.base import Ruling
 from judging import QUALITY, case_line, spread
 

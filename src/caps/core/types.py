@@ -48,6 +48,20 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What running or comparing a candidate brought to light before its contest; None is unknown.
+
+    Candidates of a case with equal `cluster` behave alike, or give equal answers. `passed` counts public
+    examples, out of `examples`.
+    """
+
+    cluster: str | None = None
+    passed: int | None = None
+    examples: int = 0
+    parses: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One sampled answer and what is known about it."""
 
@@ -57,6 +71,7 @@ class Candidate:
     logprob: float | None = None
     score: float | None = None
     correct: bool | None = None
+    found: Found | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from caps.core.types import Candidate, Case, Entrant, Level
+from caps.core.types import Candidate, Case, Entrant, Found, Level
 from caps.evidence.profiles import Profile, signature_named, view_named
 
 
@@ -41,5 +41,11 @@ def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Descr
 
 
 def _features(candidate: Candidate) -> dict[str, float]:
-    known = {"score": candidate.score, "logprob": candidate.logprob}
-    return {name: value for name, value in known.items() if value is not None}
+    known: dict[str, float | None] = {"score": candidate.score, "logprob": candidate.logprob}
+    if candidate.found is not None:
+        known |= {"parses": candidate.found.parses, "tests_passed": _share_passed(candidate.found)}
+    return {name: float(value) for name, value in known.items() if value is not None}
+
+
+def _share_passed(found: Found) -> float | None:
+    return None if found.passed is None or not found.examples else found.passed / found.examples

@@ -44,6 +44,16 @@ def code_text(candidate: Candidate) -> str | None:
     return _digest(bare_lines(code))
 
 
+def code_behaviour(candidate: Candidate) -> str | None:
+    """What the program was found to do; where it was not run, or nothing came out, its syntax tree."""
+    return _found(candidate) or code_ast(candidate)
+
+
+def math_equivalent(candidate: Candidate) -> str | None:
+    """The class of equal answers it was found to be in; where nobody looked, the answer as written."""
+    return _found(candidate) or math_answer(candidate)
+
+
 def general_text(candidate: Candidate) -> str | None:
     """The stated answer or the reply without its thoughts: as JSON, as tool calls, or casefolded text."""
     reply = (candidate.answer or "").strip() or spoken(candidate.text).strip()
@@ -51,6 +61,10 @@ def general_text(candidate: Candidate) -> str | None:
     if value is None:
         value = _fenced_value(reply)
     return _short(" ".join(reply.casefold().split())) if value is None else _digest(value)
+
+
+def _found(candidate: Candidate) -> str | None:
+    return None if candidate.found is None else candidate.found.cluster
 
 
 def _fenced_value(reply: str) -> str | None:

@@ -11,7 +11,7 @@ from caps.core.play import Game, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import EPSILON, Standings, win_rates
 from caps.core.types import Entrant, Level, Selection
-from caps.strategies.dedup import REPRESENTATIVES, dedup, keep_all
+from caps.strategies.dedup import REPRESENTATIVES, SHORTLISTS, dedup, enter, keep_all
 from caps.strategies.pairings import ORDERS, Table, prior, round_robin, slaughter
 
 HARDLY_SHORTER = 0.7
@@ -47,6 +47,9 @@ class Caps:
     small_pool: str = setting("literal", "pools of at most f", choices=("literal", "finals"))
     reduction: str = setting("halve", "may a round end below f?", choices=("halve", "exact"))
     dedup: str = setting("one", "Stage 0: one per cluster, or off", choices=("one", "off"))
+    shortlist: str = setting(
+        "all", "who may play: all, or who passes all public examples", choices=SHORTLISTS
+    )
     representative: str = setting("longest", "who stands for a cluster", choices=REPRESENTATIVES)
     seed_by: str = setting("cluster", "seeds of Stage A", choices=("cluster", "prior", "random"))
     screening: str = setting("E1", "evidence of Stage A", choices=("E1", "E2", "auto"))
@@ -57,6 +60,7 @@ class Caps:
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Algorithm 1."""
+        entrants, left_out = enter(entrants, self.shortlist)
         clusters = dedup(entrants, self.representative, rng) if self.dedup == "one" else keep_all(entrants)
         standings = Standings(clusters.cluster_size, rng, floor=self.weight_floor, weighted=self._weighted)
         cascade = _Cascade(
@@ -64,7 +68,7 @@ class Caps:
             table=Table(self.order, rng),
             pool=self._seeded(entrants, standings),
             fallen=[],
-            merged=clusters.merged,
+            merged=[*clusters.merged, *left_out],
         )
         if len(cascade.pool) > (self.finalists if self.small_pool == "finals" else 1):
             yield from self._eliminate("A", self._screening_level(entrants), cascade)

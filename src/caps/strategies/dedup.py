@@ -1,4 +1,4 @@
-"""Stage 0 (Dedup): entrants with equal signatures form a cluster, one of them stands for it."""
+"""Stage 0 (Dedup): who plays; entrants with equal signatures form a cluster, one of them stands for it."""
 
 from collections.abc import Sequence
 from random import Random
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from caps.core.types import Entrant, Level
 
+SHORTLISTS = ("all", "tests")
 REPRESENTATIVES = ("longest", "first", "shortest", "random")
 
 
@@ -23,6 +24,21 @@ def clusters(entrants: Sequence[Entrant]) -> list[list[Entrant]]:
         key = entrant.id if entrant.signature is None else entrant.signature
         found.setdefault(key, []).append(entrant)
     return list(found.values())
+
+
+def enter(entrants: Sequence[Entrant], shortlist: str) -> tuple[Sequence[Entrant], list[int]]:
+    """Who may play, and who may not, best first: with `tests`, those that fail a public example stay out.
+
+    If all fail, the examples may have been misread: then everyone plays.
+    """
+    if shortlist == "all" or not any(_passed(one) == 1 for one in entrants):
+        return entrants, []
+    out = sorted((one for one in entrants if _passed(one) < 1), key=_passed, reverse=True)
+    return [one for one in entrants if _passed(one) == 1], [one.id for one in out]
+
+
+def _passed(entrant: Entrant) -> float:
+    return entrant.features.get("tests_passed", 0.0)
 
 
 def dedup(entrants: Sequence[Entrant], representative: str, rng: Random) -> Pool:

@@ -12,7 +12,7 @@ Pair = tuple[int, int]
 ORDERS = ("balanced", "as-paired", "both")
 DIALECTS = ("verdicts", "ratings")
 
-PRIOR = ("tests_passed", "score", "logprob")
+PRIOR = ("parses", "tests_passed", "score", "logprob")
 
 
 def prior(entrant: Entrant) -> tuple[float, ...]:

@@ -1,0 +1,144 @@
+"""Everyone who is inside a run: cases looked into, cases with something to ask, cases that are done."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import TypeVar
+
+from caps.core.errors import CapsError, InputError
+from caps.core.types import Case
+from caps.engines.base import Outcome, Play
+from caps.judges.base import Judge, Ruling
+
+MOST_WAITING = 4096
+MOST_LOOKING = 16  # cases being looked into at once; whoever looks bounds its own processes
+
+T = TypeVar("T")
+_Entry = tuple[int, int, int, int, Play]
+
+
+def result_of(task: "asyncio.Task[T]") -> T | Exception:
+    """What came out, or how it broke; what would break every other one too is raised."""
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if isinstance(error, CapsError) or not isinstance(error, Exception):
+        raise error
+    return error
+
+
+class Hall:
+    """Lets cases in as they are needed, hands out what to ask, and lets them go in the order of input."""
+
+    def __init__(
+        self,
+        source: Iterator[Case | InputError],
+        opened: Callable[[int, Case], Play],
+        judge: Judge,
+        *,
+        looks: bool,
+    ) -> None:
+        self._source: Iterator[Case | InputError] | None = source
+        self._opened, self._judge, self._looks = opened, judge, looks
+        self._arrived: deque[tuple[int, Case]] = deque()  # not looked into yet
+        self._looking = 0
+        self._ready: list[_Entry] = []
+        self._done: dict[int, Outcome] = {}
+        self._entered = 0
+        self._left = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether everyone has come and gone."""
+        return self._source is None and self._left == self._entered
+
+    def admit(self, wanted: int) -> None:
+        """Let cases in until there are `wanted` asks to choose from."""
+        while self._source is not None and len(self._ready) < wanted:
+            if self._entered - self._left >= MOST_WAITING or self._looking >= MOST_LOOKING:
+                return
+            case = self._read()
+            if case is not None:
+                self._enter(self._entered, case)
+                self._entered += 1
+
+    def next_arrival(self) -> tuple[int, Case] | None:
+        """The case to look into next."""
+        return self._arrived.popleft() if self._arrived else None
+
+    def looked_into(self, number: int, case: Case, task: "asyncio.Task[Case]") -> None:
+        """Let a case in with what was found; one that could not be looked into fails."""
+        self._looking -= 1
+        found = result_of(task)
+        if isinstance(found, Case):
+            self._open(number, found)
+        else:
+            self._done[number] = Outcome(number, case.id, failure=f"{type(found).__name__}: {found}")
+
+    def next_ask(self) -> tuple[Play, int] | None:
+        """The ask to send next."""
+        while self._ready:
+            *_, place, play = heappop(self._ready)
+            if play.outcome.failure is None:
+                return play, place
+        return None
+
+    def tell(self, play: Play, place: int, ruling: Ruling | Exception) -> None:
+        """Pass a ruling on, and queue what the contest asks next; a judge that broke fails the case."""
+        if play.outcome.failure is not None:
+            return
+        if isinstance(ruling, Exception):
+            play.outcome.failure = f"{type(ruling).__name__}: {ruling}"
+            self._done[play.outcome.number] = play.outcome
+        elif play.tell(place, ruling):
+            self._queue(play)
+        else:
+            self._push(play, play.follow())
+
+    def leave(self) -> Iterator[Outcome]:
+        """Those who are done, as far as everyone before them is."""
+        while self._left in self._done:
+            self._left += 1
+            yield self._done.pop(self._left - 1)
+
+    def _read(self) -> Case | InputError | None:
+        """The next case; a source that breaks off ends with the reason as its last."""
+        if self._source is None:
+            return None
+        try:
+            case = next(self._source, None)
+        except InputError as error:
+            case, self._source = error, None
+        if case is None:
+            self._source = None
+        return case
+
+    def _enter(self, number: int, case: Case | InputError) -> None:
+        if isinstance(case, InputError):
+            self._done[number] = Outcome(number, "", failure=str(case))
+        elif self._looks:
+            self._looking += 1
+            self._arrived.append((number, case))
+        else:
+            self._open(number, case)
+
+    def _open(self, number: int, case: Case) -> None:
+        try:
+            self._queue(self._opened(number, case))
+        except CapsError as error:
+            self._done[number] = Outcome(number, case.id, failure=str(error))
+
+    def _queue(self, play: Play) -> None:
+        round_ = play.round
+        if round_ is None:
+            self._done[play.outcome.number] = play.outcome
+            return
+        self._push(play, play.begin(self._judge))
+
+    def _push(self, play: Play, places: list[int]) -> None:
+        round_ = play.round
+        for place in places if round_ is not None else []:
+            first = round_.asks[place].entrants[0]  # type: ignore[union-attr]
+            # Unique up to the place, so that the heap never compares two plays.
+            heappush(self._ready, (-play.depth, play.outcome.number, first, place, play))

@@ -1,0 +1,35 @@
+"""Hard evidence alone: whoever passes most public examples, and among those the most common behaviour."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from caps.core.play import Play
+from caps.core.settings import check_settings, setting
+from caps.core.standings import Standings
+from caps.core.types import Entrant, Selection
+from caps.strategies.dedup import REPRESENTATIVES, dedup
+
+EVIDENCE = ("parses", "tests_passed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestsFirst:
+    """Clusters by what was found out about them, then by size; ties at random. Without findings: majority."""
+
+    __test__ = False  # no test of ours, for all its name
+
+    representative: str = setting("first", "who stands for a cluster", choices=REPRESENTATIVES)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
+        """Ask nothing."""
+        yield from ()
+        votes, merged = dedup(entrants, self.representative, rng)
+        standings = Standings(votes, rng, floor=0)
+        known = {one.id: [one.features.get(name, -1.0) for name in EVIDENCE] for one in entrants}
+        ranked = sorted(votes, key=lambda one: (known[one], standings.rank(one)), reverse=True)
+        shares = {one: votes[one] / len(entrants) for one in ranked}
+        return Selection(ranked[0], (*ranked, *merged), scores=shares)
