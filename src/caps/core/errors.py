@@ -18,6 +18,7 @@ CapsError
 │   └── GarbledError      what came back is not a reply, after every try
 ├── JournalError          the journal's file, or the disk it lies on
 │   └── NotRecordedError  a reply that a replay needs and the journal does not hold
+├── SandboxError          the sandbox itself: nothing is known of the program that was to run in it
 ├── AnswerError           whoever answered a contest: an engine, or the judge behind it
 └── StrategyError         a strategy that broke the contract of `core.play`
 """
@@ -125,6 +126,10 @@ class JournalError(CapsError):
 
 class NotRecordedError(JournalError):
     """A replay needs a reply that the journal does not hold."""
+
+
+class SandboxError(CapsError):
+    """The sandbox itself failed; nothing is known of the program that was to run in it."""
 
 
 class AnswerError(CapsError):

@@ -1,0 +1,122 @@
+"""Programs, graded by running their tests in the sandbox: all must pass, and the first that fails is told.
+
+A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox, and a
+test program runs in a process of its own.
+"""
+
+import ast
+import re
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from caps.core.types import Candidate, Case
+from caps.evidence.anatomy import dissect
+from caps.graders.base import Grade
+from caps.graders.behaviour import Outcome, Program, outcomes_of
+from caps.graders.examined import examine
+from caps.graders.outputs import same_text, same_value
+from caps.graders.reasons import REASONS, shorten
+from caps.graders.sandbox import Limits, Sandbox
+from caps.graders.suites import (
+    Example,
+    Examples,
+    arguments,
+    expected_text,
+    expected_values,
+    read_suite,
+)
+
+_READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(0")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeGrader:
+    """Right is what passes every hidden test, or every given one where none is hidden."""
+
+    sandbox: Sandbox
+    limits: Limits = Limits()
+
+    @property
+    def version(self) -> str:
+        """How tests are run and under which limits; the sandbox does not change a grade."""
+        return f"code-1 {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
+
+    async def grade(self, case: Case, candidate: Candidate) -> Grade:
+        """Grade one candidate."""
+        suite = read_suite(case)
+        source = program_text(case, candidate)
+        if isinstance(suite, Examples):
+            return await self._examples(suite, source)
+        prompt = prompt_text(case, suite.entry_point)
+        program = Program(source, suite.entry_point, prelude=False)
+        return await examine(self.sandbox, suite, prompt, program, self.limits)
+
+    async def close(self) -> None:
+        """Nothing is kept between grades."""
+
+    async def _examples(self, suite: Examples, source: str) -> Grade:
+        entry = _entry_point(suite, source)
+        program = Program(source, entry)
+        inputs = [one.input if entry is None else arguments(one.input) for one in suite.tests]
+        async with (
+            self.sandbox.core(),
+            aclosing(outcomes_of(self.sandbox, program, inputs, limits=self.limits)) as outcomes,
+        ):
+            places = iter(enumerate(suite.tests))
+            async for outcome in outcomes:
+                place, example = next(places)
+                if not _passes(outcome, example, entry):
+                    return _failed(outcome, example, place, entry)
+        return Grade(correct=True)
+
+
+def program_text(case: Case, candidate: Candidate) -> str:
+    """The program a candidate stands for: its code, after the preamble or the prompt that it continues."""
+    code = dissect(candidate).code or candidate.text
+    preamble = str(case.extra.get("preamble") or "")
+    entry = case.extra.get("entry_point")
+    prompt = prompt_text(case, str(entry) if entry else None)
+    if not prompt and code[:1].isspace() and code.lstrip("\n")[:1].isspace():
+        prompt = str(case.extra.get("starter_code") or "").rstrip() + "\n"  # the code is a function's body
+    if "from __future__" in code:
+        prompt = preamble = ""  # must come first, and then it is no continuation
+    return "".join(part if part.endswith("\n") else f"{part}\n" for part in (preamble, prompt, code) if part)
+
+
+def prompt_text(case: Case, entry_point: str | None) -> str:
+    """The problem itself where it is Python and defines the entry point, as in HumanEval; else nothing."""
+    text = case.problem.text
+    if not entry_point or f"def {entry_point}" not in text:
+        return ""
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    return text
+
+
+def _entry_point(suite: Examples, source: str) -> str | None:
+    """The function to call, or None to feed standard input: given texts, a program that reads them is fed."""
+    if suite.style == "stdin" or (suite.style == "either" and _READS.search(source)):
+        return None
+    return suite.entry_point
+
+
+def _passes(outcome: Outcome, example: Example, entry: str | None) -> bool:
+    if outcome.status != "ok":
+        return False
+    if entry is None:
+        return same_text(expected_text(example), outcome.output)
+    return any(same_value(expected, outcome.result) for expected in expected_values(example))
+
+
+def _failed(outcome: Outcome, example: Example, place: int, entry: str | None) -> Grade:
+    wanted: Any = expected_text(example) if entry is None else example.output
+    got = outcome.output if outcome.status == "ok" else outcome.detail or outcome.status
+    told = f"test {place + 1}: input {_cut(example.input)}, expected {_cut(wanted)}, got {_cut(got)}"
+    return Grade(correct=False, reason=REASONS[outcome.status], detail=told)
+
+
+def _cut(value: object) -> str:
+    return shorten(value if isinstance(value, str) else repr(value), 160)

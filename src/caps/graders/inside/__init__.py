@@ -1,0 +1,1 @@
+"""Programs that run inside the sandbox, beside or around a candidate: standard library only, few imports."""

@@ -1,0 +1,61 @@
+"""Runs a program on one standard input after another, each time in a fresh child of this process.
+
+The first message is the program; each one after it an input. Answers: exit code and length of the output in a
+line, then the output, then the end of what was written to standard error.
+"""
+
+import os
+import signal
+from contextlib import suppress
+
+from caps.graders.inside.prelude import load
+from caps.graders.inside.wire import Wire
+
+_ERRORS = 2000  # bytes of standard error that are kept
+
+
+def main(limit: int, *, prelude: bool) -> None:
+    """Answer every input; in the child, be the program."""
+    wire = Wire()
+    try:
+        code = compile(wire.receive() or b"", "main.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        wire.send(f"unparsed {error!r}".encode(errors="replace"))
+        return
+    wire.send(b"parsed")
+    while (text := wire.receive()) is not None:
+        files = [os.memfd_create(name) for name in ("in", "out", "err")]
+        os.write(files[0], text)
+        os.lseek(files[0], 0, os.SEEK_SET)
+        child = os.fork()
+        if not child:
+            wire.close()
+            _become(files)
+            load(code, "__main__", prelude=prelude)
+            return
+        wire.send(_await(child, files, limit))
+
+
+def _become(files: list[int]) -> None:
+    import sys  # noqa: PLC0415 - the parent never touches its own streams
+
+    os.setsid()
+    for fd, file in enumerate(files):
+        os.dup2(file, fd)
+        os.close(file)
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # type: ignore[misc] # noqa: PTH123, SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: PTH123, SIM115
+
+
+def _await(child: int, files: list[int], limit: int) -> bytes:
+    _, status = os.waitpid(child, 0)
+    with suppress(OSError):
+        os.killpg(child, signal.SIGKILL)  # what it left behind
+    out, err = (os.fstat(file).st_size for file in files[1:])
+    answer = b"output 0\n"
+    if out <= limit:
+        answer = b"%d %d\n%b" % (os.waitstatus_to_exitcode(status), out, os.pread(files[1], out, 0))
+        answer += os.pread(files[2], _ERRORS, max(0, err - _ERRORS))
+    for file in files:
+        os.close(file)
+    return answer

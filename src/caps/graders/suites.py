@@ -1,0 +1,160 @@
+"""The tests of a case, read from the shapes they come in: examples with outputs, or a Python test program.
+
+Whatever cannot be run is `InputError`, naming the field.
+"""
+
+import ast
+import builtins
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from caps.core.errors import InputError
+from caps.core.types import Case
+
+_DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+_FOREIGN = ("inputs", "outputs")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One input and what should come out: a text for standard input, or a list of arguments."""
+
+    input: Any
+    output: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Inputs with outputs. `style` is `either` where a function is known but inputs are texts."""
+
+    tests: tuple[Example, ...]
+    entry_point: str | None
+    style: Literal["stdin", "call", "either"]
+
+
+@dataclass(frozen=True, slots=True)
+class TestProgram:
+    """Assertions about a function; `missing` are names it expects of the candidate, `modules` of Python."""
+
+    __test__ = False  # no test of ours, for all its name
+
+    source: str
+    entry_point: str | None
+    missing: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+def read_suite(case: Case) -> Examples | TestProgram:
+    """Read the hidden tests of a case, or, where there are none, all given ones."""
+    given = case.extra.get("tests")
+    if isinstance(given, str) and given.lstrip()[:1] in ("[", "{"):
+        given = _value(given)
+    found: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    entry = _entry_point(case.extra, found)
+    where, tests = "tests", given
+    if "hidden" in found or "public" in found:
+        where = "tests.hidden" if found.get("hidden") else "tests.public"
+        tests = found.get(where.partition(".")[2])
+    elif all(isinstance(found.get(name), list) for name in _FOREIGN):
+        pairs = zip(found["inputs"], found["outputs"], strict=False)
+        tests = [{"input": text, "output": output} for text, output in pairs]
+    if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
+        tests = "\n".join(tests)
+    if isinstance(tests, str) and tests.strip():
+        return _program(tests, entry, where)
+    if not isinstance(tests, list) or not tests:
+        raise InputError(f"{where}: holds no tests; a list of inputs and outputs or a test program is wanted")
+    return _examples(tests, entry, where)
+
+
+def _entry_point(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
+    for source in (tests, extra):
+        for name in ("entry_point", "fn_name"):
+            if source.get(name):
+                return str(source[name])
+    for source in (tests, extra):
+        names = _DEFINED.findall(str(source.get("starter_code") or ""))
+        if names:
+            return str(names[-1])
+    return None
+
+
+def _program(source: str, entry: str | None, where: str) -> TestProgram:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"{where}: the test program does not parse: {error}") from None
+    missing = _free(tree) - {"candidate"}
+    modules = missing & sys.stdlib_module_names
+    return TestProgram(source, entry, tuple(sorted(missing - modules)), tuple(sorted(modules)))
+
+
+def _free(tree: ast.Module) -> set[str]:
+    """Names that are used and nowhere bound."""
+    used, bound = set(), set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    return used - bound
+
+
+def _examples(tests: Iterable[Any], entry: str | None, where: str) -> Examples:
+    items, kinds = [], set()
+    for place, test in enumerate(tests):
+        if not isinstance(test, dict) or "input" not in test or "output" not in test:
+            raise InputError(f"{where}[{place}]: an object with input and output is wanted")
+        items.append(Example(test["input"], test["output"]))
+        kinds.add(test.get("testtype") or ("text" if isinstance(test["input"], str) else "functional"))
+    if len(kinds) > 1:
+        raise InputError(f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be alike")
+    kind = kinds.pop()
+    if kind == "stdin" or (kind == "text" and entry is None):
+        return Examples(tuple(items), entry, "stdin")
+    if entry is None:
+        raise InputError(f"{where}: inputs are arguments, but no entry_point says of which function")
+    return Examples(tuple(items), entry, "either" if kind == "text" else "call")
+
+
+def arguments(text: Any) -> list[Any]:
+    """Arguments as given, or one a line of a text."""
+    if isinstance(text, str):
+        return [_value(line) for line in text.split("\n")] if text.strip() else [text]
+    return text if isinstance(text, list) else [text]
+
+
+def _value(text: str) -> Any:
+    """What a text says as JSON, or else in Python, or else the text itself."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+    return text
+
+
+def expected_values(example: Example) -> list[Any]:
+    """Results that count as right; some collections wrap the one result in a list."""
+    if isinstance(example.output, str) and isinstance(example.input, str):
+        return [_value(example.output)]
+    if isinstance(example.input, str) and isinstance(example.output, list) and len(example.output) == 1:
+        return [example.output[0], example.output]
+    return [example.output]
+
+
+def expected_text(example: Example) -> str:
+    """What should stand on standard output."""
+    if isinstance(example.output, list):
+        return "\n".join(str(line) for line in example.output)
+    return str(example.output)
