@@ -6,8 +6,9 @@ import pytest
 from caps import Caps, Pairing, Unanswered, Verdict
 from caps.assemble import make_prepare
 from caps.core.errors import AccessError, InputError
+from caps.core.types import Found
 from caps.datasets.jsonl import parse_case
-from caps.engines.hall import MOST_WAITING
+from caps.engines.hall import MOST_LOOKING, MOST_WAITING
 from caps.engines.local import LocalEngine
 from caps.judges.base import Ruling
 from judging import QUALITY, case_line, spread
@@ -41,9 +42,9 @@ def cases(count, n=16):
     return [parse_case(case_line(f"case {i}", spread(n, i)), default_id="") for i in range(count)]
 
 
-def run(judge, source, *, capacity=8, strategy=None):
+def run(judge, source, *, capacity=8, strategy=None, find=None):
     async def collect():
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity)
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity, find=find)
         return [outcome async for outcome in engine.run(source, strategy or Caps(), seed=1)]
 
     return asyncio.run(collect())
@@ -188,3 +189,42 @@ def test_one_slow_case_does_not_hold_up_the_others():
     begun = [name for name, _ in judge.log]
     assert begun.index("case 59") < len(begun) - 18
     assert isinstance(judge.log[0][1], Pairing)
+
+
+class Looking:
+    """Finds that every other candidate is like the one before it, after a while; remembers how many at once."""
+
+    def __init__(self, broken=()):
+        self.busy = self.peak = 0
+        self.broken = broken
+
+    async def __call__(self, case):
+        self.busy += 1
+        self.peak = max(self.peak, self.busy)
+        await asyncio.sleep(0.001 * (len(case.id) % 3))
+        self.busy -= 1
+        if case.id in self.broken:
+            raise ValueError("lost my glasses")
+        merged = [replace(one, found=Found(cluster=f"{i // 2}")) for i, one in enumerate(case.candidates)]
+        return replace(case, candidates=tuple(merged))
+
+
+def test_cases_are_looked_into_first_a_few_at_once_and_come_out_in_order():
+    looking = Looking()
+
+    async def collect():
+        prepare = make_prepare(None, {"signature": "math-equivalent"})
+        engine = LocalEngine(WatchfulJudge(), prepare, capacity=lambda: 8, find=looking)
+        return [outcome async for outcome in engine.run(cases(60), Caps(), seed=1)]
+
+    outcomes = asyncio.run(collect())
+    assert [outcome.name for outcome in outcomes] == [f"case {i}" for i in range(60)]
+    assert all(outcome.ledger.calls == {"E1": 4, "E2": 6} for outcome in outcomes)
+    assert 2 <= looking.peak <= MOST_LOOKING
+
+
+def test_a_case_that_cannot_be_looked_into_fails_alone():
+    outcomes = run(WatchfulJudge(), cases(9), find=Looking(broken=("case 4",)))
+    assert [outcome.name for outcome in outcomes if outcome.failure] == ["case 4"]
+    assert outcomes[4].failure == "ValueError: lost my glasses"
+    assert all(outcome.selection for outcome in outcomes if outcome.name != "case 4")

@@ -233,3 +233,26 @@ def test_an_inconsistent_judge_still_yields_one_winner():
     cycle = saying({(2, 0, Level.FULL): HIGH, (0, 1, Level.FULL): HIGH, (1, 2, Level.FULL): TIE})
     contest = Contest(Caps(), field_of(16), seed=5)
     assert play(contest, cycle).winner in contest.selection.finalists
+
+
+def with_tests(shares):
+    return [Entrant(i, f"s{i}", features={"tests_passed": share}) for i, share in enumerate(shares)]
+
+
+def test_a_shortlist_by_tests_plays_only_who_passes_all_and_keeps_the_rest_in_order():
+    contest = Contest(Caps(shortlist="tests"), with_tests([0.5, 1, 0, 1, 0.75]), seed=1)
+    asked = {one for turn in iter_turns(contest) for ask in turn.asks for one in ask.entrants}
+    assert asked == {1, 3}
+    assert contest.selection.order[2:] == (4, 0, 2)
+
+
+def test_a_shortlist_that_nobody_makes_is_none():
+    contest = Contest(Caps(shortlist="tests"), with_tests([0.5, 0, 0.9]), seed=1)
+    asked = {one for turn in iter_turns(contest) for ask in turn.asks for one in ask.entrants}
+    assert asked == {0, 1, 2}
+
+
+def iter_turns(contest):
+    while round_ := contest.pending:
+        yield round_
+        contest.answer([Verdict(9, 3)] * len(round_.asks))

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from caps import Entrant, Level, Rating, Unanswered, Verdict
+from caps import Contest, Entrant, Level, Rating, Unanswered, Verdict
 from caps.core.errors import InputError
 from caps.core.play import Game
 from caps.strategies.knockout import Knockout
@@ -12,6 +12,7 @@ from caps.strategies.pointwise import Pointwise
 from caps.strategies.random_pairs import RandomPairs
 from caps.strategies.reward import Reward
 from caps.strategies.round_robin import RoundRobin, bradley_terry
+from caps.strategies.tests_first import TestsFirst
 from caps.strategies.voting import Majority
 from playing import asks_of, erratic, everything_ties, field_of, lower_id_wins, played
 
@@ -120,3 +121,27 @@ def test_listwise_sends_on_the_first_of_an_unanswered_window():
 def test_partial_evidence_can_be_asked_for():
     for strategy in (RoundRobin(level="E1"), Knockout(level="E1")):
         assert {ask.level for ask in asks_of(played(strategy, 6, lower_id_wins))} == {Level.PARTIAL}
+
+
+def entrant(id_, passed, signature=None, parses=1.0):
+    return Entrant(id_, signature or f"s{id_}", features={"tests_passed": passed, "parses": parses})
+
+
+def test_tests_first_goes_by_examples_passed_then_by_the_size_of_the_cluster():
+    field = [
+        entrant(0, 0.5, "x"),
+        entrant(1, 0.5, "x"),
+        entrant(2, 1, "a"),
+        entrant(3, 1, "b"),
+        entrant(4, 1, "b"),
+    ]
+    chosen = Contest(TestsFirst(), field, seed=1).selection
+    assert chosen.winner in (3, 4)
+    assert [field[one].features["tests_passed"] for one in chosen.order[:3]] == [1, 1, 0.5]
+
+
+def test_tests_first_puts_what_does_not_parse_last_and_is_a_majority_without_findings():
+    field = [entrant(0, 0, "x", parses=0.0), entrant(1, 0, "x", parses=0.0), entrant(2, 0, "y")]
+    assert Contest(TestsFirst(), field, seed=1).selection.winner == 2
+    plain = [Entrant(i, "big" if i < 3 else f"s{i}") for i in range(5)]
+    assert Contest(TestsFirst(), plain, seed=1).selection.winner in (0, 1, 2)

@@ -11,6 +11,7 @@ from typing import Any
 
 _NUMBER = re.compile(r"-?\d{1,15}")
 _LETTERS = "abcde"
+MOST_LINES = 30
 
 
 def mutate_text(text: str, rng: Random) -> str:
@@ -96,20 +97,26 @@ def made_up(source: str, name: str, rng: Random, count: int) -> list[list[Any]]:
 
 
 def _annotations(source: str, name: str) -> list[ast.expr] | None:
-    found = re.search(
-        rf"^([ \t]*)def {re.escape(name)}\([^\n]*(?:\n(?!\1\S)[^\n]*)*?:[ \t]*(?:#[^\n]*)?$", source, re.M
-    )
-    if found is None:
-        return None
-    try:
-        head = ast.parse(found[0].strip() + " pass").body[0]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    if not isinstance(head, ast.FunctionDef):
+    """The annotations of a function's parameters, if each has one."""
+    found = re.search(rf"^[ \t]*(def {re.escape(name)}\(.*)", source, re.MULTILINE | re.DOTALL)
+    head = None if found is None else _head(found[1])
+    if head is None:
         return None
     parameters = [one for one in head.args.args if one.arg != "self"]
     annotations = [one.annotation for one in parameters if one.annotation is not None]
     return annotations if len(annotations) == len(parameters) else None
+
+
+def _head(source: str) -> ast.FunctionDef | None:
+    """The definition a source begins with, parsed without its body; it may take several lines."""
+    lines = source.split("\n")[:MOST_LINES]
+    for count in range(1, len(lines) + 1):
+        try:
+            (tree,) = ast.parse("\n".join(lines[:count]).rstrip() + " pass").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return tree if isinstance(tree, ast.FunctionDef) else None
+    return None
 
 
 _PLAIN: dict[str, Callable[[Random], Any]] = {

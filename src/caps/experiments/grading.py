@@ -1,0 +1,96 @@
+"""Truth for a stream of cases: every candidate graded, several cases at once, nothing graded twice."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from caps.core.errors import InputError
+from caps.core.types import Candidate, Case
+from caps.graders.base import Grade, Grader
+from caps.journal.store import Journal
+
+KIND = "grade"
+AT_ONCE = 16
+TRUTH = ("answer", "tests", "entry_point", "fn_name", "starter_code", "preamble")
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """A case with its labels and the grades behind them, or the reason why it has none."""
+
+    case: Case | None
+    grades: tuple[Grade, ...] = ()
+    failure: str | None = None
+
+
+class GradeBook:
+    """Grades by domain, each kept in the journal under all it depends on."""
+
+    def __init__(self, graders: Mapping[str, Grader], journal: Journal | None = None) -> None:
+        self._graders, self._journal = graders, journal
+
+    async def grade_all(self, cases: Iterable[Case | InputError]) -> AsyncIterator[Graded]:
+        """Grade a stream of cases and yield them in order."""
+        waiting: deque[asyncio.Task[Graded]] = deque()
+        source = iter(cases)
+        try:
+            while True:
+                while len(waiting) < AT_ONCE and (case := _next(source)) is not None:
+                    waiting.append(asyncio.ensure_future(self.grade_case(case)))
+                if not waiting:
+                    return
+                yield await waiting[0]
+                waiting.popleft()
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    async def grade_case(self, case: Case | InputError) -> Graded:
+        """Grade all candidates of a case; a truth that cannot be used is the case's failure."""
+        if isinstance(case, InputError):
+            return Graded(None, failure=str(case))
+        grader = self._graders.get(case.domain)
+        if grader is None:
+            known = ", ".join(sorted(self._graders))
+            return Graded(case, failure=f"domain: {case.domain!r} cannot be graded; only {known} can")
+        try:
+            grades = await asyncio.gather(*(self._grade(grader, case, one) for one in case.candidates))
+        except InputError as error:
+            return Graded(case, failure=str(error))
+        pairs = zip(case.candidates, grades, strict=True)
+        labelled = tuple(replace(one, correct=grade.correct) for one, grade in pairs)
+        return Graded(replace(case, candidates=labelled), tuple(grades))
+
+    async def close(self) -> None:
+        """Close the graders."""
+        for grader in self._graders.values():
+            await grader.close()
+
+    async def _grade(self, grader: Grader, case: Case, candidate: Candidate) -> Grade:
+        key = _key(grader.version, case, candidate)
+        kept = None if self._journal is None else self._journal.fact(KIND, key)
+        if kept is None:
+            grade = await grader.grade(case, candidate)
+            if self._journal is None:
+                return grade
+            kept = await self._journal.record(KIND, key, [grade.correct, grade.reason, grade.detail])
+        return Grade(*kept)
+
+
+def _next(source: "Iterable[Case | InputError]") -> Case | InputError | None:
+    """The next case; a file that breaks off ends with the reason."""
+    try:
+        return next(iter(source), None)
+    except InputError as error:
+        return error
+
+
+def _key(version: str, case: Case, candidate: Candidate) -> str:
+    truth = {name: case.extra[name] for name in TRUTH if name in case.extra}
+    problem = case.problem.text if case.domain == "code" else ""  # some programs continue their problem
+    listed = [version, truth, problem, candidate.text, candidate.code, candidate.answer]
+    return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()
