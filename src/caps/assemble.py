@@ -13,7 +13,7 @@ from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
-from caps.engines.budget import Account, Budget
+from caps.engines.budget import Account, Budget, CasePurse, Total
 from caps.engines.local import LocalEngine
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import Profile, profile_named, with_views
@@ -169,6 +169,8 @@ async def sampler(
     """Open journal and connection, try the endpoint once, and hand out the desk where answers are written."""
     templates = load_templates(setup.prompts, shelf="generation")
     where, extra = setup.endpoint, {**preset.extra(), **setup.extra}
+    price = setup.price or listed_price(where.model, where.base_url)
+    purse = CasePurse(Budget(), price, Total(setup.total_budget, price))
     async with AsyncExitStack() as stack:
         journal = None
         if setup.journal is not None:
@@ -185,6 +187,7 @@ async def sampler(
             capacity=lambda: model.connections + SURPLUS_CALLS,
             logprobs=logprobs,
             extra=setup.extra,
+            purse=purse,
         )
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from caps.core.errors import AccessError, MissingFeatureError, RefusedError
 from caps.core.types import Candidate, Usage
+from caps.engines.budget import Budget
 from caps.evidence.anatomy import dissect
 from caps.models.base import Completion
 from caps.registry import PRESETS
@@ -127,6 +128,16 @@ def test_an_empty_reply_is_no_candidate_and_what_it_cost_is_known():
     )
     assert texts(sampled) == ["ok"]
     assert (sampled.samples[0].cause, sampled.samples[0].usage.output) == ("empty", 3)
+
+
+def test_a_budget_holds_and_what_it_could_not_pay_for_is_told():
+    preset = make_preset("default", {"max_tokens": "100"})
+    with StubServer() as server:
+        (sampled,) = draw(server, [problem()], n=20, preset=preset, total_budget=Budget(tokens=400))
+        assert 1 < server.requests < 20
+        assert sum(server.tokens.values()) <= 400
+    assert len(sampled.case.candidates) == server.requests
+    assert {sample.cause for sample in sampled.samples if sample.failure} == {"budget"}
 
 
 def test_log_probabilities_are_averaged_where_they_are_asked_for():

@@ -22,6 +22,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.settings import share_out
 from caps.core.types import Case
 from caps.datasets.jsonl import count_lines, read_cases
+from caps.engines.budget import Budget
 from caps.journal.store import default_path
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
@@ -64,6 +65,8 @@ def sample(
     price_input: options.PriceInput = None,
     price_output: options.PriceOutput = None,
     price_cached: options.PriceCached = None,
+    budget_total_tokens: options.BudgetTotalTokens = None,
+    budget_total_usd: options.BudgetTotalUsd = None,
     limit: options.Limit = None,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
@@ -82,6 +85,9 @@ def sample(
     if dry_run:
         _rehearse(source, drawn, model or "MODEL", options.parse_extra(extra or []), prompts, as_json=as_json)
         return
+    budget = Budget(tokens=budget_total_tokens, usd=budget_total_usd)
+    if budget.spends and getattr(chosen, "fitness", None):
+        raise SettingError("a budget would not hold with a fitness, whose judge it does not count: drop one")
     setup = Setup(
         endpoint=endpoint_of(model, base_url, api_key),
         extra=options.parse_extra(extra or []),
@@ -91,6 +97,7 @@ def sample(
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
         price=price_of(price_input, price_output, price_cached),
+        total_budget=budget,
         grace=GRACE_SECONDS,
     )
     judge = judge_endpoint(setup.endpoint, judge_model, judge_base_url, judge_api_key)

@@ -65,6 +65,8 @@ class SampleRun:
             words = (
                 f"interrupted after {self._tally.problems} problems, {self._tally.samples} samples; {kept}"
             )
+            if self._out != "-":
+                words += f", the cases so far in {self._out}.partial"
             say(f"{words}: run the same command again to go on", "yellow")
             return 130
 
@@ -87,7 +89,7 @@ class SampleRun:
                         meter.advance()
                 written.finish()
         self._close(time.perf_counter() - started)
-        return 1 if self._tally.failed else 0
+        return 3 if self._tally.lost["budget"] else 1 if self._tally.failed else 0
 
     def _deliver(self, sampled: Sampled, written: "CaseFile") -> None:
         self._tally.add(sampled)
@@ -123,7 +125,8 @@ class CaseFile:
     """
 
     def __init__(self, name: str) -> None:
-        self._name, self._file = name, None if name == "-" else self._opened(name)
+        self._name = name
+        self._file = None if name == "-" else self._opened(name)
 
     def __enter__(self) -> "CaseFile":
         return self
@@ -164,9 +167,7 @@ class CaseFile:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise InputError(
-                f"--out {self._name}: {error.strerror or error}; replies so far are kept"
-            ) from None
+            raise InputError(f"--output {self._name}: {error.strerror or error}") from None
 
 
 class SampleMeter:

@@ -14,6 +14,8 @@ from statistics import fmean
 
 from caps.core.errors import AccessError, ModelError, SettingError, UnknownModelError
 from caps.core.types import Candidate, Case, Problem
+from caps.judges.base import OpenPurse, Purse
+from caps.judges.llm import pay
 from caps.models.base import Completion, Model, Request
 from caps.models.limits import Gate
 from caps.prompts.fence import nonce_for
@@ -40,12 +42,14 @@ class Sampler:
         capacity: Callable[[], int],
         logprobs: bool = False,
         extra: Mapping[str, object] | None = None,
+        purse: Purse | None = None,
     ) -> None:
         self.preset, self.capacity = preset, capacity
         self.watch: Callable[[Sample], object] = lambda _: None
         self.news = asyncio.Event()
         self._model, self._name, self._templates = model, name, templates
         self._logprobs, self._extra = logprobs, {**preset.extra(), **(extra or {})}
+        self._purse = purse or OpenPurse()
         self._gate = Gate(capacity())
         self._draws: set[asyncio.Task[Sample]] = set()
         self._stopping = False
@@ -136,18 +140,25 @@ class Sampler:
             if self._stopping:
                 raise asyncio.CancelledError
             try:
-                sample = to_sample(request.draw, await self._model.complete(request))
+                completion = await pay(self._model, request, self._purse)
             except (AccessError, UnknownModelError):
                 raise
             except ModelError as error:
                 sample = Sample(request.draw, None, failure=str(error), cause=error.cause)
+            else:
+                sample = to_sample(request.draw, completion)
             self._gate.limit = self.capacity()
         self.watch(sample)
         return sample
 
 
-def to_sample(number: int, completion: Completion) -> Sample:
-    """A reply as a sample: reasoning goes before the text, between tags; log-probabilities are averaged."""
+def to_sample(number: int, completion: Completion | None) -> Sample:
+    """A reply as a sample: reasoning goes before the text, between tags; log-probabilities are averaged.
+
+    No reply means that the purse could not afford one.
+    """
+    if completion is None:
+        return Sample(number, None, failure="the budget ended", cause="budget")
     paid = Sample(number, None, completion.usage, completion.finish, completion.replayed)
     text, reasoning = completion.text, completion.reasoning.strip()
     if reasoning:
