@@ -20,7 +20,7 @@ from caps.strategies.caps import Caps
 from caps.strategies.v1_infer import V1Infer
 
 if TYPE_CHECKING:
-    from caps.api import Selected, select, select_sync
+    from caps.api import Selected, Solved, select, select_sync, solve, solve_sync
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,17 +36,20 @@ __all__ = [
     "Rating",
     "Selected",
     "Selection",
+    "Solved",
     "Unanswered",
     "V1Infer",
     "Verdict",
     "select",
     "select_sync",
+    "solve",
+    "solve_sync",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Load what talks to models when it is first asked for: the core alone stays light."""
-    if name in ("Selected", "select", "select_sync"):
+    if name in ("Selected", "Solved", "select", "select_sync", "solve", "solve_sync"):
         from caps import api  # noqa: PLC0415
 
         return getattr(api, name)

@@ -1,11 +1,14 @@
-"""One case, one call: `await select(...)`, or `select_sync(...)` where nothing can be awaited."""
+"""One case, one call: `await select(...)`, or `select_sync(...)` where nothing can be awaited.
+
+`solve` starts from a question: it draws the candidates too.
+"""
 
 import asyncio
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from caps.assemble import Endpoint, Setup, make_strategy, session
 from caps.core.contest import Contest
@@ -13,7 +16,15 @@ from caps.core.errors import CapsError
 from caps.core.play import Strategy
 from caps.core.types import Case, Selection
 from caps.costs.ledger import Ledger
+from caps.engines.base import Outcome
+from caps.evidence.anatomy import final_answer
 from caps.judges.llm import JudgeSettings
+from caps.sampling.base import Method, Sampled
+from caps.sampling.making import make_method, make_preset
+from caps.sampling.presets import Preset
+from caps.solving import Solving, judge_endpoint, question_case
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,17 @@ class Selected:
     def tokens(self) -> int:
         """Input tokens of every judge call."""
         return self.ledger.total().asked
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The answer to a question: text and final answer of the winner, its case, and what it took."""
+
+    text: str
+    answer: str | None
+    case: Case
+    sampled: Sampled
+    selected: Selected
 
 
 async def select(
@@ -70,7 +92,57 @@ async def select(
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
     async with session(setup, probe=confidence != "verbal") as ready:
         outcomes = [outcome async for outcome in ready.engine.run([case], chosen, seed=seed)]
-    outcome = outcomes[0]
+    return _selected(case, outcomes[0])
+
+
+async def solve(
+    question: str | Case,
+    *,
+    model: str,
+    base_url: str,
+    api_key: str | None = None,
+    n: int = 16,
+    domain: str | None = None,
+    preset: Preset | str = "default",
+    method: Method | str = "independent",
+    strategy: Strategy | str = "caps-r",
+    judge_model: str | None = None,
+    judge_base_url: str | None = None,
+    seed: int = 1234,
+    max_tokens: int = 4096,
+    connections: int | Literal["auto"] = "auto",
+    journal: str | Path | None = None,
+) -> Solved:
+    """Draw n answers to a question and choose the best; where all agree, no judge is asked.
+
+    Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was drawn or judged.
+    """
+    setup = Setup(
+        endpoint=Endpoint(base_url, model, api_key),
+        judge=JudgeSettings(max_tokens=max_tokens),
+        connections=connections,
+        journal=None if journal is None else Path(journal),
+    )
+    drawn = make_preset(preset) if isinstance(preset, str) else preset
+    solving = Solving(
+        writing=setup,
+        judging=replace(setup, endpoint=judge_endpoint(setup.endpoint, judge_model, judge_base_url, None)),
+        preset=replace(drawn, seed=seed),
+        method=make_method(method) if isinstance(method, str) else method,
+        strategy=make_strategy(strategy) if isinstance(strategy, str) else strategy,
+        n=n,
+        seed=seed,
+    )
+    case = question if isinstance(question, Case) else question_case(question, domain)
+    sampled, outcome = await solving.run(case)
+    if sampled.case is None or outcome is None:
+        raise CapsError(f"question {case.id!r}: {sampled.failure}")
+    selected = _selected(sampled.case, outcome)
+    winner = sampled.case.candidates[selected.winner]
+    return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
+
+
+def _selected(case: Case, outcome: Outcome) -> Selected:
     if outcome.selection is None or outcome.contest is None:
         raise CapsError(f"case {case.id!r}: {outcome.failure}")
     winner = outcome.selection.winner
@@ -79,21 +151,30 @@ async def select(
 
 def select_sync(case: Case, **settings: Any) -> Selected:
     """`select` for code that is not async; works inside a notebook's running loop too."""
+    return _waited_for(lambda: select(case, **settings))
+
+
+def solve_sync(question: str | Case, **settings: Any) -> Solved:
+    """`solve` for code that is not async; works inside a notebook's running loop too."""
+    return _waited_for(lambda: solve(question, **settings))
+
+
+def _waited_for(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(select(case, **settings))
-    return _in_a_thread(case, settings)
+        return asyncio.run(work())
+    return _in_a_thread(work)
 
 
-def _in_a_thread(case: Case, settings: dict[str, Any]) -> Selected:
+def _in_a_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run in a loop of its own, since this thread's is taken."""
-    done: list[Selected] = []
+    done: list[T] = []
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            done.append(asyncio.run(select(case, **settings)))
+            done.append(asyncio.run(work()))
         except BaseException as error:
             failed.append(error)
 

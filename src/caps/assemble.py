@@ -2,19 +2,18 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, cast
 
 from caps.core.counting import estimate_tokens
-from caps.core.errors import InputError, JournalError, MissingFeatureError, SettingError
+from caps.core.errors import InputError, JournalError, MissingFeatureError
 from caps.core.play import Strategy
-from caps.core.settings import override
 from caps.core.types import Ask, Case, Level
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
-from caps.engines.budget import Account, Budget
+from caps.engines.budget import Account, Budget, CasePurse, Total
 from caps.engines.local import LocalEngine
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import Profile, profile_named, with_views
@@ -27,7 +26,9 @@ from caps.models.canary import canary
 from caps.models.journaled import JournaledModel
 from caps.models.recorded import RecordedModel
 from caps.prompts.fence import nonce_for
-from caps.registry import STRATEGIES, resolve
+from caps.registry import STRATEGIES, build
+from caps.sampling.presets import Preset
+from caps.sampling.sampler import Sampler
 
 SURPLUS_CALLS = 2
 
@@ -74,18 +75,7 @@ class Session:
 
 def make_strategy(name: str, changes: Mapping[str, str] | None = None) -> Strategy:
     """Build a strategy by name, with some of its fields changed."""
-    found = resolve(STRATEGIES, name)
-    if not callable(getattr(found, "play", None)):
-        raise SettingError(f"{name!r} is {found!r}, which has no play(): not a strategy")
-    strategy = found() if isinstance(found, type) else found
-    if not changes:
-        return cast(Strategy, strategy)
-    if not is_dataclass(strategy):
-        raise SettingError(f"strategy {name!r} is not a dataclass, so --set cannot change it")
-    try:
-        return override(cast(Strategy, strategy), changes)
-    except SettingError as error:
-        raise SettingError(f"strategy {name!r}: {error}") from None
+    return cast(Strategy, build(STRATEGIES, name, "play", changes))
 
 
 def has_setting(strategy: Strategy, name: str) -> bool:
@@ -93,21 +83,28 @@ def has_setting(strategy: Strategy, name: str) -> bool:
     return name in getattr(strategy, "__dataclass_fields__", {})
 
 
-def load_templates(folder: Path | None = None) -> dict[str, str]:
-    """The built-in prompt templates by name, with those of a folder in their place or beside them."""
-    built_in = files("caps.prompts") / "templates"
-    templates = {item.name: item.read_text("utf-8") for item in built_in.iterdir()}
+def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> dict[str, str]:
+    """The built-in prompt templates by name, with those of a folder in their place.
+
+    A judge's stand on the shelf `templates`, a sampler's on `generation`; a folder may hold both.
+    """
+    shelves = {
+        name: {item.name: item.read_text("utf-8") for item in (files("caps.prompts") / name).iterdir()}
+        for name in ("templates", "generation")
+    }
+    templates = shelves[shelf]
     if folder is None:
         return templates
     try:
         own = {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.txt"))}
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--prompts {folder}: {error}") from None
-    unknown = own.keys() - templates.keys()
+    known = {name for names in shelves.values() for name in names}
+    unknown = own.keys() - known
     if not own or unknown:
         wrong = f"{min(unknown)} is none of ours" if unknown else "no .txt files in it"
-        raise InputError(f"--prompts {folder}: {wrong}; names are {', '.join(sorted(templates))}")
-    return {**templates, **own}
+        raise InputError(f"--prompts {folder}: {wrong}; names are {', '.join(sorted(known))}")
+    return templates | {name: words for name, words in own.items() if name in templates}
 
 
 def make_prepare(profile: str | None = None, views: Mapping[str, str] | None = None) -> Prepare:
@@ -163,6 +160,35 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
             grace=setup.grace,
         )
         yield Session(engine, price, confidence)
+
+
+@asynccontextmanager
+async def sampler(
+    setup: Setup, preset: Preset, *, logprobs: bool = False, probe: bool = True
+) -> AsyncIterator[Sampler]:
+    """Open journal and connection, try the endpoint once, and hand out the desk where answers are written."""
+    templates = load_templates(setup.prompts, shelf="generation")
+    where, extra = setup.endpoint, {**preset.extra(), **setup.extra}
+    price = setup.price or listed_price(where.model, where.base_url)
+    purse = CasePurse(Budget(), price, Total(setup.total_budget, price))
+    async with AsyncExitStack() as stack:
+        journal = None
+        if setup.journal is not None:
+            journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
+        model = _connect(where, setup)
+        stack.push_async_callback(model.close)
+        if probe:
+            await canary(model, where.model, want_logprobs=logprobs, extra=extra)
+        yield Sampler(
+            model if journal is None else JournaledModel(model, journal),
+            where.model,
+            preset,
+            templates,
+            capacity=lambda: model.connections + SURPLUS_CALLS,
+            logprobs=logprobs,
+            extra=setup.extra,
+            purse=purse,
+        )
 
 
 def _connect(where: Endpoint, setup: Setup) -> Connected:

@@ -4,13 +4,14 @@ A new strategy is one file and one line here.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import getdoc
 from typing import Any, NamedTuple
 
 from caps.core.errors import SettingError
-from caps.core.settings import nearest
+from caps.core.settings import nearest, override
 
 
 class Entry(NamedTuple):
@@ -159,6 +160,37 @@ _PROFILES = {
 }
 PROFILES = Registry("profile", "caps.profiles", _PROFILES, {})
 
+_PRESETS = {
+    "default": Entry("caps.sampling.presets:Preset", "any chat model", "caps"),
+    "qwen3-14b": Entry("caps.sampling.presets:QWEN3_14B", "32,768 tokens, top-k off", f"{PAPER}, §E.4"),
+    "qwen3-4b-instruct": Entry(
+        "caps.sampling.presets:QWEN3_4B_INSTRUCT", "the same, thinking off", f"{PAPER}, §E.4"
+    ),
+    "qwen3-4b-thinking": Entry(
+        "caps.sampling.presets:QWEN3_4B_THINKING", "the same, thinking always on", f"{PAPER}, §E.4"
+    ),
+    "gpt-oss-20b": Entry(
+        "caps.sampling.presets:GPT_OSS_20B", "the problem as it is, reasoning effort medium", f"{PAPER}, §E.4"
+    ),
+    "small": Entry(
+        "caps.sampling.presets:SMALL", "small models: four worked examples, short answers", "caps"
+    ),
+}
+PRESETS = Registry("preset", "caps.presets", _PRESETS, {})
+
+_METHODS = {
+    "independent": Entry(
+        "caps.sampling.independent:Independent", "every candidate drawn on its own", f"{PAPER}, §D.1"
+    ),
+    "aggregate": Entry(
+        "caps.sampling.aggregate:Aggregate", "one more call writes a new answer from all", "Zhao et al. 2025"
+    ),
+    "rsa": Entry(
+        "caps.sampling.rsa:Rsa", "a population rewritten from its own groups", "Venkatraman et al. 2025"
+    ),
+}
+METHODS = Registry("method", "caps.methods", _METHODS, {})
+
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""
@@ -174,6 +206,22 @@ def resolve(registry: Registry, name: str) -> Any:
         f"no {registry.kind} is called {name!r}: {nearest(name, known)}"
         f"there are {', '.join(known)}; or give a path such as package.module:Name"
     )
+
+
+def build(registry: Registry, name: str, does: str, changes: Mapping[str, str] | None = None) -> Any:
+    """Make what a name stands for, with some of its fields changed; `does` is what it must be able to do."""
+    found, kind = resolve(registry, name), registry.kind
+    if not callable(getattr(found, does, None)):
+        raise SettingError(f"{name!r} is {found!r}, which has no {does}(): not a {kind}")
+    made = found() if isinstance(found, type) else found
+    if not changes:
+        return made
+    if not is_dataclass(made):
+        raise SettingError(f"{kind} {name!r} is not a dataclass, so --set cannot change it")
+    try:
+        return override(made, changes)
+    except SettingError as error:
+        raise SettingError(f"{kind} {name!r}: {error}") from None
 
 
 def listing(registry: Registry) -> Iterator[tuple[str, str, str]]:

@@ -8,10 +8,11 @@ import typer
 from caps.assemble import make_strategy
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed
-from caps.registry import PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing
+from caps.registry import METHODS, PRESETS, PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing
 from caps.reports.console import table
+from caps.sampling.making import make_method, make_preset
 
-app = typer.Typer(help="What there is: strategies, views, signatures, profiles.", no_args_is_help=True)
+app = typer.Typer(help="What there is: strategies, views, presets, methods, …", no_args_is_help=True)
 
 
 @app.callback()
@@ -26,7 +27,7 @@ def strategies(
 ) -> None:
     """Ways of choosing, with a line and a reference each; with a NAME, its fields."""
     if name is not None:
-        _fields(name, as_json=as_json)
+        _fields(name, make_strategy(name), as_json=as_json)
         return
     _table(STRATEGIES, as_json=as_json)
 
@@ -49,6 +50,30 @@ def profiles(as_json: JsonFlag = False) -> None:
     _table(PROFILES, as_json=as_json)
 
 
+@app.command()
+def presets(
+    name: Annotated[str | None, typer.Argument(help="Show the fields of this preset.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """How candidates are drawn from a model; with a NAME, its fields."""
+    if name is not None:
+        _fields(name, make_preset(name), as_json=as_json)
+        return
+    _table(PRESETS, as_json=as_json)
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show the fields of this method.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Ways of coming by candidates; with a NAME, its fields."""
+    if name is not None:
+        _fields(name, make_method(name), as_json=as_json)
+        return
+    _table(METHODS, as_json=as_json)
+
+
 def _table(registry: Registry, *, as_json: bool) -> None:
     rows = list(listing(registry))
     if as_json:
@@ -57,11 +82,10 @@ def _table(registry: Registry, *, as_json: bool) -> None:
     stdout().print(table("", (registry.kind, "what it does", "reference"), rows, numbers_from=9))
 
 
-def _fields(name: str, *, as_json: bool) -> None:
-    strategy: Any = make_strategy(name)
+def _fields(name: str, owner: Any, *, as_json: bool) -> None:
     rows = [
-        (spec.name, str(getattr(strategy, spec.name)), allowed(spec), spec.metadata.get("about", ""))
-        for spec in fields(strategy)
+        (spec.name, str(getattr(owner, spec.name)), allowed(spec), spec.metadata.get("about", ""))
+        for spec in fields(owner)
     ]
     columns = ("field", "value", "takes", "meaning")
     if as_json:

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from caps.cli import demo, journal, list_, plan, replay, select, simulate
+from caps.cli import demo, journal, list_, plan, replay, sample, select, simulate, solve
 from caps.cli.output import say
 from caps.core.errors import CapsError
 
@@ -21,8 +21,10 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay)
+app.command("sample")(sample.sample)
 app.command("select")(select.select)
 app.command("simulate")(simulate.simulate)
+app.command("solve")(solve.solve)
 app.add_typer(journal.app, name="journal")
 app.add_typer(list_.app, name="list")
 

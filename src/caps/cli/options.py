@@ -28,6 +28,37 @@ ApiKey = Annotated[
         help="Its key; better left in the environment.",
     ),
 ]
+SampleModel = Annotated[
+    str | None, typer.Option("--model", envvar="CAPS_MODEL", help="Name of the model that answers.")
+]
+SampleBaseUrl = Annotated[
+    str | None,
+    typer.Option("--base-url", envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"], help="Its endpoint."),
+]
+JudgeModel = Annotated[
+    str | None,
+    typer.Option("--judge-model", envvar="CAPS_JUDGE_MODEL", help="Another model as the judge."),
+]
+JudgeBaseUrl = Annotated[
+    str | None,
+    typer.Option("--judge-base-url", envvar="CAPS_JUDGE_BASE_URL", help="Its endpoint, if another."),
+]
+JudgeApiKey = Annotated[
+    str | None, typer.Option("--judge-api-key", envvar="CAPS_JUDGE_API_KEY", help="Its key, if another.")
+]
+Samples = Annotated[
+    int, typer.Option("--samples", "-n", envvar="CAPS_SAMPLES", min=1, help="Answers to draw for a problem.")
+]
+Preset = Annotated[
+    str, typer.Option("--preset", envvar="CAPS_PRESET", help="How they are drawn: see caps list presets.")
+]
+Method = Annotated[
+    str, typer.Option("--method", envvar="CAPS_METHOD", help="How they come about: see caps list methods.")
+]
+SampleSeed = Annotated[
+    int | None,
+    typer.Option("--seed", envvar="CAPS_SEED", min=0, help="Of the first sample, in place of the preset's."),
+]
 ModelE1 = Annotated[
     str | None,
     typer.Option("--judge-model-e1", envvar="CAPS_JUDGE_MODEL_E1", help="Another judge for partial views."),

@@ -89,12 +89,12 @@ def select(
         _rehearse(source, chosen, make_prepare(profile, views), seed)
         return
     setup = Setup(
-        endpoint=_endpoint(model, base_url, api_key),
+        endpoint=endpoint_of(model, base_url, api_key),
         endpoint_partial=_partial_endpoint(
             model, base_url, api_key, judge_model_e1, judge_base_url_e1, judge_api_key_e1
         ),
         judge=JudgeSettings(max_tokens=max_tokens),
-        confidence=_confidence(confidence),
+        confidence=confidence_of(confidence),
         extra=options.parse_extra(extra or []),
         profile=profile,
         views=views,
@@ -103,7 +103,7 @@ def select(
         timeout=timeout,
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
-        price=_price(price_input, price_output, price_cached),
+        price=price_of(price_input, price_output, price_cached),
         case_budget=Budget(tokens=budget_tokens, usd=budget_usd, seconds=budget_seconds),
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
         grace=GRACE_SECONDS,
@@ -130,7 +130,8 @@ def _total(cases: str, limit: int | None) -> int | None:
     return limit if counted is None else min(counted, limit or counted)
 
 
-def _endpoint(model: str | None, base_url: str | None, api_key: str | None) -> Endpoint:
+def endpoint_of(model: str | None, base_url: str | None, api_key: str | None) -> Endpoint:
+    """The endpoint that options name, or what is missing."""
     if not base_url:
         raise SettingError("no endpoint: give --base-url http://localhost:8000/v1, or set CAPS_BASE_URL")
     if not model:
@@ -150,16 +151,18 @@ def _partial_endpoint(
     if not model_e1 and not base_url_e1:
         return None
     key = api_key_e1 or (None if base_url_e1 else api_key)
-    return _endpoint(model_e1 or model, base_url_e1 or base_url, key)
+    return endpoint_of(model_e1 or model, base_url_e1 or base_url, key)
 
 
-def _confidence(word: str) -> Any:
+def confidence_of(word: str) -> Any:
+    """Read `--confidence`."""
     if word not in ("verbal", "logprobs", "auto"):
         raise SettingError(f"--confidence {word!r}: must be one of verbal, logprobs, auto")
     return word
 
 
-def _price(read: float | None, written: float | None, reread: float | None) -> Price | None:
+def price_of(read: float | None, written: float | None, reread: float | None) -> Price | None:
+    """The price that options state, if any."""
     if read is None and written is None and reread is None:
         return None
     if read is None or written is None:

@@ -67,6 +67,20 @@ def settings_of(owner: object) -> dict[str, Any]:
     return {name: getattr(owner, name) for name in getattr(owner, "__dataclass_fields__", {})}
 
 
+def share_out(changes: Mapping[str, str], *owners: object) -> list[dict[str, str]]:
+    """Which changes belong to which of several settings objects: to the first that has the field."""
+    shares: list[dict[str, str]] = [{} for _ in owners]
+    for raw_name, word in changes.items():
+        has = [raw_name.replace("-", "_") in settings_of(owner) for owner in owners]
+        if not any(has):
+            known = [name for owner in owners for name in settings_of(owner)]
+            raise SettingError(
+                f"there is no field {raw_name!r}: {nearest(raw_name, known)}fields are {', '.join(known)}"
+            )
+        shares[has.index(True)][raw_name] = word
+    return shares
+
+
 def nearest(name: str, known: list[str]) -> str:
     """Guess what was meant, as the start of a sentence, or nothing."""
     close = get_close_matches(name, known, n=1)

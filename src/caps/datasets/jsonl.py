@@ -28,8 +28,8 @@ _NAMES = {
 }
 
 
-def read_cases(path: str) -> Iterator[Case | InputError]:
-    """Read cases in order; ids must be unique and default to the line number."""
+def read_cases(path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
+    """Read cases in order; ids are unique and default to the line number. `bare`: none need candidates."""
     seen: set[str] = set()
     empty = True
     for number, line in enumerate(_lines(path), start=1):
@@ -37,7 +37,7 @@ def read_cases(path: str) -> Iterator[Case | InputError]:
             continue
         empty = False
         try:
-            case = parse_case(line, default_id=str(number))
+            case = parse_case(line, default_id=str(number), bare=bare)
         except InputError as error:
             yield InputError(f"{path}:{number}: {error}")
             continue
@@ -52,16 +52,16 @@ def read_cases(path: str) -> Iterator[Case | InputError]:
         raise InputError(f"{path}: no cases in it; one JSON object a line is wanted")
 
 
-def parse_case(line: str | bytes, *, default_id: str) -> Case:
-    """Read one line, or raise `InputError` naming the field."""
+def parse_case(line: str | bytes, *, default_id: str, bare: bool = False) -> Case:
+    """Read one line, or raise `InputError` naming the field; a `bare` problem may be without candidates."""
     try:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"must be an object, not {_kind(row)}")
-    candidates = _wanted(row, "candidates", list)
-    if not candidates:
+    candidates = _wanted(row, "candidates", list) if "candidates" in row or not bare else []
+    if not candidates and not bare:
         raise InputError("candidates: is empty; at least one is needed")
     domain = row.get("domain")
     if domain is not None and domain not in DOMAINS:
@@ -79,9 +79,14 @@ def parse_case(line: str | bytes, *, default_id: str) -> Case:
 
 
 def guess_domain(row: dict[str, Any], candidates: Sequence[Candidate]) -> str:
-    """Code if the case has tests or most candidates hold code, math if most box an answer, else general."""
+    """Code if the case has tests or most candidates hold code, math if most box an answer, else general.
+
+    Where there are no candidates yet, a known answer is taken for one of mathematics.
+    """
     if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
         return "code"
+    if not candidates and row.get("answer") is not None:
+        return "math"
     half = len(candidates) / 2
     if sum(one.code is not None or last_code_block(one.text) is not None for one in candidates) > half:
         return "code"

@@ -78,7 +78,7 @@ class LlmJudge:
         for further in range(self._settings.retries + 1):
             try:
                 async with _until(purse.deadline):
-                    completion = await self._pay(self._seats[ask.level].model, request, purse)
+                    completion = await pay(self._seats[ask.level].model, request, purse)
             except TimeoutError:
                 return Ruling(Unanswered("time"), (*attempts, _unheard("time", requests=1)))
             except (AccessError, UnknownModelError):
@@ -99,24 +99,6 @@ class LlmJudge:
             request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
-
-    async def _pay(self, model: Model, request: Request, purse: Purse) -> Completion | None:
-        """Send a request the purse can afford, and settle what it cost; none where it cannot."""
-        most = at_most(request)
-        if not await purse.reserve(most):
-            return None
-        spent, replayed = most, False  # of a call that is broken off nobody knows better
-        try:
-            completion = await model.complete(request)
-            spent, replayed = completion.usage, completion.replayed
-            return completion
-        except (TimedOutError, GarbledError):
-            raise
-        except CapsError:
-            spent = NOTHING
-            raise
-        finally:
-            purse.settle(most, spent, replayed=replayed)
 
     def worst(self, bout: Bout, ask: Ask) -> Usage:
         """Every try with all its room; the prompt by the size of what it shows."""
@@ -158,6 +140,25 @@ class LlmJudge:
         if self._settings.confidence == "verbal":
             return answer
         return weigh(ask, completion.logprobs, nonce=nonce) or answer
+
+
+async def pay(model: Model, request: Request, purse: Purse) -> Completion | None:
+    """Send a request the purse can afford, and settle what it cost; none where it cannot."""
+    most = at_most(request)
+    if not await purse.reserve(most):
+        return None
+    spent, replayed = most, False  # of a call that is broken off nobody knows better
+    try:
+        completion = await model.complete(request)
+        spent, replayed = completion.usage, completion.replayed
+        return completion
+    except (TimedOutError, GarbledError):
+        raise
+    except CapsError:
+        spent = NOTHING
+        raise
+    finally:
+        purse.settle(most, spent, replayed=replayed)
 
 
 def at_most(request: Request) -> Usage:

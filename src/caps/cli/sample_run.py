@@ -1,0 +1,199 @@
+"""One run of `sample`: where cases, progress and figures go."""
+
+import asyncio
+import gzip
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import msgspec
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from caps.assemble import Setup, sampler
+from caps.cli.output import bar, print_json, say
+from caps.core.errors import InputError
+from caps.core.types import Case
+from caps.costs.ledger import Ledger
+from caps.costs.prices import listed_price
+from caps.datasets.writing import case_row
+from caps.reports.console import number
+from caps.reports.sampled import Tally
+from caps.sampling.base import Method, Sample, Sampled
+from caps.sampling.labels import same_answer
+from caps.sampling.presets import Preset
+from caps.sampling.stream import sample_all
+from caps.solving import aids_for
+
+
+class SampleRun:
+    """Samples a stream of problems; every case is written as soon as those before it are."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        judging: Setup,
+        preset: Preset,
+        method: Method,
+        *,
+        n: int,
+        logprobs: bool,
+        out: str,
+        quiet: bool,
+        as_json: bool,
+    ) -> None:
+        self._setup, self._judging, self._preset, self._method = setup, judging, preset, method
+        self._n, self._logprobs, self._out, self._quiet, self._as_json = n, logprobs, out, quiet, as_json
+        self._tally, self._judged, self._guessed = Tally(), Ledger(), Counter[str]()
+        self._price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+
+    async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
+        """Sample all problems; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
+        work = asyncio.ensure_future(self._sample(source, total))
+        loop = asyncio.get_running_loop()
+        for signal_ in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signal_, work.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            kept = "every reply so far is in the journal" if self._setup.journal else "no journal was kept"
+            words = (
+                f"interrupted after {self._tally.problems} problems, {self._tally.samples} samples; {kept}"
+            )
+            if self._out != "-":
+                words += f", the cases so far in {self._out}.partial"
+            say(f"{words}: run the same command again to go on", "yellow")
+            return 130
+
+    async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
+        started = time.perf_counter()
+        async with (
+            sampler(self._setup, self._preset, logprobs=self._logprobs) as desk,
+            aids_for(
+                self._method, self._judging, seed=self._preset.seed, grade=same_answer, paid=self._judged
+            ) as aids,
+        ):
+            with ExitStack() as stack:
+                meter = stack.enter_context(SampleMeter(total, self._tally, hidden=self._quiet))
+                written = stack.enter_context(CaseFile(self._out))
+                desk.watch = meter.hear
+                all_ = sample_all(source, self._method, desk, n=self._n, aids=aids, grace=self._setup.grace)
+                async with aclosing(all_) as stream:
+                    async for sampled in stream:
+                        self._deliver(sampled, written)
+                        meter.advance()
+                written.finish()
+        self._close(time.perf_counter() - started)
+        return 3 if self._tally.lost["budget"] else 1 if self._tally.failed else 0
+
+    def _deliver(self, sampled: Sampled, written: "CaseFile") -> None:
+        self._tally.add(sampled)
+        named = f"problem {sampled.name!r}: " if sampled.name else ""
+        if sampled.case is None:
+            say(f"failed: {named}{sampled.failure}", "red")
+            return
+        for sample in sampled.samples:
+            if sample.failure:
+                say(f"{named}sample {sample.number} failed: {sample.failure}", "yellow")
+        if sampled.case.guessed:
+            self._guessed[sampled.case.domain] += 1
+        written.add(sampled.case)
+
+    def _close(self, seconds: float) -> None:
+        if self._as_json and self._out != "-":
+            judged = {"judge": self._judged.total().asked} if self._judged.lines else {}
+            print_json(self._tally.as_line(self._price) | judged)
+        if self._quiet:
+            return
+        say(self._tally.as_text(self._price, seconds))
+        if self._judged.lines:
+            say(f"tokens read by the judge between loops: {number(self._judged.total().asked, 0)}")
+        if self._guessed:
+            guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
+            say(f'domain guessed: {guesses}; say "domain" in a problem to be sure')
+
+
+class CaseFile:
+    """Cases to standard output (`-`), or to a file that takes its name once it is whole.
+
+    Until then it is called `NAME.partial`: what stands under the name is never half a run.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._file = None if name == "-" else self._opened(name)
+
+    def __enter__(self) -> "CaseFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, case: Case) -> None:
+        """Write a case, whole and at once."""
+        file = self._file or sys.stdout.buffer
+        with self._troubles():
+            file.write(msgspec.json.encode(case_row(case)) + b"\n")
+            file.flush()
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        if self._file is not None:
+            with self._troubles():
+                self._file.close()
+                self._partial(self._name).replace(self._name)
+
+    def _opened(self, name: str) -> IO[bytes]:
+        with self._troubles():
+            path = self._partial(name)
+            return gzip.open(path, "wb") if name.endswith(".gz") else path.open("wb")  # type: ignore[return-value]
+
+    @staticmethod
+    def _partial(name: str) -> Path:
+        return Path(f"{name}.partial")
+
+    @contextmanager
+    def _troubles(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise InputError(f"--output {self._name}: {error.strerror or error}") from None
+
+
+class SampleMeter:
+    """The progress bar: problems, samples, tokens written, time left."""
+
+    def __init__(self, total: int | None, tally: Tally, *, hidden: bool) -> None:
+        self._tally = tally
+        self._progress = bar(
+            TextColumn("problems"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
+            TimeElapsedColumn(), TimeRemainingColumn(), hidden=hidden,
+        )  # fmt: skip
+        self._bar = self._progress.add_task("problems", total=total, spent="")
+
+    def __enter__(self) -> "SampleMeter":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def hear(self, sample: Sample) -> None:
+        """Count a sample."""
+        self._tally.hear(sample)
+        samples, written = number(self._tally.samples, 0), number(self._tally.paid.output, 0)
+        self._progress.update(self._bar, spent=f"{samples} samples, {written} tokens written")
+
+    def advance(self) -> None:
+        """Count a problem."""
+        self._progress.advance(self._bar)

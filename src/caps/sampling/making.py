@@ -1,0 +1,18 @@
+"""Names and words to presets and methods."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from caps.registry import METHODS, PRESETS, build
+from caps.sampling.base import Method
+from caps.sampling.presets import Preset
+
+
+def make_method(name: str, changes: Mapping[str, str] | None = None) -> Method:
+    """Build a method by name, with some of its fields changed."""
+    return cast(Method, build(METHODS, name, "sample", changes))
+
+
+def make_preset(name: str, changes: Mapping[str, str] | None = None) -> Preset:
+    """Build a preset by name, with some of its fields changed."""
+    return cast(Preset, build(PRESETS, name, "extra", changes))

@@ -1,0 +1,186 @@
+"""The desk where answers are written: a request for each draw, and a candidate out of each reply.
+
+Rules that must not be broken:
+
+* The i-th draw of a problem is a function of the preset, the problem and i alone, so it is paid for once.
+* A draw that failed for good is a `Sample` that says why; only what would fail all others too is raised.
+* Answers shown to a model are hostile: they are fenced and made inert like a judge's.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from caps.core.errors import AccessError, ModelError, SettingError, UnknownModelError
+from caps.core.types import Candidate, Case, Problem
+from caps.judges.base import OpenPurse, Purse
+from caps.judges.llm import pay
+from caps.models.base import Completion, Model, Request
+from caps.models.limits import Gate
+from caps.prompts.fence import nonce_for
+from caps.prompts.generate import ask_for_answer, generation_name
+from caps.prompts.render import render
+from caps.prompts.tags import JOINER
+from caps.sampling.base import Sample
+from caps.sampling.presets import Preset
+
+
+class Sampler:
+    """Draws answers from one model; at most `capacity` draws are under way, the others wait in order.
+
+    `watch` hears every draw as it ends; `news` is set then.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        name: str,
+        preset: Preset,
+        templates: Mapping[str, str],
+        *,
+        capacity: Callable[[], int],
+        logprobs: bool = False,
+        extra: Mapping[str, object] | None = None,
+        purse: Purse | None = None,
+    ) -> None:
+        self.preset, self.capacity = preset, capacity
+        self.watch: Callable[[Sample], object] = lambda _: None
+        self.news = asyncio.Event()
+        self._model, self._name, self._templates = model, name, templates
+        self._logprobs, self._extra = logprobs, {**preset.extra(), **(extra or {})}
+        self._purse = purse or OpenPurse()
+        self._gate = Gate(capacity())
+        self._draws: set[asyncio.Task[Sample]] = set()
+        self._stopping = False
+
+    @property
+    def seed(self) -> int:
+        """What every draw depends on."""
+        return self.preset.seed
+
+    @property
+    def pending(self) -> int:
+        """Draws that are under way or wait."""
+        return len(self._draws)
+
+    async def fresh(self, case: Case, numbers: Sequence[int]) -> list[Sample]:
+        """Draw answers to a problem, all at once."""
+        return await asyncio.gather(*(self._start(self.request(case, number)) for number in numbers))
+
+    async def combined(
+        self, case: Case, groups: Sequence[Sequence[str]], numbers: Sequence[int]
+    ) -> list[Sample]:
+        """Draw a new answer from each group of texts, all at once."""
+        requests = [
+            self.aggregation(case, texts, number) for texts, number in zip(groups, numbers, strict=True)
+        ]
+        samples = await asyncio.gather(*(self._start(request) for request in requests))
+        return [_unjoined(sample) for sample in samples]
+
+    async def stop(self, grace: float) -> None:
+        """Begin no more draws, wait a while for those under way, since they are paid, and end the rest."""
+        self._stopping = True
+        if self._draws and grace:
+            await asyncio.wait(set(self._draws), timeout=grace)
+        ending = set(self._draws)
+        for draw in ending:
+            draw.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    def request(self, case: Case, number: int) -> Request:
+        """The request of a fresh draw."""
+        function = interface_of(case)
+        name = generation_name(self.preset.style, case.domain, function=bool(function))
+        messages = ask_for_answer(self._template(name), case.problem, interface=function)
+        return self._request(Request(messages, self._name, template=name), case, number)
+
+    def aggregation(self, case: Case, texts: Sequence[str], number: int) -> Request:
+        """The request for a new answer out of others."""
+        name, problem, function = generation_name("aggregate", case.domain), case.problem, interface_of(case)
+        if function and case.domain == "code":
+            problem = Problem.of(f"{problem.text}\n\nProvide this interface:\n{function}")
+        nonce = nonce_for(problem.text, texts)
+        messages = render(self._template(name), problem=problem, views=texts, nonce=nonce)
+        return self._request(Request(messages, self._name, template=name), case, number)
+
+    def _request(self, request: Request, case: Case, number: int) -> Request:
+        temperature, extra = self.preset.temperature(case.domain), self._extra
+        if temperature is None:
+            extra = {"temperature": None, **extra}
+        return replace(
+            request,
+            max_tokens=self.preset.max_tokens,
+            temperature=1.0 if temperature is None else temperature,
+            top_p=self.preset.top_p,
+            seed=self.preset.seed + number,
+            draw=number,
+            top_logprobs=1 if self._logprobs else 0,
+            extra=extra,
+        )
+
+    def _template(self, name: str) -> str:
+        if name not in self._templates:
+            raise SettingError(f"there is no generation template {name!r}: it belongs beside the others")
+        return self._templates[name]
+
+    def _start(self, request: Request) -> "asyncio.Task[Sample]":
+        draw = asyncio.ensure_future(self._draw(request))
+        self._draws.add(draw)
+        draw.add_done_callback(self._end)
+        return draw
+
+    def _end(self, draw: "asyncio.Task[Sample]") -> None:
+        self._draws.discard(draw)
+        self.news.set()
+
+    async def _draw(self, request: Request) -> Sample:
+        self._gate.limit = self.capacity()
+        async with self._gate:
+            if self._stopping:
+                raise asyncio.CancelledError
+            try:
+                completion = await pay(self._model, request, self._purse)
+            except (AccessError, UnknownModelError):
+                raise
+            except ModelError as error:
+                sample = Sample(request.draw, None, failure=str(error), cause=error.cause)
+            else:
+                sample = to_sample(request.draw, completion)
+            self._gate.limit = self.capacity()
+        self.watch(sample)
+        return sample
+
+
+def to_sample(number: int, completion: Completion | None) -> Sample:
+    """A reply as a sample: reasoning goes before the text, between tags; log-probabilities are averaged.
+
+    No reply means that the purse could not afford one.
+    """
+    if completion is None:
+        return Sample(number, None, failure="the budget ended", cause="budget")
+    paid = Sample(number, None, completion.usage, completion.finish, completion.replayed)
+    text, reasoning = completion.text, completion.reasoning.strip()
+    if reasoning:
+        text = f"<think>\n{reasoning}\n</think>\n\n{text}"
+    if not text.strip():
+        return replace(paid, failure=f"an empty reply (finish: {completion.finish or 'none'})", cause="empty")
+    logprob = fmean(token.logprob for token in completion.logprobs) if completion.logprobs else None
+    return replace(paid, candidate=Candidate(text, logprob=logprob))
+
+
+def _unjoined(sample: Sample) -> Sample:
+    """Take the joiners out that made the answers it was shown inert: copied into a program, they break it."""
+    if sample.candidate is None or JOINER not in sample.candidate.text:
+        return sample
+    return replace(
+        sample, candidate=replace(sample.candidate, text=sample.candidate.text.replace(JOINER, ""))
+    )
+
+
+def interface_of(case: Case) -> str:
+    """What a program must provide to be called: the starter code, or the name of the entry point."""
+    starter, entry = case.extra.get("starter_code"), case.extra.get("entry_point")
+    if isinstance(starter, str) and starter.strip():
+        return starter.rstrip()
+    return f"def {entry}(...):" if isinstance(entry, str) and entry.strip() else ""

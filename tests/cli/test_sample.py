@@ -1,0 +1,219 @@
+import gzip
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+from typer.testing import CliRunner
+
+from caps.cli.main import app
+from caps.core.errors import CapsError
+from judging import better_quality_wins
+from models.server import Reply, Status, StubServer
+from shell import CAPS, caps
+
+QUALITIES = (0.2, 0.9, 0.4, 0.7)
+
+
+def answering(body, number=0):
+    """Answers of different quality, by their seed; judges what it is asked to judge."""
+    if "BEGIN CANDIDATE" in body["messages"][0]["content"]:
+        return better_quality_wins(body)
+    which = body.get("seed", 1234) - 1234
+    return Reply(f"I take quality={QUALITIES[which % 4]}, so \\boxed{{{which}}}")
+
+
+@pytest.fixture
+def server():
+    with StubServer(answering) as running:
+        yield running
+
+
+@pytest.fixture
+def invoke(server, tmp_path, monkeypatch):
+    """Run a command in this process; what is wrong is raised."""
+    for name in list(os.environ):
+        if name.startswith(("CAPS_", "OPENAI_")):
+            monkeypatch.delenv(name)
+
+    def run(*words, stdin=None):
+        where = ["--base-url", server.url, "--model", "stub", "--journal", tmp_path / "j.sqlite"]
+        done = CliRunner().invoke(app, [str(word) for word in [words[0], *where, *words[1:]]], input=stdin)
+        if isinstance(done.exception, CapsError):
+            raise done.exception
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    return run
+
+
+def write_problems(path, count, **more):
+    rows = [{"id": f"p{i}", "domain": "math", "problem": f"Question {i}?", **more} for i in range(count)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_problems_become_cases_that_select_takes_and_a_second_run_pays_nothing(invoke, server, tmp_path):
+    problems, cases = write_problems(tmp_path / "p.jsonl", 3, source="s", answer="1"), tmp_path / "c.jsonl"
+    done = invoke("sample", problems, "-n", 4, "-o", cases)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "3 of 3 problems sampled" in done.stderr
+    assert server.requests == 12 + 1
+    found = lines(cases.read_text())
+    assert [case["id"] for case in found] == ["p0", "p1", "p2"]
+    assert list(found[0]) == ["id", "domain", "problem", "source", "answer", "candidates"]
+    assert [one["text"][-2] for one in found[0]["candidates"]] == ["0", "1", "2", "3"]
+    again = invoke("sample", problems, "-n", 4)
+    assert server.requests == 12 + 2
+    assert again.stdout == cases.read_text()
+    assert "12 of them from the journal" in again.stderr
+    selected = lines(invoke("select", cases).stdout)
+    assert [line["winner"] for line in selected] == [1, 1, 1]
+
+
+def test_bad_lines_and_failed_samples_are_named_and_the_good_ones_delivered(tmp_path):
+    path = tmp_path / "p.jsonl"
+    good = '{"id": "%s", "problem": "%s", "domain": "math"}'
+    wrong = ["not json", '{"id": "x"}', good % ("a", "twice"), good % ("dead", "dead?")]
+    path.write_text("\n".join([good % ("a", "first?"), *wrong, good % ("b", "last?")]) + "\n")
+
+    def reply(body, number):
+        asked = body["messages"][0]["content"]
+        if "dead" in asked or ("last" in asked and body["seed"] == 1235):
+            return Status(400, "rather not")
+        return answering(body)
+
+    with StubServer(reply) as server:
+        done = caps(
+            "sample",
+            path,
+            "-n",
+            2,
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "--journal",
+            tmp_path / "j.sqlite",
+        )
+    assert done.returncode == 1
+    assert [(case["id"], len(case["candidates"])) for case in lines(done.stdout)] == [("a", 2), ("b", 1)]
+    for said in (
+        f"{path}:2: not JSON",
+        f"{path}:3: problem: must be",
+        f"{path}:4: id: 'a'",
+        "failed: problem 'dead': none of its 2 samples came in",
+        "problem 'b': sample 1 failed",
+        "samples that failed: 3 (refused 3)",
+    ):
+        assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def start(words):
+    return subprocess.Popen(
+        [str(CAPS), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tmp_path):
+    problems, cases, asked = write_problems(tmp_path / "p.jsonl", 12), tmp_path / "c.jsonl", Counter()
+
+    def reply(body, number):
+        asked[body["messages"][0]["content"], body.get("seed")] += 1
+        return Reply(answering(body).text, delay=0.05)
+
+    with StubServer(reply) as server:
+        words = (
+            "sample", problems, "-n", 4, "-o", cases, "--base-url", server.url, "--model", "m",
+            "--journal", tmp_path / "j.sqlite", "--max-connections", 3,
+        )  # fmt: skip
+        killed = start(words)
+        while server.requests < 20:
+            time.sleep(0.01)
+        killed.kill()
+        killed.communicate()
+        assert not cases.exists(), "half a run does not stand under the name"
+        assert lines((tmp_path / "c.jsonl.partial").read_text())[0]["id"] == "p0"
+        stopped = start(words)
+        while server.requests < 35:
+            time.sleep(0.01)
+        stopped.send_signal(signal.SIGINT)
+        _, said = stopped.communicate(timeout=30)
+        assert stopped.returncode == 130
+        assert "every reply so far is in the journal" in said
+        assert f"{cases}.partial: run the same command again" in said
+        last = caps(*words, "--json")
+    assert last.returncode == 0, last.stderr
+    told = json.loads(last.stdout)
+    assert (told["problems"], told["samples"], told["failed"]) == (12, 48, 0)
+    assert [case["id"] for case in lines(cases.read_text())] == [f"p{i}" for i in range(12)]
+    drawn = {key: times for key, times in asked.items() if key[1] is not None}
+    assert len(drawn) == 48
+    assert sum(drawn.values()) <= 48 + 3, "only the three calls under way at the kill were lost"
+
+
+def test_a_dry_run_shows_the_first_request_and_asks_nothing(invoke, server, tmp_path):
+    problems = write_problems(tmp_path / "p.jsonl", 2)
+    done = invoke("sample", problems, "--dry-run", "--preset", "gpt-oss-20b", "--seed", 5)
+    assert "Question 0?" in done.stdout
+    assert "reasoning_effort = medium" in done.stdout
+    body = json.loads(invoke("sample", problems, "--dry-run", "--json", "--preset", "small").stdout)
+    assert (len(body["messages"]), body["temperature"]) == (9, 0.5)
+    assert server.requests == 0
+
+
+def test_standard_input_gzip_limit_and_log_probabilities(invoke, server, tmp_path):
+    text = write_problems(tmp_path / "p.jsonl", 3).read_text()
+    out = tmp_path / "c.jsonl.gz"
+    assert invoke("sample", "-", "-n", 1, "-o", out, "--limit", 2, stdin=text).exit_code == 0
+    assert len(lines(gzip.decompress(out.read_bytes()).decode())) == 2
+    with pytest.raises(CapsError, match="gives no log-probabilities"):
+        invoke("sample", tmp_path / "p.jsonl", "--logprobs")
+
+
+def test_recursive_aggregation_with_a_fitness_judges_between_loops_and_shows_every_step(
+    invoke, server, tmp_path
+):
+    problems = write_problems(tmp_path / "p.jsonl", 1, answer="1")
+    done = invoke(
+        "sample", problems, "-n", 4, "--method", "rsa", "--set", "loops=2", "--set", "group=2",
+        "--set", "fitness=majority", "--set", "temperature_math=0.3",
+    )  # fmt: skip
+    assert done.exit_code == 0
+    assert server.requests == 1 + 4 + 2 * 4
+    assert {body["temperature"] for body in server.bodies[1:]} == {0.3}
+    assert "step 0: Pass@N 100.0 %, mean 25.0 %" in done.stderr
+    assert "step 2: Pass@N 0.0 %" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["missing.jsonl"], "missing.jsonl: No such file"),
+        (["{problems}", "--preset", "nope"], "no preset is called 'nope'"),
+        (["{problems}", "--method", "nope"], "no method is called 'nope'"),
+        (["{problems}", "--set", "loops=2"], "no field 'loops'"),
+        (["{problems}", "--set", "temprature_code=2"], "did you mean 'temperature_code'"),
+        (["{problems}", "--set", "top_p=2"], "top_p = 2"),
+        (["{problems}", "-o", "/nowhere/c.jsonl"], "--output /nowhere/c.jsonl: No such file"),
+        (["{problems}", "--method", "rsa", "--set", "fitness=nope"], "no strategy is called 'nope'"),
+        (
+            ["{problems}", "--method", "rsa", "--set", "fitness=caps", "--budget-total-tokens", "9"],
+            "a budget would not hold",
+        ),
+    ],
+)
+def test_a_mistake_is_named_before_anything_is_drawn(invoke, server, tmp_path, words, said):
+    problems = write_problems(tmp_path / "p.jsonl", 1)
+    with pytest.raises(CapsError) as caught:
+        invoke("sample", *[word.format(problems=problems) for word in words])
+    assert said in str(caught.value)
+    assert not [body for body in server.bodies if "Question" in body["messages"][0]["content"]]

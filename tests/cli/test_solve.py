@@ -1,0 +1,96 @@
+import asyncio
+import json
+from dataclasses import fields
+
+import pytest
+
+from caps import Case, solve, solve_sync
+from caps.assemble import make_strategy
+from caps.core.errors import CapsError
+from caps.registry import METHODS, PRESETS, STRATEGIES, resolve
+from caps.sampling.making import make_method, make_preset
+from cli.test_sample import answering, invoke, server  # noqa: F401
+from models.server import Reply, Status, StubServer
+from shell import caps
+
+
+def test_the_answer_comes_first_and_what_it_took_goes_to_standard_error(tmp_path):
+    with StubServer(answering) as running:
+        where = ("--base-url", running.url, "--model", "m", "--journal", tmp_path / "j.sqlite")
+        done = caps("solve", "What is it?", "-n", 4, "--domain", "math", *where)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "I take quality=0.9, so \\boxed{1}\n\nanswer: 1\n"
+        assert "answer 2 of 4 candidates, 4 different" in done.stderr
+        asked = running.requests
+        (tmp_path / "q.txt").write_text("What is it?")
+        again = caps("solve", "--file", tmp_path / "q.txt", "-n", 4, "--domain", "math", "--json", *where)
+        assert running.requests == asked, "the journal knows it all"
+    line = json.loads(again.stdout)
+    assert line["winner"] == 1
+    assert len(line["candidates"]) == 4
+    assert line["sampling"]["replayed"] == 4
+    assert line["tokens"]["billed"] == 0
+
+
+def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):  # noqa: F811
+    with StubServer([Reply("Surely \\boxed{4}", message={"reasoning_content": "hm, \\boxed{5}?"})]) as agreed:
+        done = invoke(
+            "solve", "-", "--samples", 3, "--base-url", agreed.url, "--judge-model", "j", stdin="2 + 2?"
+        )
+        assert agreed.requests == 3
+    assert done.exit_code == 0
+    assert done.stdout == "Surely \\boxed{4}\n\nanswer: 4\n", "without its thoughts"
+    assert "domain guessed: math" in done.stderr
+
+
+def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke, server):  # noqa: F811
+    with StubServer(answering) as judge:
+        done = invoke(
+            "solve", "What is it?", "-n", 4, "--domain", "math", "--judge-model", "j", "--judge-base-url", judge.url,
+            "--api-key", "sk-mine", "--set", "finalists=2", "--set", "temperature_math=0.2", "--quiet",
+        )  # fmt: skip
+        assert {body["model"] for body in judge.bodies} == {"j"}
+        assert all("Authorization" not in headers for headers in judge.headers)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert server.requests == 4
+    assert {body["temperature"] for body in server.bodies} == {0.2}
+    assert all(headers["Authorization"] == "Bearer sk-mine" for headers in server.headers)
+
+
+def test_a_question_without_an_answer_exits_1_and_a_missing_one_is_asked_for(invoke, tmp_path):  # noqa: F811
+    with StubServer([Status(400, "never")]) as silent:
+        done = invoke("solve", "What?", "-n", 2, "--base-url", silent.url)
+    assert done.exit_code == 1
+    assert "none of its 2 samples came in" in done.stderr
+    for words, said in [
+        ([], "give one question"),
+        (["a", "--file", "b"], "give one question"),
+        (["--file", tmp_path / "none.txt"], "none.txt: No such file"),
+        ([" "], "the question is empty"),
+        (["a", "--domain", "art"], "--domain 'art'"),
+    ]:
+        with pytest.raises(CapsError, match=said):
+            invoke("solve", *words)
+
+
+def test_no_field_of_a_strategy_has_the_name_of_one_of_a_method_or_a_preset():
+    def names(made):
+        return {spec.name for spec in fields(made)}
+
+    strategies = set.union(*(names(make_strategy(name)) for name in STRATEGIES.table))
+    methods = set.union(*(names(make_method(name)) for name in METHODS.table))
+    assert not strategies & methods
+    assert not (strategies | methods) & names(make_preset("default"))
+    assert all(resolve(PRESETS, name) for name in PRESETS.table)
+
+
+def test_from_python_a_question_is_drawn_for_and_chosen_among():
+    with StubServer(answering) as running:
+        found = solve_sync("What is it?", n=4, domain="math", model="m", base_url=running.url)
+        assert (found.answer, found.selected.winner, len(found.case.candidates)) == ("1", 1, 4)
+        one = asyncio.run(
+            solve(Case.of("What is it?", []), n=1, model="m", base_url=running.url, preset="small")
+        )
+        assert one.text.startswith("I take quality=0.2")
+    with StubServer([Status(400, "no")]) as silent, pytest.raises(CapsError, match="none of its 2 samples"):
+        solve_sync("What?", n=2, model="m", base_url=silent.url)

@@ -1,0 +1,48 @@
+"""A desk over a scripted or a stubbed model, and problems to draw answers for."""
+
+import asyncio
+
+from caps.assemble import Endpoint, Setup, load_templates, sampler
+from caps.core.types import Case, Problem
+from caps.models.scripted import ScriptedModel
+from caps.sampling.base import Aids
+from caps.sampling.independent import Independent
+from caps.sampling.presets import Preset
+from caps.sampling.sampler import Sampler
+from caps.sampling.stream import sample_all
+
+TEMPLATES = load_templates(shelf="generation")
+
+
+def problem(name="p", domain="math", **extra):
+    return Case(name, Problem.of(f"Question {name}?"), (), domain, extra=extra)
+
+
+def desk_of(reply, preset=None, capacity=8):
+    """A desk over a scripted model; the model is `desk.model`."""
+    model = ScriptedModel(reply)
+    desk = Sampler(model, "m", preset or Preset(), TEMPLATES, capacity=lambda: capacity)
+    desk.model = model
+    return desk
+
+
+def run(method, desk, problems, n=4, aids=None):
+    async def all_of():
+        return [one async for one in sample_all(problems, method, desk, n=n, aids=aids or Aids())]
+
+    return asyncio.run(all_of())
+
+
+def draw(server, problems, n=4, *, preset=None, method=None, logprobs=False, probe=False, **settings):
+    """Sample problems at a stub server."""
+    setup = Setup(endpoint=Endpoint(server.url, "stub"), **settings)
+
+    async def all_of():
+        async with sampler(setup, preset or Preset(), logprobs=logprobs, probe=probe) as desk:
+            return [one async for one in sample_all(problems, method or Independent(), desk, n=n)]
+
+    return asyncio.run(all_of())
+
+
+def texts(sampled):
+    return [one.text for one in sampled.case.candidates]
