@@ -150,6 +150,11 @@ _PROFILES = {
 }
 PROFILES = Registry("profile", "caps.profiles", _PROFILES, {})
 
+_GRADERS = {
+    "math": Entry("caps.graders.math:MathGrader", "final answers, compared by algebra", "math-verify"),
+}
+GRADERS = Registry("grader", "caps.graders", _GRADERS, {})
+
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""
