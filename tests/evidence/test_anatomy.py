@@ -154,6 +154,7 @@ def test_thoughts_and_speech_are_told_apart(thought, speech):
     [
         ("The answer is 42.", "42"),
         ("So: **Answer:** $x^2$", "$x^2$"),
+        ("The answer is:\n\\[\n x^2 \n\\]\nas promised.", "x^2"),
         ("Work.\n#### 1,234", "1,234"),
         ('{"reasoning": "…", "answer": "\\\\frac{1}{2}"}', r"\frac{1}{2}"),
         ('{"answer": 3}', "3"),

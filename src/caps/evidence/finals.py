@@ -14,6 +14,7 @@ _MARK = re.compile(
 _STRING = re.compile(r'\s*+"((?:[^"\\]|\\.)*+)', re.DOTALL)
 _BARE = re.compile(r"[^,}\n]*+")
 _LINE = re.compile(r"[ \t*_:]*+(?:\n[ \t]*+)?([^\n]*+)")
+_DISPLAY = re.compile(r"[\s*_:]*+(?:\\\[(.{1,500}?)\\\]|\\\((.{1,500}?)\\\)|\$\$(.{1,500}?)\$\$)", re.DOTALL)
 _SENTENCE_END = re.compile(r"[.!?](?=[\s*\"]|$)(?<!\\!)")
 _EMPHASIS = " \t*_`"
 
@@ -42,6 +43,8 @@ def _field(text: str, start: int) -> str:
 
 
 def _rest_of_line(text: str, mark: re.Match[str]) -> str:
+    if display := _DISPLAY.match(text, mark.end()):
+        return next(part for part in display.groups() if part).strip()
     line = _LINE.match(text, mark.end())
     rest = line[1] if line else ""
     end = None if mark["hashes"] else _SENTENCE_END.search(rest)
