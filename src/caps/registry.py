@@ -191,6 +191,11 @@ _METHODS = {
 }
 METHODS = Registry("method", "caps.methods", _METHODS, {})
 
+_GRADERS = {
+    "math": Entry("caps.graders.math:MathGrader", "final answers, compared by algebra", "math-verify"),
+}
+GRADERS = Registry("grader", "caps.graders", _GRADERS, {})
+
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""

@@ -147,3 +147,27 @@ def test_thoughts_and_speech_are_told_apart(thought, speech):
     parts = dissect(Candidate(f"<think>{thought}.</think>{speech}"))
     assert parts.reasoning == f"{thought}.".strip()
     assert spoken(f"<think>{thought}</think>{speech}") == speech
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is 42.", "42"),
+        ("So: **Answer:** $x^2$", "$x^2$"),
+        ("The answer is:\n\\[\n x^2 \n\\]\nas promised.", "x^2"),
+        ("Work.\n#### 1,234", "1,234"),
+        ('{"reasoning": "…", "answer": "\\\\frac{1}{2}"}', r"\frac{1}{2}"),
+        ('{"answer": 3}', "3"),
+        ("The answer is 1. No: the final answer is 3.5. Done.", "3.5"),
+        ("<think>The answer is 1.</think>", None),
+        ("No conclusion here.", None),
+        (r"The answer is 1, or rather \boxed{2}.", "2"),
+    ],
+)
+def test_an_answer_may_be_announced_without_a_box(text, answer):
+    assert final_answer(Candidate(text)) == answer
+
+
+def test_boxes_in_a_row_are_one_answer():
+    assert last_boxed(r"first \boxed{0}, so \(\boxed{1}\) and \(x = \boxed{2}\)") == "1, 2"
+    assert last_boxed(r"\boxed{1} is wrong, it is \boxed{2}") == "2"

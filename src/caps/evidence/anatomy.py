@@ -1,9 +1,11 @@
 """The parts of a candidate: what it thought, the program it wrote, the answer it gave."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from caps.core.types import Candidate
-from caps.evidence.marks import Enclosed, Layout, find_boxed, lay_out
+from caps.evidence.finals import concluded
+from caps.evidence.marks import Enclosed, Layout, find_boxes, lay_out
 from caps.evidence.windows import trim
 
 
@@ -25,7 +27,8 @@ def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
     boxed answer.
     """
     text = candidate.text
-    layout, boxed = lay_out(text), find_boxed(text)
+    layout, boxes = lay_out(text), find_boxes(text)
+    boxed = boxes[-1] if boxes else None
     stated = candidate.code if candidate.code and candidate.code.strip() else None
     code = layout.block.within(text) if stated is None and layout.block else stated
     thoughts = (thought.within(text).strip() for thought in layout.thoughts)
@@ -34,7 +37,7 @@ def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
         reasoning = _before_code(text, layout, stated)
     elif not reasoning:
         reasoning = _without(text, layout, boxed)
-    return Anatomy(reasoning, code, _answer(candidate, boxed), text)
+    return Anatomy(reasoning, code, _answer(candidate, boxes), text)
 
 
 def spoken(text: str) -> str:
@@ -53,19 +56,25 @@ def last_code_block(text: str) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    r"""The content of the last complete `\boxed{…}` that is not blank, nested braces included."""
-    boxed = find_boxed(text)
-    return None if boxed is None else _unbox(text, boxed)
+    r"""The content of the last complete `\boxed{…}` that is not blank; of boxes in a row, a list."""
+    return _joined(text, find_boxes(text))
 
 
 def final_answer(candidate: Candidate) -> str | None:
-    """The stated answer, or else the last boxed one."""
-    return _answer(candidate, None) or last_boxed(candidate.text)
+    """The stated answer, or else the last boxed one, or else one announced in words."""
+    return _answer(candidate, find_boxes(candidate.text))
 
 
-def _answer(candidate: Candidate, boxed: Enclosed | None) -> str | None:
-    stated = (candidate.answer or "").strip()
-    return stated or (None if boxed is None else _unbox(candidate.text, boxed))
+def _answer(candidate: Candidate, boxes: Sequence[Enclosed]) -> str | None:
+    stated, text = (candidate.answer or "").strip(), candidate.text
+    if stated or boxes:
+        return stated or _joined(text, boxes)
+    # Most texts announce nothing, which is quicker to see than where their thoughts are.
+    return concluded(text) and concluded(spoken(text))
+
+
+def _joined(text: str, boxes: Sequence[Enclosed]) -> str | None:
+    return ", ".join(_unbox(text, boxed) for boxed in boxes) or None
 
 
 def _unbox(text: str, boxed: Enclosed) -> str:

@@ -10,6 +10,11 @@ _MARK = re.compile(
 )
 # Two backslashes: inside JSON every backslash is doubled.
 _BOX = re.compile(r"\\\\?(?:boxed|fbox)\s*+\{")
+_BETWEEN = re.compile(
+    r"(?:[\s,;$~*]|\\+[()\[\],;:! ]|\\+q?quad(?![a-z])|\\+text\s*\{[^{}]*\}"
+    r"|(?:and|or)\b|[a-zA-Z]\w{0,3}\s*=)*+"
+)
+_WIDEST_GAP, _LONGEST_RUN = 60, 50
 _BRACE = re.compile(rf"{_BOX.pattern}|\\[{{}}\\]|[{{}}]")
 
 
@@ -75,23 +80,35 @@ def lay_out(text: str) -> Layout:
 
 def find_boxed(text: str) -> Enclosed | None:
     r"""Find the last complete `\boxed{…}` that is not blank, nested braces included."""
+    boxes = find_boxes(text)
+    return boxes[-1] if boxes else None
+
+
+def find_boxes(text: str) -> tuple[Enclosed, ...]:
+    r"""Find the last complete `\boxed{…}` and those in a row with it: `\boxed{1}` and `\boxed{2}`."""
     first = _BOX.search(text)
     if first is None:
-        return None
-    boxes: list[int] = []
-    found: Enclosed | None = None
+        return ()
+    open_: list[int] = []
+    found: list[Enclosed] = []
     for mark in _BRACE.finditer(text, first.start()):
         brace = mark.group()
         if brace == "}":
-            start = boxes.pop() if boxes else -1
-            if start > (found.start if found else -1):
+            start = open_.pop() if open_ else -1
+            if start > (found[-1].start if found else -1):
                 box = Enclosed(start, text.index("{", start) + 1, mark.start(), mark.end())
-                found = box if box.within(text).strip() else found
+                found += [box] if box.within(text).strip() else []
         elif brace == "{":
-            boxes.append(-1)
+            open_.append(-1)
         elif len(brace) > 2:
-            boxes.append(mark.start())
-    return found
+            open_.append(mark.start())
+    run = found[-1:]
+    for box in reversed(found[:-1]):
+        gap = text[box.stop : run[0].start]
+        if len(run) == _LONGEST_RUN or len(gap) > _WIDEST_GAP or not _BETWEEN.fullmatch(gap):
+            break
+        run.insert(0, box)
+    return tuple(run)
 
 
 def _closes(mark: re.Match[str], fence: re.Match[str]) -> bool:

@@ -1,0 +1,150 @@
+"""Final answers of mathematics against the right one: exactly where that is cheap, else by algebra."""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from caps.core.errors import InputError, MissingExtraError
+from caps.core.types import Candidate, Case
+from caps.graders.answers import LONGEST, same_answer
+from caps.graders.base import Grade
+from caps.graders.latex import bare, tidy
+from caps.graders.prose import candidate_answer, settle
+from caps.graders.workers import NoReplyError, Workers
+
+RULES = 1
+SECONDS = 5.0
+MEMORY = 1 << 30
+_SHOWN = 60
+
+
+class MathGrader:
+    """Grades against `answer` of a case: a text, a number, or a list of answers that are all right.
+
+    Without math-verify, what only algebra could tell is undecided, and says what to install.
+    """
+
+    def __init__(self, *, workers: int = 2, seconds: float = SECONDS, memory: int = MEMORY) -> None:
+        self._seconds = seconds
+        self._library = _installed()
+        self._workers = Workers(
+            "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
+        )
+        self._known: dict[tuple[str, str], tuple[bool | None, str]] = {}
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    @property
+    def version(self) -> str:
+        """The rules, the library behind them, and the limit within which it must decide."""
+        return f"math-{RULES}/math-verify-{self._library or 'none'}/{self._seconds:g}s"
+
+    async def grade(self, case: Case, candidate: Candidate) -> Grade:
+        """Right when the candidate's answer equals any accepted one; wrong without an answer."""
+        accepted = accepted_answers(case)
+        answer = candidate_answer(candidate)
+        if answer is None or not tidy(answer[:LONGEST]):
+            return Grade(correct=False, reason="no answer")
+        verdicts = [await self._compare(gold, answer) for gold in accepted]
+        if any(equal for equal, _ in verdicts):
+            return Grade(correct=True)
+        compared = f"{_shown(answer)} against {' or '.join(_shown(gold) for gold in accepted)}"
+        doubts = [why for equal, why in verdicts if equal is None]
+        if doubts:
+            return Grade(correct=None, reason="undecided", detail=f"{compared}: {doubts[0]}")
+        return Grade(correct=False, reason="different", detail=compared)
+
+    async def equal(self, a: str, b: str) -> bool | None:
+        """Whether two answers are the same one; None where that cannot be told within the limit."""
+        return (await self._compare(a, b))[0]
+
+    async def classes(self, answers: Sequence[str | None]) -> list[int | None]:
+        """Sort answers into classes: for each the place of the first one equal to it; None for None.
+
+        An answer is compared with the first of each class only, cheaply with all before algebra with any.
+        What is undecided counts as different.
+        """
+        found: list[int | None] = []
+        firsts: list[tuple[int, str]] = []
+        for place, answer in enumerate(answers):
+            home = None if answer is None else await self._home(answer, firsts)
+            if answer is not None and home is None:
+                firsts.append((place, answer))
+                home = place
+            found.append(home)
+        return found
+
+    async def close(self) -> None:
+        """End the workers."""
+        await self._workers.close()
+
+    async def _home(self, answer: str, firsts: Sequence[tuple[int, str]]) -> int | None:
+        unsure = []
+        for place, first in firsts:
+            equal = same_answer(answer, first)
+            if equal:
+                return place
+            if equal is None:
+                unsure.append((place, first))
+        for place, first in unsure:
+            if await self.equal(answer, first):
+                return place
+        return None
+
+    async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
+        cheap = same_answer(a, b)
+        if cheap is not None:
+            return cheap, ""
+        if max(len(a), len(b)) > LONGEST:
+            return None, f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
+        if not self._library:
+            return None, str(MissingExtraError("math-verify", "bench", "algebra"))
+        pair = (min(a, b), max(a, b))
+        async with self._locks.setdefault(pair, asyncio.Lock()):
+            if pair not in self._known:
+                self._known[pair] = await self._ask(pair)
+        return self._known[pair]
+
+    async def _ask(self, pair: tuple[str, str]) -> tuple[bool | None, str]:
+        try:
+            reply = await self._workers.ask(pair)
+        except NoReplyError as error:
+            return None, str(error)
+        return reply["equal"], reply.get("why", "")
+
+
+def accepted_answers(case: Case) -> list[str]:
+    """The gold answers of a case, or `InputError` naming the field."""
+    given = case.extra.get("answer")
+    if given is None:
+        raise InputError("answer: is missing; the right answer is wanted, a text, a number or a list of them")
+    several = given if isinstance(given, list | tuple) else [given]
+    if not several:
+        raise InputError("answer: is an empty list; at least one right answer is wanted")
+    return [_gold(one) for one in several]
+
+
+def _gold(given: object) -> str:
+    if isinstance(given, bool) or not isinstance(given, str | int | float):
+        raise InputError(f"answer: must be a text, a number or a list of them, not {type(given).__name__}")
+    try:
+        gold = settle(given if isinstance(given, str) else repr(given))
+    except ValueError:
+        raise InputError("answer: has more digits than can be read") from None
+    if not bare(tidy(gold[:LONGEST])) or gold in ("inf", "-inf", "nan"):
+        raise InputError(f"answer: {_shown(str(given))} cannot be read as an answer")
+    if len(gold) > LONGEST:
+        raise InputError(
+            f"answer: {len(gold):,} characters are too long for one; at most {LONGEST:,} are read"
+        )
+    return gold
+
+
+def _shown(answer: str) -> str:
+    return repr(answer if len(answer) <= _SHOWN else answer[: _SHOWN - 1] + "…")
+
+
+def _installed() -> str | None:
+    try:
+        return version("math-verify")
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,177 @@
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from caps.core.errors import InputError
+from caps.core.types import Candidate, Case, Problem
+from caps.graders import math
+from caps.graders.math import MathGrader
+from caps.registry import GRADERS, resolve
+
+EQUAL = [
+    (r"2\sqrt{2}", r"\sqrt{8}"), (r"\frac{1}{\sqrt{2}}", r"\frac{\sqrt{2}}{2}"), ("2*sqrt(3)", r"2\sqrt{3}"),
+    ("(x+1)^2", "x^2+2x+1"), (r"\frac{x+2}{7}", r"\frac{x}{7}+\frac{2}{7}"), (r"\pi/2", r"\frac{\pi}{2}"),
+    (r"\sqrt{2}", "1.41421356"), (r"\frac{9}{4}\pi", r"2.25\pi"), ("2x + 4y - 3 = 0", r"y = -\frac{1}{2}x + \frac{3}{4}"),
+    ("x + y = 1", "2x + 2y = 2"), ("x + y = 1", "y = 1 - x"), ("y + x = 1", "x + y = 1"), ("x < 1", "-x > -1"), (r"1 \pm \sqrt{8}", r"1-2\sqrt{2}, 1+2\sqrt{2}"),
+    (r"(\sqrt{8}, 1)", r"(2\sqrt{2}, 1)"), (r"\{\sqrt{8}, 1\}", r"\{1, 2\sqrt{2}\}"), (r"[0, \sqrt{8})", r"[0, 2\sqrt{2})"),
+    (r"\begin{pmatrix} \sqrt{8} \\ 1 \end{pmatrix}", r"\begin{pmatrix} 2\sqrt{2} \\ 1 \end{pmatrix}"),
+    (r"5\sqrt{8}\text{ cm}", r"10\sqrt{2}"), (r"\frac{a-1}{1-a}", "-1"), (r"\log_2 8", "3"), (r"\sin^2 x + \cos^2 x", "1"),
+    (r"\binom{5}{2}", "10"), ("-\\infty", "−∞"), (r"y = \sqrt{8}", r"2\sqrt{2}"), ("3i + 2", "2+3i"),
+]  # fmt: skip
+
+UNEQUAL = [
+    (r"6\sqrt{2}", "6"), ("4x^2", "4"), ("x + 1", "1"), ("12 - 10d", "12"), ("5xy", "5"), (r"50\pi", "50"),
+    (r"2\mathrm{e}", "2"), (r"\sqrt{2}", "1.41"), (r"\sqrt{2}\cdot 10^{-9}", r"\sqrt{3}\cdot 10^{-9}"), ("34", r"-\infty"),
+    (r"(\sqrt{8}, 1)", r"(1, 2\sqrt{2})"), (r"[0, \sqrt{8})", r"[0, 2\sqrt{2}]"), ("f(x)", "f(y)"), ("x + y = 1", "x + y = 2"),
+    ("x < 1", "x > -1"), ("(x+1)^2", "x^2+1"), (r"\frac{1+\sqrt{5}}{2}", "2"), ("a", "b"), (r"\infty", r"-\infty"),
+]  # fmt: skip
+
+
+@asynccontextmanager
+async def grading(**settings):
+    grader = MathGrader(workers=1, **settings)
+    try:
+        yield grader
+    finally:
+        await grader.close()
+
+
+def case(answer="42"):
+    return Case("1", Problem.of("What?"), (), "math", extra={} if answer is None else {"answer": answer})
+
+
+def grade(answer, text):
+    async def story():
+        async with grading() as grader:
+            return await grader.grade(case(answer), Candidate(text))
+
+    return asyncio.run(story())
+
+
+def test_algebra_tells_equal_from_unequal_either_way_round():
+    async def story():
+        async with grading() as grader:
+            for pairs, expected in ((EQUAL, True), (UNEQUAL, False)):
+                for a, b in pairs:
+                    assert (a, b, await grader.equal(a, b)) == (a, b, expected)
+                    assert (b, a, await grader.equal(b, a)) == (b, a, expected)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "correct"),
+    [
+        ("42", r"so \boxed{42}", True),
+        (42, "The answer is 42.", True),
+        (0.5, "#### 1/2", True),
+        (["41", "42"], "42", True),
+        ("42", r"\boxed{41}", False),
+        ("$x = 42$", '{"reasoning": "…", "answer": "42"}', True),
+    ],
+)
+def test_a_candidate_is_right_when_it_gives_an_accepted_answer(answer, text, correct):
+    assert grade(answer, text).correct is correct
+
+
+def test_a_wrong_grade_shows_both_answers():
+    found = grade(["41", "42"], r"\boxed{43}")
+    assert (found.reason, found.detail) == ("different", "'43' against '41' or '42'")
+
+
+@pytest.mark.parametrize("text", ["", "  ", "$$", r"\boxed{}", "I do not know what to say about this. " * 20])
+def test_a_candidate_without_an_answer_is_wrong(text):
+    found = grade("42", text)
+    assert (found.correct, found.reason) == (False, "no answer")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, "", " $$ ", [], ["1", ""], True, {"a": 1}, float("nan"), [10**5000], "1" * 3000, [[1]]],
+    ids=range(11),
+)
+def test_a_gold_answer_that_cannot_be_used_names_the_field(answer):
+    with pytest.raises(InputError, match="^answer: "):
+        grade(answer, "42")
+
+
+BOMBS = ["9^{9^{9^9}}", "x + 10^{10^{10}}"]
+
+
+def test_hostile_answers_end_undecided_within_the_limit_and_the_next_question_is_answered():
+    async def story():
+        async with grading(seconds=0.8, memory=1 << 29) as grader:
+            assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
+            for bomb in BOMBS:
+                start = time.monotonic()
+                found = await grader.grade(case(r"x + \sqrt{2}"), Candidate("…", answer=bomb))
+                assert (found.correct, found.reason) == (None, "undecided")
+                assert "no reply within 0.8 s" in found.detail
+                assert time.monotonic() - start < 5
+                assert await grader.equal(r"\sqrt{18}", r"3\sqrt{2}") is True
+
+    asyncio.run(story())
+
+
+def test_a_hundred_kilobytes_of_fractions_are_undecided_at_once():
+    found = grade("42", r"\boxed{" + r"\frac{1}{" * 12_000 + "x" + "}" * 12_000 + "}")
+    assert (found.correct, found.reason) == (None, "undecided")
+    assert "too long" in found.detail
+
+
+def test_without_math_verify_the_cheap_way_still_grades_and_the_rest_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(math, "_installed", lambda: None)
+    assert grade("42", "42").correct is True
+    assert grade("42", "43").correct is False
+    found = grade(r"\sqrt{8}", r"\boxed{2\sqrt{2}}")
+    assert found.correct is None
+    assert "caps[bench]" in found.detail
+
+
+def test_classes_name_the_first_of_each_and_ask_each_pair_once():
+    async def story():
+        async with grading() as grader:
+            answers = ["1/2", r"2\sqrt{2}", None, "0.5", r"\sqrt{8}", "50%", "3", r"\sqrt{8}", r"\frac12"]
+            assert await grader.classes(answers) == [0, 1, None, 0, 1, 0, 6, 1, 0]
+            asked = len(grader._known)
+            await grader.classes(answers)
+            assert len(grader._known) == asked <= 6
+
+    asyncio.run(story())
+
+
+def test_many_candidates_are_graded_at_once():
+    async def story():
+        async with grading() as grader:
+            texts = [r"\boxed{\sqrt{8}}", r"\boxed{3}"] * 20
+            grades = await asyncio.gather(
+                *(grader.grade(case(r"2\sqrt{2}"), Candidate(text)) for text in texts)
+            )
+            assert [found.correct for found in grades] == [True, False] * 20
+            assert len(grader._known) == 2
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_grade_leaves_the_grader_usable():
+    async def story():
+        async with grading() as grader:
+            slow = asyncio.create_task(grader.equal("9^{9^{9^9}}", "x"))
+            await asyncio.sleep(0.3)
+            slow.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await slow
+            assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
+
+    asyncio.run(story())
+
+
+def test_the_version_tells_rules_library_and_limit():
+    assert MathGrader(seconds=2).version != MathGrader(seconds=3).version
+    assert "math-verify" in MathGrader().version
+
+
+def test_the_registry_knows_it():
+    assert resolve(GRADERS, "math") is MathGrader
