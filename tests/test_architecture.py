@@ -7,7 +7,7 @@ import caps
 from caps.registry import STRATEGIES
 
 SOURCE = Path(caps.__file__).parent
-HEAVY = {"ray", "xllamacpp", "sympy", "math_verify", "starlette", "matplotlib", "playwright"}
+HEAVY = {"ray", "xllamacpp", "sympy", "math_verify", "starlette", "matplotlib", "playwright", "pyarrow"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -8,10 +8,12 @@ import typer
 from caps.assemble import make_strategy
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed
-from caps.registry import PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing
+from caps.registry import DATASETS, PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing, resolve
 from caps.reports.console import table
 
-app = typer.Typer(help="What there is: strategies, views, signatures, profiles.", no_args_is_help=True)
+app = typer.Typer(
+    help="What there is: strategies, views, signatures, profiles, datasets.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -47,6 +49,22 @@ def signatures(as_json: JsonFlag = False) -> None:
 def profiles(as_json: JsonFlag = False) -> None:
     """Which signature and views go together."""
     _table(PROFILES, as_json=as_json)
+
+
+@app.command()
+def datasets(as_json: JsonFlag = False) -> None:
+    """Published problems that `caps import --dataset` reads."""
+    columns = ("dataset", "problems", "what they are", "dates", "source", "licence")
+    rows = []
+    for name, about, _ in listing(DATASETS):
+        found = resolve(DATASETS, name)
+        dates = str(getattr(found, "window", "")) if getattr(found, "dated", None) else ""
+        told = (getattr(found, field, "") for field in ("source", "licence"))
+        rows.append((name, str(getattr(found, "expected", "")), about, dates, *told))
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return
+    stdout().print(table("", columns, rows, numbers_from=9))
 
 
 def _table(registry: Registry, *, as_json: bool) -> None:
