@@ -9,7 +9,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 COMMANDS = (
     "select", "replay", "plan", "simulate", "journal stats", "journal prune", "journal redact",
-    "list strategies", "list views", "list signatures", "list profiles", "demo",
+    "list strategies", "list views", "list signatures", "list profiles", "list datasets", "import", "export",
+    "demo",
 )  # fmt: skip
 
 

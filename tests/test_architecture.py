@@ -42,6 +42,11 @@ def imports_of_node(node):
     return [(node.module or "").partition(".")[0]]
 
 
+def test_nothing_is_ever_unpickled():
+    users = {path.name for path in MODULES if {"pickle", "marshal", "shelve", "dill"} & set(imports_of(path))}
+    assert not users
+
+
 def test_every_strategy_file_stands_in_the_registry():
     files = {path.stem for path in (SOURCE / "strategies").glob("*.py")} - {"__init__", "dedup", "pairings"}
     registered = {entry.path.partition(":")[0].rpartition(".")[2] for entry in STRATEGIES.table.values()}

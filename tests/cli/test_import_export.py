@@ -45,7 +45,8 @@ def test_several_logs_are_put_together_and_bad_lines_end_in_exit_1(tmp_path):
 
 def test_a_published_dataset_becomes_problems_and_a_wrong_one_leaves_no_file(tmp_path):
     rows = [{"question": f"{i}?", "answer": i} for i in range(30)]
-    path, out = write(tmp_path / "aime.jsonl", *rows), tmp_path / "problems.jsonl"
+    path, out = tmp_path / "aime.jsonl", tmp_path / "problems.jsonl"
+    write(path, *rows)
     assert run("import", "--dataset", "aime-2025", path, "-o", out).exit_code == 0
     problems = lines(out.read_text())
     assert (len(problems), problems[4]["id"], problems[4]["answer"]) == (30, "aime-2025-5", "4")

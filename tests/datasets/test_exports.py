@@ -33,7 +33,7 @@ def exported(name, *chosen):
 
 def test_winners_go_to_the_evaluator_of_livecodebench_and_all_candidates_come_back():
     rows = json.loads(exported("livecodebench", Chosen(CODE, (0,)), Chosen(CODE, (1, 0))))
-    assert [row["code_list"] for row in rows] == [["print(1)"], ["", "print(1)"]]
+    assert [row["code_list"] for row in rows] == [["print(1)\n"], ["", "print(1)\n"]]
     assert rows[1]["output_list"] == ["no code", CODE.candidates[0].text]
     assert json.loads(exported("livecodebench")) == []
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.errors import InputError
-from caps.datasets import packed, reading
 from caps.datasets.packed import pickled_text, unpack_text
 from caps.datasets.reading import Limits, decode, lines, whole
 
@@ -77,11 +76,6 @@ def test_any_bytes_are_a_text_or_an_input_error(data):
             assert isinstance(read(data), str)
         except InputError as error:
             assert str(error)
-
-
-def test_the_unpickler_of_the_library_is_nowhere_used():
-    for module in (packed, reading):
-        assert not hasattr(module, "pickle")
 
 
 def test_a_zlib_bomb_is_not_unpacked():
