@@ -7,7 +7,7 @@ import caps
 from caps.registry import STRATEGIES
 
 SOURCE = Path(caps.__file__).parent
-HEAVY = {"ray", "xllamacpp", "sympy", "math_verify", "starlette", "matplotlib", "playwright"}
+HEAVY = {"ray", "xllamacpp", "sympy", "math_verify", "starlette", "matplotlib", "playwright", "pyarrow"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -40,6 +40,11 @@ def imports_of_node(node):
     if isinstance(node, ast.Import):
         return [alias.name.partition(".")[0] for alias in node.names]
     return [(node.module or "").partition(".")[0]]
+
+
+def test_nothing_is_ever_unpickled():
+    users = {path.name for path in MODULES if {"pickle", "marshal", "shelve", "dill"} & set(imports_of(path))}
+    assert not users
 
 
 def test_every_strategy_file_stands_in_the_registry():

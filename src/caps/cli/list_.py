@@ -8,7 +8,18 @@ import typer
 from caps.assemble import make_strategy
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed
-from caps.registry import METHODS, PRESETS, PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing
+from caps.registry import (
+    DATASETS,
+    METHODS,
+    PRESETS,
+    PROFILES,
+    SIGNATURES,
+    STRATEGIES,
+    VIEWS,
+    Registry,
+    listing,
+    resolve,
+)
 from caps.reports.console import table
 from caps.sampling.making import make_method, make_preset
 
@@ -72,6 +83,22 @@ def methods(
         _fields(name, make_method(name), as_json=as_json)
         return
     _table(METHODS, as_json=as_json)
+
+
+@app.command()
+def datasets(as_json: JsonFlag = False) -> None:
+    """Published problems that `caps import --dataset` reads."""
+    columns = ("dataset", "problems", "what they are", "dates", "source", "licence")
+    rows = []
+    for name, about, _ in listing(DATASETS):
+        found = resolve(DATASETS, name)
+        dates = str(getattr(found, "window", "")) if getattr(found, "dated", None) else ""
+        told = (getattr(found, field, "") for field in ("source", "licence"))
+        rows.append((name, str(getattr(found, "expected", "")), about, dates, *told))
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return
+    stdout().print(table("", columns, rows, numbers_from=9))
 
 
 def _table(registry: Registry, *, as_json: bool) -> None:

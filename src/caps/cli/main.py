@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from caps.cli import demo, journal, list_, plan, replay, sample, select, simulate, solve
+from caps.cli import demo, export, import_, journal, list_, plan, replay, sample, select, simulate, solve
 from caps.cli.output import say
 from caps.core.errors import CapsError
 
@@ -19,6 +19,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("demo")(demo.demo)
+app.command("export")(export.export)
+app.command("import")(import_.import_)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay)
 app.command("sample")(sample.sample)

@@ -14,7 +14,7 @@ from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.casework import PER_CHARACTER
 from caps.costs.terms import Terms
-from caps.datasets.jsonl import count_lines, read_cases
+from caps.datasets.imports import count_cases, open_cases
 from caps.experiments.planning import BASELINE, Task, Totals, plan_cases
 from caps.reports.console import number, percent, table
 
@@ -77,10 +77,11 @@ class _Source:
     @property
     def total(self) -> int | None:
         """How many lines there are to come, if that can be known."""
-        return None if self._path == "-" else min(count_lines(self._path), self._limit or 2**62)
+        counted = count_cases(self._path)
+        return None if counted is None else min(counted, self._limit or 2**62)
 
     def __iter__(self) -> Iterator[Case]:
-        for case in islice(read_cases(self._path), self._limit):
+        for case in islice(open_cases(self._path), self._limit):
             if isinstance(case, InputError):
                 self.bad += 1
                 say(f"failed: {case}", "red")

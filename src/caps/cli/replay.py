@@ -16,7 +16,7 @@ from caps.config import parse_assignments
 from caps.core.errors import InputError, JournalError
 from caps.core.play import Strategy
 from caps.costs.prices import Price
-from caps.datasets.jsonl import read_cases
+from caps.datasets.imports import open_cases
 from caps.engines.base import Play
 from caps.engines.budget import Budget, CasePurse, Total
 from caps.engines.forward import fast_forward
@@ -82,7 +82,7 @@ class _Replay:
         """Play every case as far as the journal reaches."""
         made = self._record.made_of
         prepare = make_prepare(self._setup.profile, self._setup.views)
-        for place, case in enumerate(islice(read_cases(made["cases"]), made["limit"])):
+        for place, case in enumerate(islice(open_cases(made["cases"]), made["limit"])):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue

@@ -8,11 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from caps.assemble import Setup, sampler
@@ -21,7 +21,7 @@ from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.costs.prices import listed_price
-from caps.datasets.writing import case_row
+from caps.datasets.writing import write_case
 from caps.reports.console import number
 from caps.reports.sampled import Tally
 from caps.sampling.base import Method, Sample, Sampled
@@ -140,8 +140,10 @@ class CaseFile:
     def add(self, case: Case) -> None:
         """Write a case, whole and at once."""
         file = self._file or sys.stdout.buffer
+        # The prompt went by the domain, so it is stated, unless it said nothing.
+        stated = replace(case, guessed=case.guessed and case.domain == "general")
         with self._troubles():
-            file.write(msgspec.json.encode(case_row(case)) + b"\n")
+            file.write(write_case(stated) + b"\n")
             file.flush()
 
     def finish(self) -> None:

@@ -20,7 +20,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price, listed_price
-from caps.datasets.jsonl import count_lines, read_cases
+from caps.datasets.imports import count_cases, open_cases
 from caps.engines.budget import Budget
 from caps.experiments.planning import forecast_case
 from caps.journal.store import default_path
@@ -120,13 +120,13 @@ def select(
 
 def _opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
     """The cases; a file that cannot be read at all is found before anything is opened or asked."""
-    source = iter(read_cases(cases))
+    source = open_cases(cases)
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
 
 
 def _total(cases: str, limit: int | None) -> int | None:
-    counted = None if cases == "-" else count_lines(cases)
+    counted = count_cases(cases)
     return limit if counted is None else min(counted, limit or counted)
 
 

@@ -10,7 +10,7 @@ import typer
 from caps.assemble import make_strategy
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout
 from caps.core.errors import SettingError
-from caps.datasets.jsonl import read_cases
+from caps.datasets.imports import open_cases
 from caps.experiments import simulation
 from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
 from caps.judges.simulated import PRESETS, JudgeModel
@@ -68,7 +68,7 @@ def simulate(
         pools = made_up(shape, problems, seed)
         source: dict[str, Any] = {"made_up": asdict(shape)}
     else:
-        pools = list(labelled(read_cases(cases), n=n))
+        pools = list(labelled(open_cases(cases), n=n))
         source = {"cases": cases}
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     if not names:

@@ -3,36 +3,31 @@
 A line that cannot be read is yielded as the `InputError` it is, so the good ones go on.
 """
 
-import gzip
-import sys
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.fields import kind_of as _kind
+from caps.datasets.fields import wanted as _wanted
+from caps.datasets.reading import lines as _lines
 from caps.evidence.anatomy import last_boxed, last_code_block
 
 DOMAINS = ("code", "math", "general")
-_NAMES = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-}
 
 
 def read_cases(path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
     """Read cases in order; ids are unique and default to the line number. `bare`: none need candidates."""
+    return cases_in(_lines(path), path, bare=bare)
+
+
+def cases_in(lines: Iterable[bytes], path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
+    """Read the cases of lines that stand in the file at `path`."""
     seen: set[str] = set()
     empty = True
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         empty = False
@@ -127,39 +122,6 @@ def _candidate(item: object, where: str) -> Candidate:
         if item.get(name) is not None:
             fields[name] = _wanted(item, name, kind, f"{where}.")
     return Candidate(**fields)
-
-
-def _wanted(row: dict[str, Any], name: str, kind: type, where: str = "") -> Any:
-    if name not in row:
-        raise InputError(f"{where}{name}: is missing; {_NAMES[kind]} is wanted")
-    value = row[name]
-    kinds = (int, float) if kind is float else kind
-    if not isinstance(value, kinds) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{where}{name}: must be {_NAMES[kind]}, not {_kind(value)}")
-    return value
-
-
-def _kind(value: object) -> str:
-    return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
-    if path == "-":
-        yield sys.stdin.buffer
-        return
-    with Path(path).open("rb") as file:
-        yield gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file  # type: ignore[misc]
-
-
-def _lines(path: str) -> Iterator[bytes]:
-    """Lines of a file; whatever goes wrong (no file, a directory, a broken archive) is the file's fault."""
-    try:
-        with _opened(path) as file:
-            yield from file
-    except (OSError, EOFError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InputError(f"{path}: {reason}") from None
 
 
 def count_lines(path: str) -> int:

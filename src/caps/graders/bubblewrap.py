@@ -22,7 +22,17 @@ from caps.graders.seccomp import build_filter
 
 _FOLDER = "/job"
 _NEEDED = ("bwrap", "prlimit", "setpriv")
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -113,7 +123,10 @@ def _view() -> tuple[str, ...]:
 def _parents(files: object) -> list[str]:
     """The folders that files stand in, outermost first."""
     folders = {
-        parent for name in files for parent in Path(name).parents if parent != Path()  # type: ignore[attr-defined]
+        parent
+        for name in files
+        for parent in Path(name).parents
+        if parent != Path()  # type: ignore[attr-defined]
     }
     return [
         word for folder in sorted(folders) for word in ("--perms", "0755", "--dir", f"{_FOLDER}/{folder}")

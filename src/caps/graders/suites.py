@@ -118,7 +118,9 @@ def _examples(tests: Iterable[Any], entry: str | None, where: str) -> Examples:
         items.append(Example(test["input"], test["output"]))
         kinds.add(test.get("testtype") or ("text" if isinstance(test["input"], str) else "functional"))
     if len(kinds) > 1:
-        raise InputError(f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be alike")
+        raise InputError(
+            f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be alike"
+        )
     kind = kinds.pop()
     if kind == "stdin" or (kind == "text" and entry is None):
         return Examples(tuple(items), entry, "stdin")

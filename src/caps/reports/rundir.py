@@ -97,6 +97,16 @@ def read_run(path: Path) -> Record:
     return Record(made_of, selections, unanswered)
 
 
+def read_rulings(path: Path) -> list[Line]:
+    """Every call of a run, in order."""
+    try:
+        return [line for line in _read_lines(path / "rulings.jsonl") if isinstance(line, dict)]
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{path}: the folder of a run is damaged ({error})") from None
+
+
 def _read_lines(path: Path) -> list[Line]:
     """Lines of a file that may end in the middle of one, as a killed run leaves it."""
     whole = path.read_bytes().rpartition(b"\n")[0]

@@ -1,0 +1,146 @@
+"""`caps import`: other tools' logs, and published problems, become our cases."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from platformdirs import user_cache_path
+
+from caps.cli.output import say
+from caps.cli.sink import write_all
+from caps.core.errors import InputError, SettingError
+from caps.core.types import Case
+from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
+from caps.datasets.jsonl import DOMAINS
+from caps.datasets.published import Window
+from caps.datasets.writing import write_case
+from caps.registry import DATASETS, resolve
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE...", help="Logs with candidates, or the files of --dataset; - is input."),
+]
+FormatName = Annotated[str, typer.Option("--format", help=f"auto, or {', '.join(FORMATS)}.")]
+Requests = Annotated[
+    str | None, typer.Option("--requests", metavar="FILE", help="The input file of a batch: its problems.")
+]
+DatasetName = Annotated[
+    str | None, typer.Option("--dataset", metavar="NAME", help="Published problems: see caps list datasets.")
+]
+Fetch = Annotated[bool, typer.Option("--fetch", help="Download the files of --dataset first, once.")]
+Cache = Annotated[Path | None, typer.Option("--cache", envvar="CAPS_CACHE", help="Where downloads are kept.")]
+Mirror = Annotated[
+    str | None,
+    typer.Option("--mirror", envvar="CAPS_MIRROR", metavar="URL", help="Fetch from this host instead."),
+]
+Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Problems of this day or later.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Problems before this day.")]
+AnyCount = Annotated[bool, typer.Option("--any-count", help="Take a part of a dataset as it is.")]
+Domain = Annotated[
+    str | None, typer.Option("--domain", help="Say what the cases are: code, math or general.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="File to write; standard output if absent.")
+]
+
+
+def import_(
+    files: Files = None,
+    format_: FormatName = AUTO,
+    requests: Requests = None,
+    dataset: DatasetName = None,
+    fetch: Fetch = False,
+    cache: Cache = None,
+    mirror: Mirror = None,
+    since: Since = None,
+    until: Until = None,
+    any_count: AnyCount = False,
+    domain: Domain = None,
+    output: Output = None,
+) -> None:
+    """Write other tools' logs, or published problems, as cases: one JSON object a line.
+
+    Several logs with the same problems are put together: the candidates of each file follow one another.
+    """
+    if domain is not None and domain not in DOMAINS:
+        raise SettingError(f"--domain {domain!r}: must be one of {', '.join(DOMAINS)}")
+    if dataset is None:
+        for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
+            if given:
+                raise SettingError(f"{name} goes with --dataset NAME")
+        source = _logs(files or [], format_, requests)
+    else:
+        found = _dataset(dataset)
+        folders = [_fetched(found, cache, mirror)] if fetch else files or []
+        if len(folders) != 1:
+            raise SettingError(f"--dataset {dataset}: give one file or folder of it, or --fetch")
+        source = found.read(folders[0], window=_window(found, since, until), any_count=any_count)
+    counts = _Counts()
+    write_all(counts.told(source, domain), output)
+    kind = "problems" if dataset else "cases"
+    where = "" if output is None else f", written to {output}"
+    say(f"{counts.good} {kind}, {counts.candidates} candidates{where}")
+    raise typer.Exit(1 if counts.bad else 0)
+
+
+class _Counts:
+    """Counts what goes through and names what cannot."""
+
+    def __init__(self) -> None:
+        self.good = self.bad = self.candidates = 0
+
+    def told(self, source: Iterator[Case | InputError], domain: str | None) -> Iterator[bytes]:
+        """The lines of the good cases."""
+        for case in source:
+            if isinstance(case, InputError):
+                self.bad += 1
+                say(f"failed: {case}", "red")
+                continue
+            self.good += 1
+            self.candidates += len(case.candidates)
+            stated = case if domain is None else replace(case, domain=domain, guessed=False)
+            yield write_case(stated) + b"\n"
+
+
+def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case | InputError]:
+    if not files:
+        raise SettingError("nothing to import: name a file, or a --dataset")
+    sources = [open_cases(path, format_, requests=requests) for path in files]
+    return sources[0] if len(sources) == 1 else merge(sources)
+
+
+def _dataset(name: str) -> Any:
+    found = resolve(DATASETS, name)
+    if not callable(getattr(found, "read", None)):
+        raise SettingError(f"{name!r} is {found!r}, which has no read(): not a dataset")
+    return found
+
+
+def _fetched(dataset: Any, cache: Path | None, mirror: str | None) -> str:
+    from caps.datasets.fetch import fetch  # noqa: PLC0415  (urllib takes a while to load)
+
+    if not dataset.urls:
+        raise SettingError(f"--fetch: nobody wrote down where {dataset.name} is found; give its path")
+    folder = (cache or user_cache_path("caps") / "datasets") / dataset.name
+    say(f"fetching {dataset.name} ({dataset.licence}) to {folder}")
+    paths = fetch(dataset.urls, folder, mirror=mirror)
+    return str(folder if len(paths) > 1 else paths[0])
+
+
+def _window(dataset: Any, since: str | None, until: str | None) -> Window | None:
+    if since is None and until is None:
+        return None
+    if dataset.dated is None:
+        raise SettingError(f"--since and --until: problems of {dataset.name} have no dates")
+    own = dataset.window
+    return Window(_day(since, "--since") or own.since, _day(until, "--until") or own.until)
+
+
+def _day(word: str | None, option: str) -> date | None:
+    try:
+        return None if word is None else date.fromisoformat(word)
+    except ValueError:
+        raise SettingError(f"{option} {word!r}: write a day as 2024-08-01") from None

@@ -1,0 +1,116 @@
+"""Selections and judgements as other tools read them; plain data in, lines out."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from caps.core.types import Candidate, Case
+from caps.datasets.fields import Row
+from caps.datasets.writing import message_value
+from caps.evidence.anatomy import dissect, last_boxed
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A case and which of its candidates to hand out, best first."""
+
+    case: Case
+    ids: tuple[int, ...]
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The candidates to hand out."""
+        return [self.case.candidates[one] for one in self.ids]
+
+
+def livecodebench(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """One JSON list, as LiveCodeBench's evaluator of custom outputs wants it."""
+    opening = b"["
+    for item in chosen:
+        row = {
+            "question_id": item.case.id,
+            "code_list": [dissect(one).code or "" for one in item.candidates],
+            "output_list": [one.text for one in item.candidates],
+        }
+        yield opening + b"\n" + msgspec.json.encode(row)
+        opening = b","
+    yield b"[]\n" if opening == b"[" else b"\n]\n"
+
+
+def openai_batch(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """One reply a line, as batch output has it; its model is called `caps`."""
+    for item in chosen:
+        choices = [
+            {"index": i, "message": {"role": "assistant", "content": one.text}, "finish_reason": "stop"}
+            for i, one in enumerate(item.candidates)
+        ]
+        body = {"object": "chat.completion", "model": "caps", "choices": choices}
+        response = {"status_code": 200, "request_id": item.case.id, "body": body}
+        yield _line({"id": item.case.id, "custom_id": item.case.id, "response": response, "error": None})
+
+
+def answers(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    r"""Id, tab and answer: what was boxed, the code, or all of the text; a line break is written `\n`."""
+    for item in chosen:
+        for one in item.candidates:
+            said = one.answer or last_boxed(one.text)
+            if item.case.domain == "code" or not said:
+                said = dissect(one).code or said or one.text
+            cells = (item.case.id.translate(_ESCAPES), said.strip().translate(_ESCAPES))
+            yield "\t".join(cells).encode("utf-8", "replace") + b"\n"
+
+
+EXPORTS: Mapping[str, Callable[[Iterable[Chosen]], Iterator[bytes]]] = {
+    "livecodebench": livecodebench,
+    "openai-batch": openai_batch,
+    "text": answers,
+}
+
+
+def preferences(
+    cases: Mapping[str, Case], rulings: Iterable[Row], *, full_only: bool = False, chat: bool = False
+) -> Iterator[bytes]:
+    """One line for each decided game: prompt, chosen, rejected, as trainers of preferences read them.
+
+    Ties, asks that went unanswered and replies nobody could read decide nothing and are left out. With
+    `chat`, messages take the place of texts.
+    """
+    for ruling in rulings:
+        case, winner = cases.get(str(ruling.get("case"))), _winner(ruling)
+        if case is None or winner is None or (full_only and ruling.get("level") != "E2"):
+            continue
+        (loser,) = (one for one in ruling["pair"] if one != winner)
+        if not all(0 <= one < len(case.candidates) for one in (winner, loser)):
+            continue
+        better, worse = case.candidates[winner], case.candidates[loser]
+        row = {
+            "prompt": [message_value(one) for one in case.problem.messages] if chat else case.problem.text,
+            "chosen": _said(better, chat=chat),
+            "rejected": _said(worse, chat=chat),
+            **{name: ruling.get(name) for name in ("weight", "ratings", "level", "stage", "case")},
+            "pair": [winner, loser],
+            "chosen_first": ruling["a"] == winner,
+        }
+        labels = {"chosen_correct": better.correct, "rejected_correct": worse.correct}
+        yield _line(row | {name: value for name, value in labels.items() if value is not None})
+
+
+def _winner(ruling: Row) -> int | None:
+    """Who won a game; None for all that decided nothing."""
+    pair, first = ruling.get("pair"), ruling.get("a")
+    match pair:
+        case [int(one), int(other)] if one != other and first in pair and not ruling.get("cause"):
+            second = other if one == first else one
+            return {"A": first, "B": second}.get(str(ruling.get("verdict")))
+    return None
+
+
+def _said(candidate: Candidate, *, chat: bool) -> str | list[Row]:
+    return [{"role": "assistant", "content": candidate.text}] if chat else candidate.text
+
+
+def _line(row: Row) -> bytes:
+    return msgspec.json.encode(row) + b"\n"

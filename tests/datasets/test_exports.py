@@ -1,0 +1,98 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.exports import EXPORTS, Chosen, preferences
+from caps.datasets.imports import open_cases
+
+CODE = Case(
+    "q1", Problem.of("Add."), (Candidate("So:\n```python\nprint(1)\n```"), Candidate("no code")), "code"
+)
+MATH = Case(
+    "a\tb", Problem.of("1+1?"),
+    (Candidate(r"It is \boxed{2}", correct=True), Candidate("3\nor 4", correct=False), Candidate("5")), "math",
+)  # fmt: skip
+
+
+def game(a, b, verdict, **more):
+    return {
+        "case": MATH.id, "stage": "A", "level": "E2", "draw": 0, "pair": sorted((a, b)), "a": a, "verdict": verdict,
+        "ratings": [9, 3], "weight": 0.67, "attempt": 0, "how": "tags", "cause": None, **more,
+    }  # fmt: skip
+
+
+def lines(chunks):
+    return [json.loads(chunk) for chunk in chunks]
+
+
+def exported(name, *chosen):
+    return b"".join(EXPORTS[name](chosen))
+
+
+def test_winners_go_to_the_evaluator_of_livecodebench_and_all_candidates_come_back():
+    rows = json.loads(exported("livecodebench", Chosen(CODE, (0,)), Chosen(CODE, (1, 0))))
+    assert [row["code_list"] for row in rows] == [["print(1)\n"], ["", "print(1)\n"]]
+    assert rows[1]["output_list"] == ["no code", CODE.candidates[0].text]
+    assert json.loads(exported("livecodebench")) == []
+
+
+def test_batch_lines_are_read_back_by_the_importer(tmp_path):
+    asked = {"custom_id": MATH.id, "body": {"messages": [{"role": "user", "content": "1+1?"}]}}
+    (tmp_path / "in.jsonl").write_text(json.dumps(asked))
+    (tmp_path / "out.jsonl").write_bytes(exported("openai-batch", Chosen(MATH, (2, 0))))
+    (case,) = open_cases(str(tmp_path / "out.jsonl"), requests=str(tmp_path / "in.jsonl"))
+    assert (case.id, case.problem) == (MATH.id, MATH.problem)
+    assert [one.text for one in case.candidates] == ["5", r"It is \boxed{2}"]
+
+
+def test_answers_stand_on_one_line_each():
+    told = exported("text", Chosen(MATH, (0,)), Chosen(MATH, (1,)), Chosen(CODE, (0,))).decode()
+    assert told == "a\\tb\t2\na\\tb\t3\\nor 4\nq1\tprint(1)\n"
+
+
+def test_decided_games_are_preferences_and_all_others_are_left_out():
+    rulings = [
+        game(0, 1, "A"), game(0, 1, "B"), game(2, 1, "B", level="E1"), game(0, 1, "TIE"),
+        game(0, 1, "A", cause="no-tag"), game(0, 1, None), game(0, 9, "A"), game(0, 1, "A", case="other"),
+        {"case": MATH.id, "shown": [0], "group": False, "rating": 7}, {"case": MATH.id, "unanswered": "budget"},
+        game(0, 1, "A", pair=[[0], 1]), game(1, 0, "A", pair=[1, 1]),
+    ]  # fmt: skip
+    found = lines(preferences({MATH.id: MATH}, rulings))
+    assert [row["pair"] for row in found] == [[0, 1], [1, 0], [1, 2]]
+    assert [row["chosen_first"] for row in found] == [True, False, False]
+    first = found[0]
+    assert (first["prompt"], first["chosen"], first["rejected"]) == ("1+1?", r"It is \boxed{2}", "3\nor 4")
+    assert (first["weight"], first["level"], first["chosen_correct"], first["rejected_correct"]) == (
+        0.67,
+        "E2",
+        True,
+        False,
+    )
+    assert "rejected_correct" not in found[2]
+    assert [row["pair"] for row in lines(preferences({MATH.id: MATH}, rulings, full_only=True))] == [
+        [0, 1],
+        [1, 0],
+    ]
+
+
+def test_preferences_may_be_chats():
+    case = Case(
+        "c", Problem((Message("system", "s"), Message("user", "u"))), (Candidate("x"), Candidate("y"))
+    )
+    (row,) = lines(preferences({"c": case}, [game(1, 0, "A", case="c")], chat=True))
+    assert row["prompt"] == [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    assert (row["chosen"], row["rejected"]) == (
+        [{"role": "assistant", "content": "y"}],
+        [{"role": "assistant", "content": "x"}],
+    )
+
+
+VALUES = st.none() | st.integers(-2, 3) | st.text(max_size=3) | st.lists(st.integers(-1, 3), max_size=3)
+
+
+@given(st.dictionaries(st.sampled_from(["case", "pair", "a", "verdict", "level", "cause"]), VALUES))
+def test_any_ruling_is_a_pair_or_left_out(changes):
+    for row in lines(preferences({MATH.id: MATH}, [game(0, 1, "A") | changes])):
+        assert {row["chosen"], row["rejected"]} <= {one.text for one in MATH.candidates}
