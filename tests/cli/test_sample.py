@@ -69,7 +69,7 @@ def test_problems_become_cases_that_select_takes_and_a_second_run_pays_nothing(i
     found = lines(cases.read_text())
     assert [case["id"] for case in found] == ["p0", "p1", "p2"]
     assert list(found[0]) == ["id", "domain", "problem", "source", "answer", "candidates"]
-    assert [one["text"][-2] for one in found[0]["candidates"]] == ["0", "1", "2", "3"]
+    assert [one[-2] for one in found[0]["candidates"]] == ["0", "1", "2", "3"]
     again = invoke("sample", problems, "-n", 4)
     assert server.requests == 12 + 2
     assert again.stdout == cases.read_text()
