@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from caps.assemble import Endpoint, Setup, make_strategy, session
+from platformdirs import user_cache_path
+
+from caps.assemble import Setup, find, make_strategy, reply_for, session
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
 from caps.core.play import Strategy
@@ -41,30 +43,39 @@ async def select(
     case: Case,
     *,
     model: str,
-    base_url: str,
+    base_url: str = "",
     api_key: str | None = None,
     strategy: Strategy | str = "caps-r",
     seed: int = 1234,
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
     max_tokens: int = 4096,
+    reply: Literal["free", "tags"] | None = None,
     extra: Mapping[str, object] | None = None,
     profile: str | None = None,
     views: Mapping[str, str] | None = None,
     connections: int | Literal["auto"] = "auto",
+    context: int | None = None,
+    threads: int | None = None,
     journal: str | Path | None = None,
 ) -> Selected:
     """Choose the best candidate of a case; with a journal nothing is paid twice.
 
+    `model="embedded"` needs no endpoint, nor does the path of a GGUF file; `reply="tags"` holds a model on
+    llama.cpp to the bare verdict, which is the rule for the small `embedded` one.
+
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing could be judged.
     """
+    where = await asyncio.to_thread(find, model, base_url, api_key, cache=user_cache_path("caps"))
     setup = Setup(
-        endpoint=Endpoint(base_url, model, api_key),
-        judge=JudgeSettings(max_tokens=max_tokens),
+        endpoint=where,
+        judge=JudgeSettings(max_tokens=max_tokens, reply=reply or reply_for(where)),
         confidence=confidence,
         extra=extra or {},
         profile=profile,
         views=views or {},
         connections=connections,
+        context=context,
+        threads=threads,
         journal=None if journal is None else Path(journal),
     )
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy

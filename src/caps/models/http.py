@@ -19,7 +19,7 @@ from yarl import URL
 
 from caps.core.errors import SettingError
 from caps.models import faults
-from caps.models.base import Completion, Request
+from caps.models.base import Completion, Request, Wiring
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
 from caps.models.retries import Retries, Tries
@@ -186,6 +186,12 @@ class HttpModel:
         for secret in self._secrets:
             payload = payload.replace(secret, b"***")
         return payload
+
+
+def connect(wiring: Wiring) -> HttpModel:
+    """The model at an `http:` address."""
+    timeouts = Timeouts(read=wiring.timeout)
+    return HttpModel(wiring.address, wiring.api_key, connections=wiring.connections, timeouts=timeouts)
 
 
 def _decoded(payload: bytes) -> Any:

@@ -1,0 +1,149 @@
+"""Which models can be reached: every place is asked for its list at once; nothing here raises.
+
+A key goes to the address it was given for, never to the usual local ports.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import aiohttp
+
+from caps.models.http import HttpModel
+from caps.models.wire import decode
+
+SECONDS = 1.5
+MOST_BYTES = 8 << 20
+USUAL_PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "LM Studio": 1234}
+# What servers call the context in a row of their list, the loaded one before what would be possible.
+_NAMES = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window")
+
+State = Literal["serving", "silent", "refusing", "strange"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where models may be served, and who is expected there."""
+
+    kind: str
+    base_url: str
+    api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model by the name it is asked for, with its context where the server tells."""
+
+    name: str
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a place answered: models, or in `problem` why there are none; the address without secrets."""
+
+    kind: str
+    base_url: str
+    state: State
+    models: tuple[Served, ...] = ()
+    problem: str = ""
+
+
+def local_places(ports: Iterable[tuple[str, int]] = tuple(USUAL_PORTS.items())) -> list[Place]:
+    """Where servers listen on this machine if nobody told them otherwise."""
+    return [Place(kind, f"http://127.0.0.1:{port}/v1") for kind, port in ports]
+
+
+async def discover(places: Iterable[Place], *, seconds: float = SECONDS) -> list[Found]:
+    """Ask all places at once; each has so many seconds."""
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        return await asyncio.gather(*(_ask(session, place) for place in places))
+
+
+async def _ask(session: aiohttp.ClientSession, place: Place) -> Found:
+    try:
+        address = HttpModel(place.base_url, place.api_key).address
+    except Exception as error:  # noqa: BLE001  (an address or key that is none)
+        return Found(place.kind, place.base_url.rpartition("@")[2], "strange", problem=str(error))
+    key = (place.api_key or "").strip()
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        status, listed = await _get(session, f"{address}/models", headers=headers)
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+        state: State = "strange" if isinstance(error, ValueError) else "silent"
+        return Found(place.kind, address, state, problem=_reason(error))
+    if status in {401, 403}:
+        return Found(place.kind, address, "refusing", problem=f"the API key is refused, status {status}")
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    if status != 200 or not isinstance(rows, list):
+        return Found(place.kind, address, "strange", problem=f"no list of models there, status {status}")
+    served = [_served(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    if any(one.context is None for one in served):
+        served = await _asked_further(session, place.kind, address.removesuffix("/v1"), served)
+    return Found(place.kind, address, "serving", tuple(served))
+
+
+def _served(row: dict[str, Any]) -> Served:
+    meta = row.get("meta")
+    told = [meta.get("n_ctx"), meta.get("n_ctx_train")] if isinstance(meta, dict) else []
+    told += [row.get(name) for name in _NAMES]
+    return Served(row["id"], _first_count(told))
+
+
+async def _asked_further(
+    session: aiohttp.ClientSession, kind: str, root: str, served: list[Served]
+) -> list[Served]:
+    """Ask in a server's own words for what its list leaves out; whatever goes wrong, the list stands."""
+    try:
+        if kind == "Ollama":
+            contexts = await asyncio.gather(*(_of_ollama(session, root, one.name) for one in served))
+        elif kind == "LM Studio":
+            known = await _of_lm_studio(session, root)
+            contexts = [known.get(one.name) for one in served]
+        elif kind == "llama.cpp":
+            _, props = await _get(session, f"{root}/props")
+            contexts = [_first_count([props["default_generation_settings"]["n_ctx"]])] * len(served)
+        else:
+            return served
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError, LookupError, TypeError, AttributeError):
+        return served
+    return [Served(one.name, one.context or more) for one, more in zip(served, contexts, strict=True)]
+
+
+async def _of_ollama(session: aiohttp.ClientSession, root: str, name: str) -> int | None:
+    async with session.post(f"{root}/api/show", json={"model": name}) as response:
+        told = decode(await response.content.read(MOST_BYTES)).get("model_info", {})
+    return _first_count(value for key, value in told.items() if key.endswith(".context_length"))
+
+
+async def _of_lm_studio(session: aiohttp.ClientSession, root: str) -> dict[str, int | None]:
+    _, listed = await _get(session, f"{root}/api/v0/models")
+    return {row["id"]: _served(row).context for row in listed["data"]}
+
+
+async def _get(
+    session: aiohttp.ClientSession, url: str, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    async with session.get(url, headers=headers, allow_redirects=False) as response:
+        payload = bytearray()
+        async for piece in response.content.iter_chunked(1 << 16):
+            payload += piece
+            if len(payload) > MOST_BYTES:
+                raise ValueError("more than a list of models would be")
+        if response.status != 200:
+            return response.status, None
+        return response.status, decode(bytes(payload))
+
+
+def _first_count(told: Iterable[object]) -> int | None:
+    return next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "nobody listens there"
+    return "what answers is no model server" if isinstance(error, ValueError) else type(error).__name__
