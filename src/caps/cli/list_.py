@@ -6,12 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from caps.assemble import make_strategy
+from caps.cli.list_models import models
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed
 from caps.registry import PROFILES, SIGNATURES, STRATEGIES, VIEWS, Registry, listing
 from caps.reports.console import table
 
-app = typer.Typer(help="What there is: strategies, views, signatures, profiles.", no_args_is_help=True)
+app = typer.Typer(
+    help="What there is: strategies, views, signatures, profiles, models.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -47,6 +50,9 @@ def signatures(as_json: JsonFlag = False) -> None:
 def profiles(as_json: JsonFlag = False) -> None:
     """Which signature and views go together."""
     _table(PROFILES, as_json=as_json)
+
+
+app.command()(models)
 
 
 def _table(registry: Registry, *, as_json: bool) -> None:

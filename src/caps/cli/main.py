@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from caps.cli import demo, journal, list_, plan, replay, select, simulate
+from caps.cli import demo, doctor, journal, list_, plan, replay, select, simulate
 from caps.cli.output import say
 from caps.core.errors import CapsError
 
@@ -19,6 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay)
 app.command("select")(select.select)

@@ -5,84 +5,52 @@ A key goes to the address it was given for, never to the usual local ports.
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 
+from caps.core.errors import SettingError
 from caps.models.http import HttpModel
+from caps.models.places import Found, Place, Served, State
 from caps.models.wire import decode
 
 SECONDS = 1.5
-MOST_BYTES = 8 << 20
-USUAL_PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "LM Studio": 1234}
 # What servers call the context in a row of their list, the loaded one before what would be possible.
 _NAMES = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window")
-
-State = Literal["serving", "silent", "refusing", "strange"]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where models may be served, and who is expected there."""
-
-    kind: str
-    base_url: str
-    api_key: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A model by the name it is asked for, with its context where the server tells."""
-
-    name: str
-    context: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a place answered: models, or in `problem` why there are none; the address without secrets."""
-
-    kind: str
-    base_url: str
-    state: State
-    models: tuple[Served, ...] = ()
-    problem: str = ""
-
-
-def local_places(ports: Iterable[tuple[str, int]] = tuple(USUAL_PORTS.items())) -> list[Place]:
-    """Where servers listen on this machine if nobody told them otherwise."""
-    return [Place(kind, f"http://127.0.0.1:{port}/v1") for kind, port in ports]
 
 
 async def discover(places: Iterable[Place], *, seconds: float = SECONDS) -> list[Found]:
     """Ask all places at once; each has so many seconds."""
     timeout = aiohttp.ClientTimeout(total=seconds)
     async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        return await asyncio.gather(*(_ask(session, place) for place in places))
+        return await asyncio.gather(*(_ask(session, place, seconds) for place in places))
 
 
-async def _ask(session: aiohttp.ClientSession, place: Place) -> Found:
+async def _ask(session: aiohttp.ClientSession, place: Place, seconds: float) -> Found:
     try:
-        address = HttpModel(place.base_url, place.api_key).address
-    except Exception as error:  # noqa: BLE001  (an address or key that is none)
+        model = HttpModel(place.base_url, place.api_key)
+    except SettingError as error:
         return Found(place.kind, place.base_url.rpartition("@")[2], "strange", problem=str(error))
-    key = (place.api_key or "").strip()
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        status, listed = await _get(session, f"{address}/models", headers=headers)
+        async with asyncio.timeout(seconds):
+            status, listed = await model.listing()
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         state: State = "strange" if isinstance(error, ValueError) else "silent"
-        return Found(place.kind, address, state, problem=_reason(error))
+        return Found(place.kind, model.address, state, problem=_reason(error))
+    finally:
+        await model.close()
     if status in {401, 403}:
-        return Found(place.kind, address, "refusing", problem=f"the API key is refused, status {status}")
+        return Found(
+            place.kind, model.address, "refusing", problem=f"the API key is refused, status {status}"
+        )
     rows = listed.get("data") if isinstance(listed, dict) else None
-    if status != 200 or not isinstance(rows, list):
-        return Found(place.kind, address, "strange", problem=f"no list of models there, status {status}")
+    if not isinstance(rows, list):
+        return Found(place.kind, model.address, "strange", problem=f"no list of models, status {status}")
     served = [_served(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
     if any(one.context is None for one in served):
-        served = await _asked_further(session, place.kind, address.removesuffix("/v1"), served)
-    return Found(place.kind, address, "serving", tuple(served))
+        root = model.address.removesuffix("/v1")
+        served = await _asked_further(session, place.kind, root, served)
+    return Found(place.kind, model.address, "serving", tuple(served))
 
 
 def _served(row: dict[str, Any]) -> Served:
@@ -103,7 +71,7 @@ async def _asked_further(
             known = await _of_lm_studio(session, root)
             contexts = [known.get(one.name) for one in served]
         elif kind == "llama.cpp":
-            _, props = await _get(session, f"{root}/props")
+            props = await _get(session, f"{root}/props")
             contexts = [_first_count([props["default_generation_settings"]["n_ctx"]])] * len(served)
         else:
             return served
@@ -114,27 +82,18 @@ async def _asked_further(
 
 async def _of_ollama(session: aiohttp.ClientSession, root: str, name: str) -> int | None:
     async with session.post(f"{root}/api/show", json={"model": name}) as response:
-        told = decode(await response.content.read(MOST_BYTES)).get("model_info", {})
+        told = decode(await response.read()).get("model_info", {})
     return _first_count(value for key, value in told.items() if key.endswith(".context_length"))
 
 
 async def _of_lm_studio(session: aiohttp.ClientSession, root: str) -> dict[str, int | None]:
-    _, listed = await _get(session, f"{root}/api/v0/models")
+    listed = await _get(session, f"{root}/api/v0/models")
     return {row["id"]: _served(row).context for row in listed["data"]}
 
 
-async def _get(
-    session: aiohttp.ClientSession, url: str, headers: dict[str, str] | None = None
-) -> tuple[int, Any]:
-    async with session.get(url, headers=headers, allow_redirects=False) as response:
-        payload = bytearray()
-        async for piece in response.content.iter_chunked(1 << 16):
-            payload += piece
-            if len(payload) > MOST_BYTES:
-                raise ValueError("more than a list of models would be")
-        if response.status != 200:
-            return response.status, None
-        return response.status, decode(bytes(payload))
+async def _get(session: aiohttp.ClientSession, url: str) -> Any:
+    async with session.get(url, allow_redirects=False) as response:
+        return decode(await response.read())
 
 
 def _first_count(told: Iterable[object]) -> int | None:

@@ -21,6 +21,7 @@ from caps.models.llamacpp import LlamaServer
 from caps.models.threads import free_threads
 
 CONTEXT = 8192
+STEP = 256  # llama.cpp rounds a context up to multiples of this
 MOST_SLOTS = 4
 _TOKENS = re.compile(r"\((\d+) tokens\)")
 
@@ -47,7 +48,8 @@ class EmbeddedModel:
                 f"context = {context}: {weights.name} was trained for {trained} tokens at most"
             )
         self.name = weights_name(weights)
-        self.context = context or min(CONTEXT, trained or CONTEXT)
+        wanted = context or min(CONTEXT, trained or CONTEXT)
+        self.context = -(-wanted // STEP) * STEP
         self._threads = threads or free_threads()
         self._slots = max(1, min(MOST_SLOTS, self._threads // 2)) if slots == "auto" else slots
         self._weights, self._timeouts = weights, timeouts
@@ -70,10 +72,11 @@ class EmbeddedModel:
         except TooLongError as error:
             raise self._too_long(error) from None
         held = completion.usage.prompt + completion.usage.output
-        if completion.finish == "length" and held >= self.context:
+        cut = completion.finish == "length" and completion.usage.output < request.max_tokens
+        if cut and held >= self.context:
             raise TooLongError(
-                f"the prompt of {completion.usage.prompt} tokens leaves {completion.usage.output} to the reply "
-                f"in a context of {self.context}: {self._way_out}",
+                f"the prompt of {completion.usage.prompt} tokens leaves {completion.usage.output} to the "
+                f"reply in a context of {self.context}: {self._way_out}",
                 attempts=completion.attempts,
             )
         return completion

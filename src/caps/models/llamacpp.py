@@ -3,8 +3,10 @@
 Its OpenAI-compatible server listens on a loopback port, so `HttpModel` talks to it like to any other.
 """
 
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from caps.core.errors import InputError, MissingExtraError
 
@@ -44,6 +46,7 @@ class LlamaServer:
             self._server = xllamacpp.Server(self._params(xllamacpp.CommonParams()))
         except RuntimeError as error:
             raise InputError(f"{self._weights}: llama.cpp cannot load it ({error})") from None
+        self._hear()
 
     def stop(self) -> None:
         """Let go of port, threads and memory; again does nothing."""
@@ -60,6 +63,16 @@ class LlamaServer:
     def url(self) -> str:
         """Base URL of its API."""
         return f"{self._server.listening_address}/v1"
+
+    def _hear(self) -> None:
+        """Wait for an answer that only its main loop gives: a stop sent before that runs is lost, and hangs."""
+        address = urlsplit(self._server.listening_address)
+        line = HTTPConnection(address.hostname or "", address.port)
+        try:
+            line.request("GET", "/metrics", headers={"Authorization": f"Bearer {self._api_key}"})
+            line.getresponse().read()
+        finally:
+            line.close()
 
     def _params(self, params: Any) -> Any:
         params.model.path = str(self._weights)

