@@ -15,7 +15,7 @@ demo: $(VENV)/.base      ## Set up and play a contest, with its bracket
 	$(BIN)/caps demo
 
 test: $(VENV)/.dev       ## Set up and run the tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: $(VENV)/.dev      ## Lint, types, and who may import whom
 	$(BIN)/ruff format --check .

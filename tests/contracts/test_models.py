@@ -21,7 +21,7 @@ from models.server import Reply, Status, StubServer
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 
 CONTEXT = 512
-WORDS = "once there was a cat who read every proof twice and believed none of them".split()
+WORDS = ["once", "there", "was", "a", "cat", "who", "read", "every", "proof", "twice"]
 
 
 def ask(text="Tell me a tale.", **fields):

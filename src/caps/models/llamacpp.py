@@ -65,7 +65,7 @@ class LlamaServer:
         return f"{self._server.listening_address}/v1"
 
     def _hear(self) -> None:
-        """Wait for an answer that only its main loop gives: a stop sent before that runs is lost, and hangs."""
+        """Wait for what only its main loop answers: a stop sent before that runs is lost, and hangs."""
         address = urlsplit(self._server.listening_address)
         line = HTTPConnection(address.hostname or "", address.port)
         try:
