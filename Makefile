@@ -17,7 +17,7 @@ demo: $(VENV)/.base      ## Set up and play a contest, with its bracket
 	$(BIN)/caps demo
 
 test: $(VENV)/.dev       ## Set up and run the tests
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.dev      ## Lint, types, and who may import whom
 	$(BIN)/ruff format --check .

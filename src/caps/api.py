@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from caps.assemble import Endpoint, Setup, make_strategy, session
+from platformdirs import user_cache_path
+
+from caps.assemble import Setup, find, make_strategy, reply_for, session
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
 from caps.core.play import Strategy
@@ -20,7 +22,7 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.judges.llm import JudgeSettings
 from caps.sampling.base import Method, Sampled
-from caps.sampling.making import make_method, make_preset
+from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
 from caps.solving import Solving, judge_endpoint, question_case
 
@@ -63,30 +65,39 @@ async def select(
     case: Case,
     *,
     model: str,
-    base_url: str,
+    base_url: str = "",
     api_key: str | None = None,
     strategy: Strategy | str = "caps-r",
     seed: int = 1234,
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
     max_tokens: int = 4096,
+    reply: Literal["free", "tags"] | None = None,
     extra: Mapping[str, object] | None = None,
     profile: str | None = None,
     views: Mapping[str, str] | None = None,
     connections: int | Literal["auto"] = "auto",
+    context: int | None = None,
+    threads: int | None = None,
     journal: str | Path | None = None,
 ) -> Selected:
     """Choose the best candidate of a case; with a journal nothing is paid twice.
 
+    `model="embedded"` needs no endpoint, nor does the path of a GGUF file; `reply="tags"` holds a model on
+    llama.cpp to the bare verdict, which is the rule for the small `embedded` one.
+
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing could be judged.
     """
+    where = await asyncio.to_thread(find, model, base_url, api_key, cache=user_cache_path("caps"))
     setup = Setup(
-        endpoint=Endpoint(base_url, model, api_key),
-        judge=JudgeSettings(max_tokens=max_tokens),
+        endpoint=where,
+        judge=JudgeSettings(max_tokens=max_tokens, reply=reply or reply_for(where)),
         confidence=confidence,
         extra=extra or {},
         profile=profile,
         views=views or {},
         connections=connections,
+        context=context,
+        threads=threads,
         journal=None if journal is None else Path(journal),
     )
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
@@ -99,7 +110,7 @@ async def solve(
     question: str | Case,
     *,
     model: str,
-    base_url: str,
+    base_url: str = "",
     api_key: str | None = None,
     n: int = 16,
     domain: str | None = None,
@@ -117,16 +128,19 @@ async def solve(
 
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was drawn or judged.
     """
+    cache = user_cache_path("caps")
+    writer = await asyncio.to_thread(find, model, base_url, api_key, cache=cache)
+    judge = judge_endpoint(writer, judge_model, judge_base_url, None, cache=cache)
     setup = Setup(
-        endpoint=Endpoint(base_url, model, api_key),
-        judge=JudgeSettings(max_tokens=max_tokens),
+        endpoint=writer,
+        judge=JudgeSettings(max_tokens=max_tokens, reply=reply_for(judge)),
         connections=connections,
         journal=None if journal is None else Path(journal),
     )
-    drawn = make_preset(preset) if isinstance(preset, str) else preset
+    drawn = make_preset(usual_preset(preset, model)) if isinstance(preset, str) else preset
     solving = Solving(
         writing=setup,
-        judging=replace(setup, endpoint=judge_endpoint(setup.endpoint, judge_model, judge_base_url, None)),
+        judging=replace(setup, endpoint=judge),
         preset=replace(drawn, seed=seed),
         method=make_method(method) if isinstance(method, str) else method,
         strategy=make_strategy(strategy) if isinstance(strategy, str) else strategy,

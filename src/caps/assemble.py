@@ -21,11 +21,15 @@ from caps.journal.store import Journal
 from caps.judges.base import Bout
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
 from caps.judges.recorded import RecordedJudge
-from caps.models.base import Connected, Model
+from caps.models import weights
+from caps.models.base import Connected, Model, Wiring
 from caps.models.canary import canary
 from caps.models.journaled import JournaledModel
+from caps.models.locate import connect, locate
 from caps.models.recorded import RecordedModel
+from caps.models.weights import Report
 from caps.prompts.fence import nonce_for
+from caps.prompts.grammar import WORD
 from caps.registry import STRATEGIES, build
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
@@ -42,6 +46,24 @@ class Endpoint:
     api_key: str | None = field(default=None, repr=False)
 
 
+def find(
+    model: str | None,
+    base_url: str | None,
+    api_key: str | None,
+    *,
+    cache: Path,
+    report: Report | None = None,
+) -> Endpoint:
+    """The endpoint a user means; `embedded` is fetched into `cache` first if it must be."""
+    address, name = locate(model, base_url, cache=cache, report=report)
+    return Endpoint(address, name, None if address.startswith("file:") else api_key or None)
+
+
+def reply_for(*places: Endpoint) -> str:
+    """How judges are to reply if nobody says: the default weights are too small to speak freely."""
+    return "tags" if all(where.model == weights.NAME for where in places) else "free"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """Everything that makes a run; what a user may set, already checked."""
@@ -56,6 +78,8 @@ class Setup:
     prompts: Path | None = None
     connections: int | Literal["auto"] = "auto"
     timeout: float = 600.0
+    context: int | None = None
+    threads: int | None = None
     journal: Path | None = None
     durable: bool = False
     price: Price | None = None
@@ -192,13 +216,16 @@ async def sampler(
 
 
 def _connect(where: Endpoint, setup: Setup) -> Connected:
-    from caps.models.http import HttpModel, Timeouts  # noqa: PLC0415  (aiohttp takes a while to load)
-
-    return HttpModel(
-        where.base_url,
-        where.api_key,
-        connections=setup.connections,
-        timeouts=Timeouts(read=setup.timeout),
+    return connect(
+        Wiring(
+            address=where.base_url,
+            model=where.model,
+            api_key=where.api_key,
+            connections=setup.connections,
+            timeout=setup.timeout,
+            context=setup.context,
+            threads=setup.threads,
+        )
     )
 
 
@@ -226,9 +253,10 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
 async def _confidence(setup: Setup, models: Mapping[Endpoint, Connected]) -> str:
     """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
     wanted = setup.confidence != "verbal"
+    held = {"grammar": WORD} if setup.judge.reply == "tags" else {}
     try:
         for where, model in models.items():
-            await canary(model, where.model, want_logprobs=wanted, extra=setup.extra)
+            await canary(model, where.model, want_logprobs=wanted, extra={**held, **setup.extra})
     except MissingFeatureError:
         if setup.confidence == "logprobs":
             raise

@@ -219,6 +219,14 @@ _DATASETS = {
 }
 DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
 
+_MODELS = {
+    "http": Entry("caps.models.http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
+    "embedded": Entry(
+        "caps.models.embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"
+    ),
+}
+MODELS = Registry("model backend", "caps.models", _MODELS, {"https": "http", "file": "embedded"})
+
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""

@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from caps.assemble import Endpoint, Setup, make_strategy, sampler, session
+from caps.assemble import Endpoint, Setup, find, make_strategy, sampler, session
 from caps.core.play import Strategy
 from caps.core.types import Case, Problem
 from caps.costs.ledger import Ledger
@@ -91,10 +92,11 @@ def with_domain(case: Case) -> Case:
 
 
 def judge_endpoint(
-    writer: Endpoint, model: str | None, base_url: str | None, api_key: str | None
+    writer: Endpoint, model: str | None, base_url: str | None, api_key: str | None, *, cache: Path
 ) -> Endpoint:
     """The judge: the model that writes, unless another is named; a key is not carried to another address."""
     if not model and not base_url and not api_key:
         return writer
+    beside = None if writer.base_url.startswith("file:") else writer.base_url
     key = api_key or (None if base_url and base_url != writer.base_url else writer.api_key)
-    return Endpoint(base_url or writer.base_url, model or writer.model, key)
+    return find(model or writer.model, base_url or beside, key, cache=cache)

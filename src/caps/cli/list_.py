@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from caps.assemble import make_strategy
+from caps.cli.list_models import models
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed
 from caps.registry import (
@@ -23,7 +24,7 @@ from caps.registry import (
 from caps.reports.console import table
 from caps.sampling.making import make_method, make_preset
 
-app = typer.Typer(help="What there is: strategies, views, presets, methods, …", no_args_is_help=True)
+app = typer.Typer(help="What there is: strategies, models, views, presets, …", no_args_is_help=True)
 
 
 @app.callback()
@@ -99,6 +100,9 @@ def datasets(as_json: JsonFlag = False) -> None:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     stdout().print(table("", columns, rows, numbers_from=9))
+
+
+app.command()(models)
 
 
 def _table(registry: Registry, *, as_json: bool) -> None:

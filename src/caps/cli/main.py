@@ -5,7 +5,20 @@ import sys
 
 import typer
 
-from caps.cli import demo, export, import_, journal, list_, plan, replay, sample, select, simulate, solve
+from caps.cli import (
+    demo,
+    doctor,
+    export,
+    import_,
+    journal,
+    list_,
+    plan,
+    replay,
+    sample,
+    select,
+    simulate,
+    solve,
+)
 from caps.cli.output import say
 from caps.core.errors import CapsError
 
@@ -19,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 app.command("export")(export.export)
 app.command("import")(import_.import_)
 app.command("plan")(plan.plan)

@@ -9,7 +9,10 @@ import typer
 from caps.core.errors import SettingError
 
 Model = Annotated[
-    str | None, typer.Option("--model", "--judge-model", envvar="CAPS_MODEL", help="Name of the judge model.")
+    str | None,
+    typer.Option(
+        "--model", "--judge-model", envvar="CAPS_MODEL", help="Judge model: a name, embedded, or FILE.gguf."
+    ),
 ]
 BaseUrl = Annotated[
     str | None,
@@ -92,6 +95,24 @@ Confidence = Annotated[
 ]
 MaxTokens = Annotated[
     int, typer.Option("--max-tokens", envvar="CAPS_MAX_TOKENS", min=1, help="Room for a judge's reply.")
+]
+Reply = Annotated[
+    str | None,
+    typer.Option(
+        "--reply",
+        envvar="CAPS_REPLY",
+        help="free, or tags: bare verdicts, on llama.cpp (tags for embedded).",
+    ),
+]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        "--context", envvar="CAPS_CONTEXT", min=256, help="Embedded models: tokens a call may take."
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", envvar="CAPS_THREADS", min=1, help="Embedded models: threads (by the load)."),
 ]
 Extra = Annotated[
     list[str] | None,

@@ -196,6 +196,7 @@ def _ask_again(
         prompts=None if made["prompts_folder"] is None else Path(made["prompts_folder"]),
         confidence=made["judge"]["confidence"],
         max_tokens=made["judge"]["max_tokens"],
+        reply=made["judge"].get("reply"),
         extra=[f"{name}={msgspec.json.encode(value).decode()}" for name, value in made["extra"].items()],
         seed=made["seed"],
         journal=None if made["journal"] is None else Path(made["journal"]),

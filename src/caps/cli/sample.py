@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from platformdirs import user_data_path
+from platformdirs import user_cache_path, user_data_path
 
-from caps.assemble import Setup, load_templates
+from caps.assemble import Setup, load_templates, reply_for
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption, print_json, say, stdout
@@ -24,10 +24,11 @@ from caps.core.types import Case
 from caps.datasets.jsonl import count_lines, read_cases
 from caps.engines.budget import Budget
 from caps.journal.store import default_path
+from caps.judges.llm import JudgeSettings
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
-from caps.sampling.making import make_method, make_preset
+from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.solving import judge_endpoint
@@ -79,6 +80,7 @@ def sample(
     run the same command again and only what is missing is drawn. --set changes the method or the preset.
     """
     changes = parse_assignments(set_ or []) | ({} if seed is None else {"seed": str(seed)})
+    preset = usual_preset(preset, model)
     of_method, of_preset = share_out(changes, make_method(method), make_preset(preset))
     chosen, drawn = make_method(method, of_method), make_preset(preset, of_preset)
     source = _opened(problems, limit)
@@ -89,7 +91,7 @@ def sample(
     if budget.spends and getattr(chosen, "fitness", None):
         raise SettingError("a budget would not hold with a fitness, whose judge it does not count: drop one")
     setup = Setup(
-        endpoint=endpoint_of(model, base_url, api_key),
+        endpoint=endpoint_of(model, base_url, api_key, quiet=quiet),
         extra=options.parse_extra(extra or []),
         prompts=prompts,
         connections=options.parse_connections(max_connections),
@@ -100,9 +102,11 @@ def sample(
         total_budget=budget,
         grace=GRACE_SECONDS,
     )
-    judge = judge_endpoint(setup.endpoint, judge_model, judge_base_url, judge_api_key)
+    judge = judge_endpoint(
+        setup.endpoint, judge_model, judge_base_url, judge_api_key, cache=user_cache_path("caps")
+    )
     run = SampleRun(
-        setup, replace(setup, endpoint=judge), drawn, chosen,
+        setup, replace(setup, endpoint=judge, judge=JudgeSettings(reply=reply_for(judge))), drawn, chosen,
         n=samples, logprobs=logprobs, out=output, quiet=quiet, as_json=as_json,
     )  # fmt: skip
     counted = None if problems == "-" else min(count_lines(problems), limit or sys.maxsize)

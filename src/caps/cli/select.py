@@ -7,11 +7,12 @@ from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
-from platformdirs import user_data_path
+from platformdirs import user_cache_path, user_data_path
 
-from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy
+from caps.assemble import Endpoint, Setup, find, load_templates, make_prepare, make_strategy, reply_for
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
+from caps.cli.fetching import fetch_bar
 from caps.cli.output import JsonFlag, SetOption, say, stdout
 from caps.cli.run import Run
 from caps.config import parse_assignments
@@ -51,10 +52,13 @@ def select(
     prompts: options.Prompts = None,
     confidence: options.Confidence = "verbal",
     max_tokens: options.MaxTokens = 4096,
+    reply: options.Reply = None,
     extra: options.Extra = None,
     seed: options.Seed = 1234,
     max_connections: options.Connections = "auto",
     timeout: options.Timeout = 600,
+    context: options.Context = None,
+    threads: options.Threads = None,
     journal: options.JournalFile = None,
     no_journal: options.NoJournal = False,
     durable: options.Durable = False,
@@ -88,12 +92,16 @@ def select(
     if dry_run:
         _rehearse(source, chosen, make_prepare(profile, views), seed)
         return
+    endpoint = endpoint_of(model, base_url, api_key, quiet=quiet)
+    at_partial = _partial_endpoint(
+        model, base_url, api_key, judge_model_e1, judge_base_url_e1, judge_api_key_e1, quiet=quiet
+    )
     setup = Setup(
-        endpoint=endpoint_of(model, base_url, api_key),
-        endpoint_partial=_partial_endpoint(
-            model, base_url, api_key, judge_model_e1, judge_base_url_e1, judge_api_key_e1
+        endpoint=endpoint,
+        endpoint_partial=at_partial,
+        judge=JudgeSettings(
+            max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),
-        judge=JudgeSettings(max_tokens=max_tokens),
         confidence=confidence_of(confidence),
         extra=options.parse_extra(extra or []),
         profile=profile,
@@ -101,6 +109,8 @@ def select(
         prompts=prompts,
         connections=options.parse_connections(max_connections),
         timeout=timeout,
+        context=context,
+        threads=threads,
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
         price=price_of(price_input, price_output, price_cached),
@@ -130,13 +140,12 @@ def _total(cases: str, limit: int | None) -> int | None:
     return limit if counted is None else min(counted, limit or counted)
 
 
-def endpoint_of(model: str | None, base_url: str | None, api_key: str | None) -> Endpoint:
-    """The endpoint that options name, or what is missing."""
-    if not base_url:
-        raise SettingError("no endpoint: give --base-url http://localhost:8000/v1, or set CAPS_BASE_URL")
-    if not model:
-        raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
-    return Endpoint(base_url, model, api_key or None)
+def endpoint_of(
+    model: str | None, base_url: str | None, api_key: str | None, *, quiet: bool = False
+) -> Endpoint:
+    """The endpoint that options name, or what is missing; weights that are not here yet are fetched."""
+    with fetch_bar(hidden=quiet) as report:
+        return find(model, base_url, api_key, cache=user_cache_path("caps"), report=report)
 
 
 def _partial_endpoint(
@@ -146,12 +155,14 @@ def _partial_endpoint(
     model_e1: str | None,
     base_url_e1: str | None,
     api_key_e1: str | None,
+    *,
+    quiet: bool,
 ) -> Endpoint | None:
     """Another judge for partial views; a key is not carried to another address."""
     if not model_e1 and not base_url_e1:
         return None
     key = api_key_e1 or (None if base_url_e1 else api_key)
-    return endpoint_of(model_e1 or model, base_url_e1 or base_url, key)
+    return endpoint_of(model_e1 or model, base_url_e1 or base_url, key, quiet=quiet)
 
 
 def confidence_of(word: str) -> Any:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from platformdirs import user_data_path
+from platformdirs import user_cache_path, user_data_path
 
-from caps.assemble import Setup, make_strategy
+from caps.assemble import Setup, make_strategy, reply_for
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption, say
@@ -33,7 +33,7 @@ from caps.reports.console import number, shown
 from caps.reports.lines import selection_line
 from caps.reports.sampled import Tally
 from caps.sampling.base import Sampled
-from caps.sampling.making import make_method, make_preset
+from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.solving import Solving, judge_endpoint, question_case
 
 Question = Annotated[str | None, typer.Argument(help="The question; - is standard input.")]
@@ -83,10 +83,11 @@ def solve(
     asked. --set changes the strategy, the method or the preset, whichever has the field.
     """
     plain = make_strategy(strategy)
+    preset = usual_preset(preset, model)
     changes = parse_assignments(set_ or []) | {"seed": str(seed)}
     of_strategy, of_method, of_preset = share_out(changes, plain, make_method(method), make_preset(preset))
     setup = Setup(
-        endpoint=endpoint_of(model, base_url, api_key),
+        endpoint=endpoint_of(model, base_url, api_key, quiet=quiet),
         judge=JudgeSettings(max_tokens=max_tokens),
         confidence=confidence_of(confidence),
         extra=options.parse_extra(extra or []),
@@ -100,10 +101,12 @@ def solve(
         price=price_of(price_input, price_output, price_cached),
         grace=GRACE_SECONDS,
     )
-    judge = judge_endpoint(setup.endpoint, judge_model, judge_base_url, judge_api_key)
+    judge = judge_endpoint(
+        setup.endpoint, judge_model, judge_base_url, judge_api_key, cache=user_cache_path("caps")
+    )
     solving = Solving(
         writing=setup,
-        judging=replace(setup, endpoint=judge),
+        judging=replace(setup, endpoint=judge, judge=replace(setup.judge, reply=reply_for(judge))),
         preset=make_preset(preset, of_preset),
         method=make_method(method, of_method),
         strategy=make_strategy(strategy, of_strategy),

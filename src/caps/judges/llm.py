@@ -27,6 +27,7 @@ from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswere
 from caps.judges.base import NOTHING, Attempt, Bout, OpenPurse, Purse, Ruling
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
+from caps.prompts.grammar import grammar_for, room_for
 from caps.prompts.parse import Reading, read_reply
 from caps.prompts.render import render, template_name
 
@@ -47,6 +48,9 @@ class JudgeSettings:
     retries: int = setting(2, "further tries when a reply cannot be read", least=0)
     draw_temperature: float = setting(0.7, "temperature of further draws; the first is at 0", least=0, most=2)
     confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
+    reply: str = setting(
+        "free", "as the judge likes, or held to the bare tags (llama.cpp)", choices=("free", "tags")
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -106,7 +110,7 @@ class LlmJudge:
         shown = sum(len(view.encode("utf-8", "replace")) for view in (bout.case.problem.text, *views))
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
-        return Usage(prompt, self._settings.max_tokens * (2**tries - 1))
+        return Usage(prompt, self._room(ask) * (2**tries - 1))
 
     def request(self, bout: Bout, ask: Ask) -> Request:
         """The first request for an ask."""
@@ -120,13 +124,22 @@ class LlmJudge:
             render(template, problem=bout.case.problem, views=views, nonce=bout.nonce, quoting=bout.quoting),
             seat.name,
             template=name,
-            max_tokens=self._settings.max_tokens,
+            max_tokens=self._room(ask),
             temperature=self._settings.draw_temperature if ask.draw else 0.0,
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra=seat.extra,
+            extra=self._held(ask, seat.extra),
         )
+
+    def _held(self, ask: Ask, extra: Mapping[str, object]) -> Mapping[str, object]:
+        """What the server is told, with the grammar of the reply where one is wanted."""
+        return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask), **extra}
+
+    def _room(self, ask: Ask) -> int:
+        """Tokens for a reply; bare tags need few."""
+        most = self._settings.max_tokens
+        return most if self._settings.reply == "free" else min(most, room_for(ask))
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
         """The next request: the same with more room after a cut, otherwise a further draw."""

@@ -9,7 +9,7 @@ Rules that must not be broken:
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from caps.core.counting import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
@@ -81,6 +81,22 @@ class Catalogue(Protocol):
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What a backend is told about the model wanted of it; each takes what it can use.
+
+    A backend is a function of this that returns a `Connected` model, named in the registry `MODELS`.
+    """
+
+    address: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    connections: int | Literal["auto"] = "auto"
+    timeout: float = 600.0
+    context: int | None = None
+    threads: int | None = None
 
 
 def estimate_usage(messages: Iterable[Message], output: str) -> Usage:

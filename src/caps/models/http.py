@@ -19,7 +19,7 @@ from yarl import URL
 
 from caps.core.errors import SettingError
 from caps.models import faults
-from caps.models.base import Completion, Request
+from caps.models.base import Completion, Request, Wiring
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
 from caps.models.retries import Retries, Tries
@@ -115,8 +115,7 @@ class HttpModel:
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
         try:
-            async with self._open().get(self._names_url, allow_redirects=False) as response:
-                listed = decode(await response.read())
+            _, listed = await self.listing()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             return ()
         rows = listed.get("data") if isinstance(listed, dict) else None
@@ -124,6 +123,12 @@ class HttpModel:
             return ()
         found = [row.get("id") for row in rows if isinstance(row, dict)]
         return tuple(name for name in found if isinstance(name, str))
+
+    async def listing(self) -> tuple[int, Any]:
+        """Status, and what the server says of its models; raises what aiohttp does, or `ValueError`."""
+        async with self._open().get(self._names_url, allow_redirects=False) as response:
+            payload = await response.read()
+            return response.status, decode(payload) if response.status == 200 else None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -186,6 +191,12 @@ class HttpModel:
         for secret in self._secrets:
             payload = payload.replace(secret, b"***")
         return payload
+
+
+def connect(wiring: Wiring) -> HttpModel:
+    """The model at an `http:` address."""
+    timeouts = Timeouts(read=wiring.timeout)
+    return HttpModel(wiring.address, wiring.api_key, connections=wiring.connections, timeouts=timeouts)
 
 
 def _decoded(payload: bytes) -> Any:

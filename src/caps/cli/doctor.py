@@ -1,0 +1,60 @@
+"""`caps doctor`: what works here, and how to mend what does not."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from platformdirs import user_cache_path, user_data_path
+
+from caps.cli.fetching import fetch_bar
+from caps.cli.output import JsonFlag, print_json, stdout
+from caps.doctor import Check, examine
+from caps.journal.store import default_path
+from caps.models.places import Place
+from caps.models.weights import default_weights
+from caps.reports.console import table
+
+Fetch = Annotated[bool, typer.Option("--fetch", help="Fetch the default weights first (93 MB).")]
+
+
+def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
+    """Look at what this machine has: Python, extras, default weights, endpoint, journal, sandbox, browser.
+
+    What is missing is optional, and the command that installs it is shown; the exit code is 1 only when
+    something that is there does not work.
+    """
+    cache = user_cache_path("caps")
+    if fetch:
+        with fetch_bar() as report:
+            default_weights(cache, report)
+    journal = os.environ.get("CAPS_JOURNAL")
+    places = environment_places()
+    checks = examine(
+        cache=cache,
+        journal=Path(journal) if journal else default_path(user_data_path("caps")),
+        endpoint=places[0] if places else None,
+        model=os.environ.get("CAPS_MODEL"),
+    )
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        stdout().print(
+            table("", ("", "state", "what was found", "how to mend it"), _rows(checks), numbers_from=9)
+        )
+    raise typer.Exit(any(check.state == "broken" for check in checks))
+
+
+def environment_places() -> list[Place]:
+    """The endpoints of the environment, the one that commands take first; each with its own key."""
+    own, general = os.environ.get("CAPS_API_KEY"), os.environ.get("OPENAI_API_KEY")
+    urls = (os.environ.get("CAPS_BASE_URL"), os.environ.get("OPENAI_BASE_URL"))
+    keys = (own or general, general if urls[0] else own or general)
+    named = zip(("CAPS_BASE_URL", "OPENAI_BASE_URL"), urls, keys, strict=True)
+    places = [Place(name, url, key) for name, url, key in named if url]
+    return places[:1] if len(places) == 2 and urls[0] == urls[1] else places
+
+
+def _rows(checks: list[Check]) -> list[tuple[str, ...]]:
+    return [(check.name, check.state, check.found, check.mend) for check in checks]

@@ -1,0 +1,142 @@
+"""A model inside this process: weights in a GGUF file, loaded at the first call, let go when closed.
+
+Rules that must not be broken:
+
+* A reply that ended because the slot was full is `TooLongError`, not a reply: with a longer context the same
+  request would be answered otherwise, and the journal must not hold it.
+* The loopback port answers to a key made up for it: nobody else on the machine spends its time.
+"""
+
+import asyncio
+import re
+import secrets
+from pathlib import Path
+from typing import Literal
+
+from caps.core.errors import CapsError, SettingError, TooLongError
+from caps.models.base import Completion, Request, Wiring
+from caps.models.gguf import context_length, path_of, weights_name
+from caps.models.http import HttpModel, Timeouts
+from caps.models.llamacpp import LlamaServer
+from caps.models.threads import free_threads
+
+CONTEXT = 8192
+STEP = 256  # llama.cpp rounds a context up to multiples of this
+MOST_SLOTS = 4
+_TOKENS = re.compile(r"\((\d+) tokens\)")
+
+
+class EmbeddedModel:
+    """Any GGUF file as a model; it may be used again, in another event loop too, after `close`.
+
+    `slots` calls are answered at once, each in a context of `context` tokens (8192, or what the weights were
+    trained for). A slot keeps what it has read, so a prompt that begins like the last one is read faster.
+    """
+
+    def __init__(
+        self,
+        weights: Path,
+        *,
+        slots: int | Literal["auto"] = "auto",
+        context: int | None = None,
+        threads: int | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        trained = context_length(weights)
+        if context is not None and trained is not None and context > trained:
+            raise SettingError(
+                f"context = {context}: {weights.name} was trained for {trained} tokens at most"
+            )
+        self.name = weights_name(weights)
+        wanted = context or min(CONTEXT, trained or CONTEXT)
+        self.context = -(-wanted // STEP) * STEP
+        self._threads = threads or free_threads()
+        self._slots = max(1, min(MOST_SLOTS, self._threads // 2)) if slots == "auto" else slots
+        self._weights, self._timeouts = weights, timeouts
+        self._server: LlamaServer | None = None
+        self._starting: asyncio.Future[HttpModel] | None = None
+
+    def __repr__(self) -> str:
+        return f"EmbeddedModel({self.name!r})"
+
+    @property
+    def connections(self) -> int:
+        """How many calls may be under way: the slots."""
+        return self._slots
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request, loading the weights first if they are not."""
+        model = await self._started()
+        try:
+            completion = await model.complete(request)
+        except TooLongError as error:
+            raise self._too_long(error) from None
+        held = completion.usage.prompt + completion.usage.output
+        cut = completion.finish == "length" and completion.usage.output < request.max_tokens
+        if cut and held >= self.context:
+            raise TooLongError(
+                f"the prompt of {completion.usage.prompt} tokens leaves {completion.usage.output} to the "
+                f"reply in a context of {self.context}: {self._way_out}",
+                attempts=completion.attempts,
+            )
+        return completion
+
+    async def names(self) -> tuple[str, ...]:
+        """The one name there is."""
+        return (self.name,)
+
+    async def close(self) -> None:
+        """Stop the threads and free the memory; a start under way is waited for."""
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        try:
+            model = await asyncio.shield(starting)
+        except CapsError:
+            return  # whoever asked was told
+        await model.close()
+        await asyncio.sleep(0)  # lets the loop really hang up: stopping waits for open connections
+        server, self._server = self._server, None
+        if server is not None:
+            await asyncio.to_thread(server.stop)
+
+    async def _started(self) -> HttpModel:
+        """The model's HTTP side; a caller who is cancelled leaves the start to the others."""
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+            self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._starting)
+
+    def _start(self) -> HttpModel:
+        key = secrets.token_hex(16)
+        self._server = LlamaServer(
+            self._weights,
+            slots=self._slots,
+            context=self.context,
+            threads=self._threads,
+            name=self.name,
+            api_key=key,
+        )
+        self._server.start()
+        return HttpModel(self._server.url, key, connections=self._slots, timeouts=self._timeouts)
+
+    def _too_long(self, error: TooLongError) -> TooLongError:
+        found = _TOKENS.search(str(error))
+        size = f"has {found[1]} tokens" if found else "is too long"
+        words = f"the prompt {size} and the context {self.context}: {self._way_out}"
+        return TooLongError(words, attempts=error.attempts)
+
+    @property
+    def _way_out(self) -> str:
+        return "raise --context, show less (--view, --profile), or use weights with a longer context"
+
+
+def connect(wiring: Wiring) -> EmbeddedModel:
+    """The model in the GGUF file that a `file:` address names."""
+    return EmbeddedModel(
+        path_of(wiring.address),
+        slots=wiring.connections,
+        context=wiring.context,
+        threads=wiring.threads,
+        timeouts=Timeouts(read=wiring.timeout),
+    )
