@@ -150,6 +150,11 @@ _PROFILES = {
 }
 PROFILES = Registry("profile", "caps.profiles", _PROFILES, {})
 
+_GRADERS = {
+    "code": Entry("caps.graders.code:CodeGrader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
+}
+GRADERS = Registry("grader", "caps.graders", _GRADERS, {})
+
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""

@@ -4,13 +4,13 @@ As root every job gets a user id of its own that nothing else uses, since the li
 processes of a user and does not hold for root; otherwise a user namespace does the hiding.
 """
 
-import itertools
 import os
+import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +22,17 @@ from caps.graders.seccomp import build_filter
 
 _FOLDER = "/job"
 _NEEDED = ("bwrap", "prlimit", "setpriv")
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -33,7 +43,6 @@ class Bubblewrap:
     uids: range
     name: str = "bwrap"
     faults: tuple[bytes, ...] = (b"bwrap: ", b"setpriv: ", b"prlimit: ")
-    _turns: Iterator[int] = field(default_factory=lambda: itertools.count(os.getpid() * 64), repr=False)
 
     @classmethod
     def find(cls) -> "Bubblewrap":
@@ -68,8 +77,8 @@ class Bubblewrap:
         argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108
         inner = [_program(job.argv[0]), *(self._place(word, job) for word in job.argv[1:])]
         if self.uids:
-            # Shared by user and group; no two jobs under way have the same.
-            own = str(self.uids[next(self._turns) % len(self.uids)])
+            # By chance, so that other processes that run jobs are unlikely to hold the same.
+            own = str(secrets.choice(self.uids))
             argv += ["setpriv", "--reuid", own, "--regid", own, "--clear-groups", "--inh-caps=-all"]
         taken = 0 if self.uids else _count_tasks(os.getuid())
         return (*prlimit(limits, processes=limits.processes + taken), *argv, *inner)
@@ -110,11 +119,9 @@ def _view() -> tuple[str, ...]:
     return tuple(words)
 
 
-def _parents(files: object) -> list[str]:
+def _parents(files: Iterable[str]) -> list[str]:
     """The folders that files stand in, outermost first."""
-    folders = {
-        parent for name in files for parent in Path(name).parents if parent != Path()  # type: ignore[attr-defined]
-    }
+    folders = {parent for name in files for parent in Path(name).parents if parent != Path()}
     return [
         word for folder in sorted(folders) for word in ("--perms", "0755", "--dir", f"{_FOLDER}/{folder}")
     ]
@@ -131,7 +138,7 @@ def _spare_uids() -> range:
     spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
     first, _, size = max((tuple(map(int, span)) for span in spans), key=lambda span: span[2])
     stop = first + size - 2
-    return range(stop - min(1 << 20, size // 2), stop)
+    return range(stop - min(1 << 30, size // 2), stop)
 
 
 def _count_tasks(uid: int) -> int:

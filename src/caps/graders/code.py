@@ -1,13 +1,13 @@
 """Programs, graded by running their tests in the sandbox: all must pass, and the first that fails is told.
 
-A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox, and a
-test program runs in a process of its own.
+A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox,
+and a test program runs in a process of its own.
 """
 
 import ast
 import re
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from caps.core.types import Candidate, Case
@@ -35,7 +35,7 @@ class CodeGrader:
     """Right is what passes every hidden test, or every given one where none is hidden."""
 
     sandbox: Sandbox
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def version(self) -> str:
