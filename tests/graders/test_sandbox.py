@@ -32,6 +32,14 @@ def processes_with(mark):
     return found
 
 
+def wait_until(done):
+    """Fail unless it is done within the second or two that a busy machine takes."""
+    deadline = time.perf_counter() + 5
+    while not done():
+        assert time.perf_counter() < deadline, "still there"
+        time.sleep(0.02)
+
+
 def test_an_honest_program_gets_its_input_and_gives_its_output():
     ran = run("import sys; print(sys.stdin.read().upper()); print('aside', file=sys.stderr)", stdin=b"hello")
     assert (ran.status, ran.exit_code, ran.stdout, ran.stderr) == ("ok", 0, b"HELLO\n", b"aside\n")
@@ -51,7 +59,6 @@ def test_any_command_of_the_system_can_be_a_job():
         "/root/.bashrc",
         "/etc/shadow",
         "/etc/passwd",
-        "/proc/1/environ",
         "/proc/1/mem",
         "/proc/1/root/etc/shadow",
         "/home",
@@ -167,25 +174,23 @@ def test_what_a_program_leaves_behind_ends_with_it():
     mark = f"caps-left-behind-{os.getpid()}"
     source = f"import os, sys\nif not os.fork():\n    os.setsid()\n    os.execv('/bin/sh', ['sh', '-c', 'sleep 61; : {mark}'])"
     assert run(source, limits=SHORT).status in ("ok", "timeout")
-    time.sleep(0.1)
-    assert processes_with(mark) == []
+    wait_until(lambda: not processes_with(mark))
 
 
-def test_cancelling_ends_the_program():
+def test_cancelling_ends_the_program_however_early():
     mark = f"caps-cancelled-{os.getpid()}"
 
     async def play():
         sandbox = await find_sandbox()
-        task = asyncio.create_task(sandbox.run(Job(("sh", "-c", f"sleep 62; : {mark}"))))
-        while not processes_with(mark):
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        for pause in range(40):
+            task = asyncio.create_task(sandbox.run(Job(("sh", "-c", f"sleep 62; : {mark}"))))
+            await asyncio.sleep(pause / 2000)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
     asyncio.run(play())
-    time.sleep(0.1)
-    assert processes_with(mark) == []
+    wait_until(lambda: not processes_with(mark))
 
 
 @pytest.mark.parametrize("target", ["os.getppid()", "1", "-1"])

@@ -97,7 +97,9 @@ class Bubblewrap:
 def _view() -> tuple[str, ...]:
     """What every job may see: the system's programs and libraries, and this interpreter."""
     words = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    words += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"]
+    # No --new-session: we start it in one of its own, and as part of its group even a half-started sandbox
+    # is ended with it; killed between its setsid and its prctl, bubblewrap leaves the inner half running.
+    words += ["--die-with-parent", "--hostname", "sandbox", "--clearenv"]
     for name, value in ENVIRONMENT.items():
         words += ["--setenv", name, value]
     words += ["--setenv", "PYTHONPATH", _FOLDER]
