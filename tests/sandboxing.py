@@ -6,8 +6,11 @@ import pytest
 
 from caps.core.errors import UserError
 from caps.core.types import Candidate, Case, Problem
+from caps.graders.bubblewrap import Bubblewrap
 from caps.graders.code import CodeGrader
+from caps.graders.runner import Runner
 from caps.graders.sandbox import PYTHON, Limits, find_sandbox
+from caps.graders.unsafe_local import UnsafeLocal
 
 QUICK = Limits(seconds=2)
 
@@ -27,10 +30,8 @@ needs_bubblewrap = pytest.mark.skipif(bool(why_not), reason=f"no sandbox, so not
 def run(source, *, limits=QUICK, stdin=b"", sandbox="bwrap"):
     """Run one Python program in the sandbox."""
 
-    async def play():
-        return await (await find_sandbox(sandbox)).run(PYTHON.job(source, stdin=stdin, limits=limits))
-
-    return asyncio.run(play())
+    launcher = UnsafeLocal() if sandbox == "unsafe-local" else Bubblewrap.find()
+    return asyncio.run(Runner(launcher, cores=1).run(PYTHON.job(source, stdin=stdin, limits=limits)))
 
 
 def case(tests, *, problem="Solve it.", **extra):
@@ -41,7 +42,7 @@ def grade(one, *codes, limits=QUICK):
     """Grade programs, all at once; one grade if there is one program."""
 
     async def play():
-        grader = CodeGrader(await find_sandbox("bwrap"), limits)
+        grader = CodeGrader(Runner(Bubblewrap.find(), cores=2), limits)
         return await asyncio.gather(*(grader.grade(one, Candidate("", code=code)) for code in codes))
 
     grades = asyncio.run(play())

@@ -208,6 +208,11 @@ def test_tests_that_cannot_run_are_the_cases_fault(tests, field):
         grade(case(tests), "def f(x): return x")
 
 
+def test_a_function_may_have_the_name_of_a_module():
+    one = case(["assert bisect(4) == 2 and math.isclose(1, 1)"])
+    assert grade(one, "def bisect(n): return n // 2").correct is True
+
+
 def test_asserts_in_a_list_and_tests_of_other_collections_are_read():
     assert grade(case(["assert f(1) == 2", "assert f(2) == 3"]), "def f(x): return x + 1").correct is True
     foreign = {"fn_name": "f", "inputs": [[1], [2]], "outputs": [2, 3]}
@@ -246,7 +251,7 @@ def test_a_grader_keeps_a_version_and_stands_in_the_registry():
         await grader.close()
         return grader.version
 
-    assert asyncio.run(play()) == "code-1 2s 1024MiB"
+    assert asyncio.run(play()).startswith("code-1 python3.")
 
 
 def test_a_case_without_tests_names_the_field():

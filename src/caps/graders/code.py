@@ -6,6 +6,7 @@ and a test program runs in a process of its own.
 
 import ast
 import re
+import sys
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +40,9 @@ class CodeGrader:
 
     @property
     def version(self) -> str:
-        """How tests are run and under which limits; the sandbox does not change a grade."""
-        return f"code-1 {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
+        """How tests are run, in which Python, under which limits; the sandbox does not change a grade."""
+        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return f"code-1 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
         """Grade one candidate."""

@@ -10,9 +10,9 @@ ENVIRONMENT = MappingProxyType(
     {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
         "LANG": "C.UTF-8",
-        "HOME": "/tmp",
+        "HOME": "/tmp",  # noqa: S108
         "PYTHONHASHSEED": "0",
-    }  # noqa: S108
+    }
 )
 _STACK = 64 << 20  # recursion through C needs it; more would be counted for every thread
 

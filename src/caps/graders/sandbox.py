@@ -69,7 +69,7 @@ class Language:
 
     def job(self, source: str, *, stdin: bytes = b"", limits: Limits | None = None) -> Job:
         """Make the job that runs this program once."""
-        text = source.encode(errors="surrogateescape")
+        text = source.encode(errors="surrogatepass")
         return Job((*self.argv, self.file), {self.file: text}, stdin, limits or Limits())
 
 

@@ -60,7 +60,9 @@ def read_suite(case: Case) -> Examples | TestProgram:
         where = "tests.hidden" if found.get("hidden") else "tests.public"
         tests = found.get(where.partition(".")[2])
     elif all(isinstance(found.get(name), list) for name in _FOREIGN):
-        pairs = zip(found["inputs"], found["outputs"], strict=False)
+        if len(found["inputs"]) != len(found["outputs"]):
+            raise InputError("tests: there are not as many outputs as inputs")
+        pairs = zip(found["inputs"], found["outputs"], strict=True)
         tests = [{"input": text, "output": output} for text, output in pairs]
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
         tests = "\n".join(tests)
@@ -89,7 +91,12 @@ def _program(source: str, entry: str | None, where: str) -> TestProgram:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{where}: the test program does not parse: {error}") from None
     missing = _free(tree) - {"candidate"}
-    modules = missing & sys.stdlib_module_names
+    calls = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    modules = (missing & sys.stdlib_module_names) - calls  # nobody calls a module
     return TestProgram(source, entry, tuple(sorted(missing - modules)), tuple(sorted(modules)))
 
 
@@ -118,7 +125,7 @@ def _examples(tests: Iterable[Any], entry: str | None, where: str, *, started: s
         if not isinstance(test, dict) or "input" not in test or "output" not in test:
             raise InputError(f"{where}[{place}]: an object with input and output is wanted")
         items.append(Example(test["input"], test["output"]))
-        kinds.add(test.get("testtype") or ("text" if isinstance(test["input"], str) else "functional"))
+        kinds.add(_kind(test, f"{where}[{place}]"))
     if len(kinds) > 1:
         raise InputError(
             f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be alike"
@@ -130,6 +137,16 @@ def _examples(tests: Iterable[Any], entry: str | None, where: str, *, started: s
     if entry is None:
         raise InputError(f"{where}: inputs are arguments, but no entry_point says of which function")
     return Examples(tuple(items), entry, "either" if kind == "text" else "call")
+
+
+def _kind(test: Mapping[str, Any], where: str) -> str:
+    is_text = isinstance(test["input"], str)
+    kind = str(test.get("testtype") or ("text" if is_text else "functional"))
+    if kind not in ("stdin", "functional", "text"):
+        raise InputError(f"{where}.testtype: {kind!r} is neither stdin nor functional")
+    if kind == "stdin" and not is_text:
+        raise InputError(f"{where}.input: a text is wanted for standard input")
+    return kind
 
 
 def arguments(text: Any) -> list[Any]:

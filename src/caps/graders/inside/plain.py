@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST = 1_000_000  # items taken from an iterator
+DEEPEST = 200  # lists in lists
 FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError)  # of `decode`
 _MARKS: dict[Any, bytes] = {None: b"N", True: b"T", False: b"F"}
 _VIEWS = {type({}.keys()): b"K", type({}.values()): b"V", type({}.items()): b"M"}
@@ -86,13 +87,13 @@ def _items(value: Any) -> tuple[bytes, list[Any] | None]:
 
 def decode(data: bytes, find: Callable[[int], object] = refuse) -> Any:
     """Read a value; whatever is wrong with the bytes is one of `FAULTS`."""
-    value, end = _read(data, 0, find)
+    value, end = _read(data, 0, find, DEEPEST)
     if end != len(data):
         raise ValueError("more follows after the value")
     return value
 
 
-def _read(data: bytes, place: int, find: Callable[[int], object]) -> tuple[Any, int]:
+def _read(data: bytes, place: int, find: Callable[[int], object], depth: int) -> tuple[Any, int]:
     letter = data[place : place + 1]
     place += 1
     if letter in b"NTF" and letter:
@@ -109,9 +110,11 @@ def _read(data: bytes, place: int, find: Callable[[int], object]) -> tuple[Any, 
         if place + count > len(data):
             raise ValueError("the text is cut off")
         return data[place : place + count].decode("utf-8", "surrogatepass"), place + count
+    if not depth:
+        raise ValueError(f"nested deeper than {DEEPEST}")  # whoever compares it must not run out of stack
     items = []
     for _ in range(count * 2 if letter == b"d" else count):
-        item, place = _read(data, place, find)
+        item, place = _read(data, place, find, depth - 1)
         items.append(item)
     return _BUILD[letter](items), place
 
