@@ -102,6 +102,13 @@ def test_functions_are_called_with_plain_data(code, reason):
     assert (found.correct, found.reason) == (not reason, reason)
 
 
+def test_what_is_lent_is_never_the_function_asked_for():
+    one = case([{"input": [4, 6], "output": 2}], entry_point="gcd")
+    method = "class Solution:\n    def gcd(self, a, b):\n        return gcd(b, a % b) if b else a\ngcd = Solution().gcd"
+    lazy, right = grade(one, "x = gcd(1, 1)", method)
+    assert (lazy.correct, right.correct) == (False, True)
+
+
 def test_texts_are_arguments_a_line_each_where_a_function_is_named():
     one = case([{"input": '[1, 2]\n"x"', "output": '"2x"'}], entry_point="join")
     assert grade(one, "def join(xs, s): return str(len(xs)) + s").correct is True

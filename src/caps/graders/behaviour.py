@@ -111,7 +111,7 @@ async def _feed_source(talk: Talk, program: Program, limits: Limits) -> Outcome 
 
 async def load(talk: Talk, program: Program, limits: Limits) -> Outcome | None:
     """Have a program loaded; an outcome only if that failed."""
-    await talk.send(encode([program.source, program.prelude]))
+    await talk.send(encode([program.source, program.prelude, program.entry_point]))
     reply = read_reply(await talk.receive(limits.seconds))
     if reply[0] == "loaded":
         return None

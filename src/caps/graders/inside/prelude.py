@@ -34,9 +34,9 @@ _NAMES = {
 _MODULES = {*_NAMES, "sys", "os", "re", "time", "json", "statistics"}
 
 
-def provide(code: CodeType, names: dict[str, Any]) -> None:
-    """Put into `names` what the program mentions and might miss; what it defines itself wins."""
-    mentioned = set(_mentioned(code))
+def provide(code: CodeType, names: dict[str, Any], entry_point: str | None) -> None:
+    """Put into `names` what the program mentions and might miss, but never the function it should define."""
+    mentioned = set(_mentioned(code)) - {entry_point}
     for module, known in _NAMES.items():
         wanted = mentioned.intersection(known.split())
         if wanted:
@@ -46,14 +46,14 @@ def provide(code: CodeType, names: dict[str, Any]) -> None:
         names.setdefault(module, __import__(module))
 
 
-def load(code: CodeType, name: str, *, prelude: bool) -> dict[str, Any]:
+def load(code: CodeType, name: str, *, prelude: bool, entry_point: str | None = None) -> dict[str, Any]:
     """Run a program as the module of that name; its names come back."""
     vars(builtins).update(exit=sys.exit, quit=sys.exit)  # what `site` would have brought
     module = type(sys)(name)
     sys.modules[name] = module
     if prelude:
         sys.setrecursionlimit(50_000)
-        provide(code, vars(module))
+        provide(code, vars(module), entry_point)
     exec(code, vars(module))  # noqa: S102 - that is what the sandbox is for
     return vars(module)
 

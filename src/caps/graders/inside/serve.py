@@ -54,14 +54,14 @@ class Served:
 def main() -> None:
     """Load the program, then answer until no more is asked."""
     wire = Wire()
-    source, prelude = decode(wire.receive() or b"")
+    source, prelude, entry_point = decode(wire.receive() or b"")
     try:
         code = compile(source, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         wire.send(encode(["unparsed", repr(error)]))
         return
     try:
-        served = Served(load(code, "candidate", prelude=prelude))
+        served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point))
         wire.send(encode(["loaded"]))
     except BaseException as error:
         wire.send(_raised(error))
