@@ -32,11 +32,11 @@ def refuse(value: object) -> Any:
 def encode(value: object, keep: Callable[[object], int] = refuse) -> bytes:
     """Write a value; what is no plain data becomes the number that `keep` gives it."""
     parts: list[bytes] = []
-    _write(value, parts.append, keep)
+    _write(value, parts.append, keep, DEEPEST)
     return b"".join(parts)
 
 
-def _write(value: Any, put: Callable[[bytes], object], keep: Callable[[object], int]) -> None:
+def _write(value: Any, put: Callable[[bytes], object], keep: Callable[[object], int], depth: int) -> None:
     if value is None or value is True or value is False:
         put(_MARKS[value])
     elif isinstance(value, int):
@@ -50,8 +50,8 @@ def _write(value: Any, put: Callable[[bytes], object], keep: Callable[[object], 
         pairs = list(dict.items(value))
         put(b"d%d:" % len(pairs))
         for key, item in pairs:
-            _write(key, put, keep)
-            _write(item, put, keep)
+            _write(key, put, keep, _deeper(depth))
+            _write(item, put, keep, _deeper(depth))
     else:
         letter, items = _items(value)
         if items is None:
@@ -59,7 +59,14 @@ def _write(value: Any, put: Callable[[bytes], object], keep: Callable[[object], 
             return
         put(b"%b%d:" % (letter, len(items)))
         for item in items:
-            _write(item, put, keep)
+            _write(item, put, keep, _deeper(depth))
+
+
+def _deeper(depth: int) -> int:
+    """One level less to go; whoever compares the value must not run out of stack."""
+    if not depth:
+        raise ValueError(f"nested deeper than {DEEPEST}")
+    return depth - 1
 
 
 def _items(value: Any) -> tuple[bytes, list[Any] | None]:
@@ -110,11 +117,9 @@ def _read(data: bytes, place: int, find: Callable[[int], object], depth: int) ->
         if place + count > len(data):
             raise ValueError("the text is cut off")
         return data[place : place + count].decode("utf-8", "surrogatepass"), place + count
-    if not depth:
-        raise ValueError(f"nested deeper than {DEEPEST}")  # whoever compares it must not run out of stack
     items = []
     for _ in range(count * 2 if letter == b"d" else count):
-        item, place = _read(data, place, find, depth - 1)
+        item, place = _read(data, place, find, _deeper(depth))
         items.append(item)
     return _BUILD[letter](items), place
 
