@@ -17,6 +17,7 @@ demo: $(VENV)/.base      ## Set up and play a contest, with its bracket
 	$(BIN)/caps demo
 
 test: $(VENV)/.dev       ## Set up and run the tests
+	@sh scripts/install_bubblewrap.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.dev      ## Lint, types, and who may import whom
@@ -39,6 +40,7 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/contest.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/sandbox.py
 
 clean:                   ## Remove what the targets above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

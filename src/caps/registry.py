@@ -192,6 +192,7 @@ _METHODS = {
 METHODS = Registry("method", "caps.methods", _METHODS, {})
 
 _GRADERS = {
+    "code": Entry("caps.graders.code:CodeGrader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
     "math": Entry("caps.graders.math:MathGrader", "final answers, compared by algebra", "math-verify"),
 }
 GRADERS = Registry("grader", "caps.graders", _GRADERS, {})

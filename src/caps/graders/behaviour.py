@@ -3,16 +3,16 @@
 A process that ends, or is ended, costs only the input it was given: the next input starts another.
 """
 
-import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from caps.core.errors import SandboxError
-from caps.graders.inside.plain import pack, to_text, unpack
+from caps.graders.inside.plain import FAULTS, decode, encode
 from caps.graders.loaded import boot
-from caps.graders.outputs import normalised
+from caps.graders.outputs import normalised, spell
 from caps.graders.runner import judge_exit
 from caps.graders.sandbox import EndedError, Limits, Sandbox, Status, Talk
 
@@ -22,7 +22,7 @@ _START = 10.0  # seconds a process may take to load, whatever a test may take
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A Python program; with an entry point it is called, without it is fed. `prelude` lends common imports."""
+    """A Python program, called where it has an entry point, else fed; `prelude` lends common imports."""
 
     source: str
     entry_point: str | None = None
@@ -31,7 +31,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one input led to: the output as text, the result if it was a call, and what was said of a failure."""
+    """What one input led to: the output, the result of a call as it is, what is known of a failure."""
 
     status: Manner
     output: str = ""
@@ -45,7 +45,7 @@ async def behave(
 ) -> list[Outcome]:
     """One outcome for each input: texts for standard input, or lists of arguments.
 
-    Equal `status` and `output` mean equal behaviour: texts come normalised, results as one spelling of their value.
+    Equal `status` and `output` mean equal behaviour: texts come normalised, results spelled in one way.
     """
     async with sandbox.core():
         outcomes = outcomes_of(sandbox, program, inputs, limits=limits or Limits())
@@ -54,22 +54,23 @@ async def behave(
 
 async def outcomes_of(
     sandbox: Sandbox, program: Program, inputs: Sequence[Any], *, limits: Limits
-) -> AsyncIterator[Outcome]:
+) -> AsyncGenerator[Outcome, None]:
     """Outcomes as they come; leaving early ends the process. Whoever asks holds a core."""
     rest = list(inputs)
     while rest:
         answered = False
-        async for outcome in _session(sandbox, program, rest, limits):
-            answered = True
-            rest.pop(0)
-            yield outcome
+        async with aclosing(_session(sandbox, program, rest, limits)) as session:
+            async for outcome in session:
+                answered = True
+                rest.pop(0)
+                yield outcome
         if not answered:
             raise SandboxError(f"{sandbox.name} started nothing that answers")
 
 
 async def _session(
     sandbox: Sandbox, program: Program, inputs: Sequence[Any], limits: Limits
-) -> AsyncIterator[Outcome]:
+) -> AsyncGenerator[Outcome, None]:
     """Outcomes of one process; the last one may be its end."""
     fed = program.entry_point is None
     allowed = limits if fed else replace(limits, cpu=limits.seconds * len(inputs) + _START)
@@ -110,17 +111,17 @@ async def _feed_source(talk: Talk, program: Program, limits: Limits) -> Outcome 
 
 async def load(talk: Talk, program: Program, limits: Limits) -> Outcome | None:
     """Have a program loaded; an outcome only if that failed."""
-    await talk.send(json.dumps({"source": program.source, "prelude": program.prelude}).encode())
+    await talk.send(encode([program.source, program.prelude, program.entry_point]))
     reply = read_reply(await talk.receive(limits.seconds))
     if reply[0] == "loaded":
         return None
     return Outcome("unparsed", detail=reply[1]) if reply[0] == "unparsed" else raised(reply)
 
 
-async def _feed(talk: Talk, program: Program, given: str, limits: Limits) -> Outcome:
+async def _feed(talk: Talk, _: Program, given: str, limits: Limits) -> Outcome:
     await talk.send(given.encode(errors="surrogatepass"))
     answer = await talk.receive(limits.seconds)
-    head, _, body = answer.partition(b"\n")
+    head, _line_end, body = answer.partition(b"\n")
     words = head.split()
     if len(words) != 2 or not words[1].isdigit() or not words[0].lstrip(b"-").isdigit():
         return Outcome("output" if words[:1] == [b"output"] else "crashed")
@@ -131,27 +132,28 @@ async def _feed(talk: Talk, program: Program, given: str, limits: Limits) -> Out
 
 
 async def _call(talk: Talk, program: Program, given: list[Any], limits: Limits) -> Outcome:
-    await talk.send(json.dumps(["call", program.entry_point, pack(given), pack({}), False]).encode())
+    await talk.send(encode(["call", program.entry_point, encode(given), encode({}), False]))
     reply = read_reply(await talk.receive(limits.seconds))
     if reply[0] != "value":
         return raised(reply)
     try:
-        result = unpack(reply[1])
-        return Outcome("ok", to_text(result), result)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
+        result = decode(reply[1])
+        return Outcome("ok", spell(result), result)
+    except FAULTS as error:
         return Outcome("crashed", detail=f"the result cannot be read: {error}")
 
 
 def read_reply(message: bytes) -> list[Any]:
     """Read what a served program says; a hostile one may say anything."""
     try:
-        reply = json.loads(message)
-    except (ValueError, RecursionError):
-        reply = None
-    if isinstance(reply, list) and all(isinstance(word, str) for word in reply[1:4] if reply[0] != "value"):
-        size = {"loaded": 1, "unparsed": 2, "raise": 4, "value": 3}.get(str(reply[0]) if reply else "")
-        if size == len(reply):
-            return reply
+        reply: list[Any] = decode(message)
+        match reply:
+            case ["loaded"] | ["unparsed", str()] | ["raise", str(), str(), str()]:
+                return reply
+            case ["value", bytes(), bytes() | None]:
+                return reply
+    except FAULTS:
+        pass
     return ["raise", "ValueError", "ValueError", "the program answered out of turn"]
 
 

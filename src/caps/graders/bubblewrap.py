@@ -4,13 +4,13 @@ As root every job gets a user id of its own that nothing else uses, since the li
 processes of a user and does not hold for root; otherwise a user namespace does the hiding.
 """
 
-import itertools
 import os
+import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +43,6 @@ class Bubblewrap:
     uids: range
     name: str = "bwrap"
     faults: tuple[bytes, ...] = (b"bwrap: ", b"setpriv: ", b"prlimit: ")
-    _turns: Iterator[int] = field(default_factory=lambda: itertools.count(os.getpid() * 64), repr=False)
 
     @classmethod
     def find(cls) -> "Bubblewrap":
@@ -78,8 +77,8 @@ class Bubblewrap:
         argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108
         inner = [_program(job.argv[0]), *(self._place(word, job) for word in job.argv[1:])]
         if self.uids:
-            # Shared by user and group; no two jobs under way have the same.
-            own = str(self.uids[next(self._turns) % len(self.uids)])
+            # By chance, so that other processes that run jobs are unlikely to hold the same.
+            own = str(secrets.choice(self.uids))
             argv += ["setpriv", "--reuid", own, "--regid", own, "--clear-groups", "--inh-caps=-all"]
         taken = 0 if self.uids else _count_tasks(os.getuid())
         return (*prlimit(limits, processes=limits.processes + taken), *argv, *inner)
@@ -98,7 +97,9 @@ class Bubblewrap:
 def _view() -> tuple[str, ...]:
     """What every job may see: the system's programs and libraries, and this interpreter."""
     words = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    words += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"]
+    # No --new-session: we start it in one of its own, and as part of its group even a half-started sandbox
+    # is ended with it; killed between its setsid and its prctl, bubblewrap leaves the inner half running.
+    words += ["--die-with-parent", "--hostname", "sandbox", "--clearenv"]
     for name, value in ENVIRONMENT.items():
         words += ["--setenv", name, value]
     words += ["--setenv", "PYTHONPATH", _FOLDER]
@@ -120,14 +121,9 @@ def _view() -> tuple[str, ...]:
     return tuple(words)
 
 
-def _parents(files: object) -> list[str]:
+def _parents(files: Iterable[str]) -> list[str]:
     """The folders that files stand in, outermost first."""
-    folders = {
-        parent
-        for name in files
-        for parent in Path(name).parents
-        if parent != Path()  # type: ignore[attr-defined]
-    }
+    folders = {parent for name in files for parent in Path(name).parents if parent != Path()}
     return [
         word for folder in sorted(folders) for word in ("--perms", "0755", "--dir", f"{_FOLDER}/{folder}")
     ]
@@ -144,7 +140,7 @@ def _spare_uids() -> range:
     spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
     first, _, size = max((tuple(map(int, span)) for span in spans), key=lambda span: span[2])
     stop = first + size - 2
-    return range(stop - min(1 << 20, size // 2), stop)
+    return range(stop - min(1 << 30, size // 2), stop)
 
 
 def _count_tasks(uid: int) -> int:

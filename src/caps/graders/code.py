@@ -1,13 +1,14 @@
 """Programs, graded by running their tests in the sandbox: all must pass, and the first that fails is told.
 
-A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox, and a
-test program runs in a process of its own.
+A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox,
+and a test program runs in a process of its own.
 """
 
 import ast
 import re
+import sys
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from caps.core.types import Candidate, Case
@@ -35,12 +36,13 @@ class CodeGrader:
     """Right is what passes every hidden test, or every given one where none is hidden."""
 
     sandbox: Sandbox
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def version(self) -> str:
-        """How tests are run and under which limits; the sandbox does not change a grade."""
-        return f"code-1 {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
+        """How tests are run, in which Python, under which limits; the sandbox does not change a grade."""
+        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return f"code-1 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
         """Grade one candidate."""

@@ -1,6 +1,5 @@
 """A test program and a candidate, each in a process of its own, with every call passed between them here."""
 
-import json
 import secrets
 import time
 from collections.abc import Iterator
@@ -11,7 +10,9 @@ from typing import Any
 from caps.core.errors import InputError
 from caps.graders.base import Grade
 from caps.graders.behaviour import Outcome, Program, begin, load, read_reply
+from caps.graders.inside.plain import FAULTS, decode, encode
 from caps.graders.loaded import boot
+from caps.graders.outputs import spell
 from caps.graders.reasons import REASONS, shorten
 from caps.graders.sandbox import EndedError, Limits, Sandbox, Talk
 from caps.graders.suites import TestProgram
@@ -51,22 +52,22 @@ async def examine(
 async def _relay(tests: Talk, candidate: Talk, suite: TestProgram, prompt: str, limits: Limits) -> Grade:
     nonce = secrets.token_hex(16)
     first = {"nonce": nonce, "prompt": prompt, "tests": suite.source, "entry_point": suite.entry_point}
-    await tests.send(json.dumps(first | {"missing": suite.missing, "modules": suite.modules}).encode())
+    await tests.send(encode(first | {"missing": suite.missing, "modules": suite.modules}))
     deadline = time.perf_counter() + limits.seconds
     called, got = "", ""
     while True:
         try:
-            said = json.loads(await tests.receive(deadline - time.perf_counter()))
+            said = decode(message := await tests.receive(deadline - time.perf_counter()))
         except EndedError as ended:
             return Grade(correct=False, reason=REASONS[ended.status], detail=f"in the tests, after {called}")
         if said[0] == nonce:
             return _verdict(said[1:], called, got)
-        called = shorten(json.dumps(said[1:3]))
+        called = _show(said)
         with _blamed_on_candidate(called):
-            await candidate.send(json.dumps(said).encode())
+            await candidate.send(message)
             reply = read_reply(await candidate.receive(deadline - time.perf_counter()))
-        got = shorten(json.dumps(reply[1]) if reply[0] == "value" else f"{reply[1]}: {reply[3]}")
-        await tests.send(json.dumps(reply).encode())
+        got = shorten(_spelled(reply[1])) if reply[0] == "value" else f"{reply[1]}: {reply[3]}"
+        await tests.send(encode(reply))
 
 
 @contextmanager
@@ -78,16 +79,29 @@ def _blamed_on_candidate(called: str = "") -> Iterator[None]:
         raise _CandidateError(Outcome(ended.status, detail=f"{ended}{where}")) from None
 
 
+def _show(request: list[Any]) -> str:
+    return shorten(
+        f"{request[1]}{_spelled(request[2])}" if request[0] == "call" else f"attribute {request[2]}"
+    )
+
+
+def _spelled(data: bytes) -> str:
+    try:
+        return spell(decode(data, lambda number: f"object {number}"))
+    except FAULTS:
+        return "what cannot be read"
+
+
 def _verdict(said: list[Any], called: str, got: str) -> Grade:
     if said[0] == "passed" and called:
         return Grade(correct=True)
+    if said[0] == "undecided":
+        return Grade(correct=None, reason="no plain data", detail=said[2])
     if not called:
         why = "they never call the candidate" if said[0] == "passed" else f"{said[1]}: {said[2]}"
         raise InputError(f"tests: cannot be run: {why}")
-    how, kind, text, line = said
+    _, kind, text, line = said
     detail = shorten(f"{line or kind}: called {called}, got {got}" + (f"; {kind}: {text}" if text else ""))
-    if how == "undecided":
-        return Grade(correct=None, reason="no plain data", detail=text)
     if kind == "MemoryError":
         return Grade(correct=False, reason=REASONS["memory"], detail=detail)
     raised = got.partition(":")[0] == kind

@@ -4,6 +4,7 @@ As LiveCodeBench compares: texts are stripped and split into lines; lines that d
 all their words are numbers of equal value.
 """
 
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -25,6 +26,20 @@ def normalised(text: str) -> str:
 def same_value(expected: Any, got: Any) -> bool:
     """Compare two results; a tuple is as good as a list."""
     return bool(_plain(expected) == _plain(got))
+
+
+def spell(value: Any) -> str:
+    """A value as Python would write it, the same for equal values: sets sorted, whatever an iterator held."""
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(spell, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}({{{', '.join(sorted(map(spell, value)))}}})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{spell(key)}: {spell(item)}' for key, item in value.items())}}}"
+    if isinstance(value, int) and value.bit_length() > 10_000:
+        return hex(value)  # Python will not write very long ones in decimals
+    return f"iterator{spell(list(value))}" if isinstance(value, Iterator) else repr(value)
 
 
 def _plain(value: Any) -> Any:

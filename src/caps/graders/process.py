@@ -11,6 +11,7 @@ from caps.graders.sandbox import EndedError, Status
 
 _HEADER = 20  # digits of a message's length, with the line end
 _GRACE = 0.5  # seconds for a dead process's pipes to close
+_REAP = 5.0  # seconds for a killed process to be gone
 
 
 class Process(asyncio.SubprocessProtocol):
@@ -40,7 +41,7 @@ class Process(asyncio.SubprocessProtocol):
             self.kill()
         self._news.set()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         """Take note that nothing more will come from there."""
         self._open.discard(fd)
         self._news.set()
@@ -105,7 +106,7 @@ class Process(asyncio.SubprocessProtocol):
             return
         self.kill()
         try:
-            await self._wait(lambda: self.exit_code is not None, _GRACE)
+            await self._wait(lambda: self.exit_code is not None, _REAP)
         finally:
             self._transport.close()
 

@@ -68,12 +68,15 @@ class Runner:
         """Start a job and end it on leaving, whatever happens in between."""
         with self.launcher.launch(job) as launch:
             process = Process(job.limits.output)
+            # Cancelled halfway, a start would leave a process that nobody has a hold of.
+            starting = asyncio.create_task(_start(process, launch))
             try:
-                await _start(process, launch)
+                await asyncio.shield(starting)
                 if job.stdin:
                     process.write(job.stdin)
                 yield process
             finally:
+                await asyncio.wait([starting])
                 await process.end()
 
     async def run(self, job: Job) -> Ran:

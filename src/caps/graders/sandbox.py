@@ -61,7 +61,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How a program text becomes a job; `argv` is the command that follows, `file` what the text is called."""
+    """How a program text becomes a job: the command, and the name of the file it is given."""
 
     name: str
     file: str
@@ -69,7 +69,7 @@ class Language:
 
     def job(self, source: str, *, stdin: bytes = b"", limits: Limits | None = None) -> Job:
         """Make the job that runs this program once."""
-        text = source.encode(errors="surrogateescape")
+        text = source.encode(errors="surrogatepass")
         return Job((*self.argv, self.file), {self.file: text}, stdin, limits or Limits())
 
 
@@ -144,5 +144,5 @@ def _no_bubblewrap(why: str) -> UserError:
     )
 
 
-# No site packages, no user's folder, nothing written beside sources; exit() and quit() are missed without site.
+# No site packages, nothing of the user's, nothing written beside sources; without site there is no exit().
 PYTHON = Language("python", "main.py", ("python", "-P", "-s", "-S", "-B"))

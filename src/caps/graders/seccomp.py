@@ -22,9 +22,9 @@ class _Machine(NamedTuple):
 _COMMON = (425, 428, 429, 430, 438, 442, 447)
 _CLONE3 = 435  # its flags lie in memory where a filter cannot look; without it, libraries use clone
 _NEW_USER = 0x10000000
-# In this order: unshare setns mount umount2 pivot_root ptrace process_vm_readv process_vm_writev keyctl add_key
-# request_key bpf perf_event_open userfaultfd shmget msgget semget open_by_handle_at kexec_load init_module
-# finit_module.
+# In this order: unshare setns mount umount2 pivot_root ptrace process_vm_readv process_vm_writev keyctl
+# add_key request_key bpf perf_event_open userfaultfd shmget msgget semget open_by_handle_at kexec_load
+# init_module finit_module.
 _MACHINES = {
     "x86_64": _Machine(
         0xC000003E,

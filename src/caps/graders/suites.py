@@ -60,7 +60,9 @@ def read_suite(case: Case) -> Examples | TestProgram:
         where = "tests.hidden" if found.get("hidden") else "tests.public"
         tests = found.get(where.partition(".")[2])
     elif all(isinstance(found.get(name), list) for name in _FOREIGN):
-        pairs = zip(found["inputs"], found["outputs"], strict=False)
+        if len(found["inputs"]) != len(found["outputs"]):
+            raise InputError("tests: there are not as many outputs as inputs")
+        pairs = zip(found["inputs"], found["outputs"], strict=True)
         tests = [{"input": text, "output": output} for text, output in pairs]
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
         tests = "\n".join(tests)
@@ -68,19 +70,19 @@ def read_suite(case: Case) -> Examples | TestProgram:
         return _program(tests, entry, where)
     if not isinstance(tests, list) or not tests:
         raise InputError(f"{where}: holds no tests; a list of inputs and outputs or a test program is wanted")
-    return _examples(tests, entry, where)
+    return _examples(tests, entry, where, started=_started(case.extra, found))
 
 
 def _entry_point(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
-    for source in (tests, extra):
-        for name in ("entry_point", "fn_name"):
-            if source.get(name):
-                return str(source[name])
-    for source in (tests, extra):
-        names = _DEFINED.findall(str(source.get("starter_code") or ""))
-        if names:
-            return str(names[-1])
-    return None
+    """The function under test, as named."""
+    named = (source.get(name) for source in (tests, extra) for name in ("entry_point", "fn_name"))
+    return next((str(name) for name in named if name), None)
+
+
+def _started(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
+    """The function that the code to start from defines."""
+    texts = (str(source.get("starter_code") or "") for source in (tests, extra))
+    return next((names[-1] for names in map(_DEFINED.findall, texts) if names), None)
 
 
 def _program(source: str, entry: str | None, where: str) -> TestProgram:
@@ -89,13 +91,19 @@ def _program(source: str, entry: str | None, where: str) -> TestProgram:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{where}: the test program does not parse: {error}") from None
     missing = _free(tree) - {"candidate"}
-    modules = missing & sys.stdlib_module_names
+    calls = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    modules = (missing & sys.stdlib_module_names) - calls  # nobody calls a module
     return TestProgram(source, entry, tuple(sorted(missing - modules)), tuple(sorted(modules)))
 
 
 def _free(tree: ast.Module) -> set[str]:
     """Names that are used and nowhere bound."""
-    used, bound = set(), set(dir(builtins))
+    used: set[str] = set()
+    bound = set(dir(builtins))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
@@ -110,13 +118,14 @@ def _free(tree: ast.Module) -> set[str]:
     return used - bound
 
 
-def _examples(tests: Iterable[Any], entry: str | None, where: str) -> Examples:
+def _examples(tests: Iterable[Any], entry: str | None, where: str, *, started: str | None) -> Examples:
+    """Texts go to standard input unless a function is named; arguments also to that of the starter code."""
     items, kinds = [], set()
     for place, test in enumerate(tests):
         if not isinstance(test, dict) or "input" not in test or "output" not in test:
             raise InputError(f"{where}[{place}]: an object with input and output is wanted")
         items.append(Example(test["input"], test["output"]))
-        kinds.add(test.get("testtype") or ("text" if isinstance(test["input"], str) else "functional"))
+        kinds.add(_kind(test, f"{where}[{place}]"))
     if len(kinds) > 1:
         raise InputError(
             f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be alike"
@@ -124,9 +133,20 @@ def _examples(tests: Iterable[Any], entry: str | None, where: str) -> Examples:
     kind = kinds.pop()
     if kind == "stdin" or (kind == "text" and entry is None):
         return Examples(tuple(items), entry, "stdin")
+    entry = entry or started
     if entry is None:
         raise InputError(f"{where}: inputs are arguments, but no entry_point says of which function")
     return Examples(tuple(items), entry, "either" if kind == "text" else "call")
+
+
+def _kind(test: Mapping[str, Any], where: str) -> str:
+    is_text = isinstance(test["input"], str)
+    kind = str(test.get("testtype") or ("text" if is_text else "functional"))
+    if kind not in ("stdin", "functional", "text"):
+        raise InputError(f"{where}.testtype: {kind!r} is neither stdin nor functional")
+    if kind == "stdin" and not is_text:
+        raise InputError(f"{where}.input: a text is wanted for standard input")
+    return kind
 
 
 def arguments(text: Any) -> list[Any]:

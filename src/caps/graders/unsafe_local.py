@@ -1,7 +1,7 @@
 """The weaker runner, for machines without bubblewrap; it must be chosen by name.
 
-It limits memory, processor time, file size, open files and wall time, ends the program's process group, clears
-its environment and gives it a temporary folder. It does not stop a program from
+It limits memory, processor time, file size, open files and wall time, ends the program's process group,
+clears its environment and gives it a temporary folder. It does not stop a program from
 
 * reading or changing whatever you can read or change, or sending it over the network;
 * killing your processes, the one that runs it included;

@@ -1,17 +1,21 @@
-"""Runs a test program whose candidate lives in another process: every call goes out as plain data and comes back.
+"""Runs a test program whose candidate lives in another process: every call goes there as plain data.
 
-The first message brings the tests; the last one sent is the verdict, under a nonce that the candidate's process
-never saw: `[nonce, "passed"]` or `[nonce, how, type, text, line]` with `failed` or `undecided` for how.
+The first message brings the tests; the last one sent is the verdict, under a nonce that the candidate's
+process never saw: `[nonce, "passed"]`, or `[nonce, how, type, text, line]` where how is failed or undecided.
 """
 
-import builtins
-import json
-import sys
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
 
-from caps.graders.inside.plain import NotPlainError, pack, unpack
+import builtins
+import sys
+
+from caps.graders.inside.plain import NotPlainError, decode, encode
 from caps.graders.inside.wire import Wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 class Asked:
@@ -23,11 +27,11 @@ class Asked:
 
     def ask(self, request: list[Any]) -> Any:
         """Send a request; the value comes back, or the exception is raised here."""
-        self._wire.send(json.dumps(request).encode())
+        self._wire.send(encode(request))
         message = self._wire.receive()
         if message is None:
             raise SystemExit(1)
-        reply = json.loads(message)
+        reply = decode(message)
         if reply[0] == "raise":
             raise _rebuild(*reply[1:])
         return reply[1], reply[2]
@@ -37,18 +41,16 @@ class Asked:
 
         def call(*values: Any, **named: Any) -> Any:
             self.calls += 1
-            packed = [pack(value, number_of) for value in values]
-            others = pack(named, number_of)
-            result, after = self.ask(["call", target, packed, others, True])
+            given = encode(list(values), number_of)
+            result, after = self.ask(["call", target, given, encode(named, number_of), True])
             if after is not None:
-                for old, new in zip(values, unpack(after, self.stand_in), strict=True):
-                    _write_back(old, new)
-            return unpack(result, self.stand_in)
+                _write_back(list(values), decode(after, self.stand_in))
+            return decode(result, self.stand_in)
 
         call.__name__ = str(target)
         return call
 
-    def stand_in(self, number: int) -> "StandIn":
+    def stand_in(self, number: int) -> StandIn:
         """What takes the place of an object that stayed there."""
         return StandIn(self, number)
 
@@ -59,26 +61,26 @@ class StandIn:
     def __init__(self, asked: Asked, number: int) -> None:
         self._asked, self._number = asked, number
 
-    def __call__(self, *values: Any, **named: Any) -> Any:
+    def __call__(self, *values: Any, **named: Any) -> Any:  # noqa: D102
         return self._asked.function(self._number)(*values, **named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return unpack(self._asked.ask(["get", self._number, name])[0], self._asked.stand_in)
+        return decode(self._asked.ask(["get", self._number, name])[0], self._asked.stand_in)
 
 
 def number_of(value: object) -> int:
     """The number of an object that came from there; nothing else that is not plain can go there."""
     if isinstance(value, StandIn):
-        return value._number  # noqa: SLF001
+        return value._number
     raise NotPlainError(f"the tests pass {type(value).__name__}, which is no plain data")
 
 
 def main() -> None:
     """Run the tests and tell the verdict."""
     wire = Wire()
-    suite = json.loads(wire.receive() or b"{}")
+    suite = decode(wire.receive() or b"")
     asked = Asked(wire)
     try:
         _run(suite, asked)
@@ -87,9 +89,9 @@ def main() -> None:
         verdict = ["undecided", "NotPlainError", str(error), ""]
     except SystemExit as error:  # the tests' own: unittest ends so
         verdict = ["passed"] if not error.code else ["failed", "SystemExit", str(error.code), ""]
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:
         verdict = ["failed", type(error).__name__, str(error)[:500], _line(error, suite["tests"])]
-    wire.send(json.dumps([suite["nonce"], *verdict]).encode())
+    wire.send(encode([suite["nonce"], *verdict]))
 
 
 def _run(suite: dict[str, Any], asked: Asked) -> None:

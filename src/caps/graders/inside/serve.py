@@ -1,15 +1,19 @@
 """Loads a program and calls its functions when told, with plain data in and out.
 
 The first message is the program with its settings; each one after it names a function (or a kept object) and
-arguments. Answers are `["value", result, arguments or null]` or `["raise", type, built-in base, text]`.
+arguments. Answers are `["value", result, changed arguments or None]`, both encoded, or
+`["raise", type, built-in base, text]`.
 """
 
-import json
-from typing import Any
+from __future__ import annotations
 
-from caps.graders.inside.plain import pack, unpack
+from caps.graders.inside.plain import decode, encode
 from caps.graders.inside.prelude import load
 from caps.graders.inside.wire import Wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class Served:
@@ -25,7 +29,7 @@ class Served:
         return len(self._kept) - 1
 
     def find(self, target: str | int, attribute: str | None = None) -> Any:
-        """A function by its name, also one of a class Solution; a kept object, or what it has by that name."""
+        """A function by its name, also a method of a class Solution; a kept object, or what it has."""
         if isinstance(target, str):
             if target not in self._names and hasattr(self._names.get("Solution"), target):
                 return getattr(self._names["Solution"](), target)
@@ -37,38 +41,37 @@ class Served:
 
     def answer(self, message: bytes) -> list[Any]:
         """Do what a message asks for."""
-        request = json.loads(message)
+        request = decode(message)
         if request[0] == "get":
-            return ["value", pack(self.find(*request[1:]), self.keep), None]
-        _, target, packed, named, back = request
-        values = unpack(packed, self.find)
-        result = pack(self.find(target)(*values, **unpack(named, self.find)), self.keep)
-        if not back:
-            return ["value", result, None]
-        after = pack(values, self.keep)
-        return ["value", result, after if json.dumps(after) != json.dumps(packed) else None]
+            return ["value", encode(self.find(*request[1:]), self.keep), None]
+        _, target, given, named, back = request
+        values = decode(given, self.find)
+        result = encode(self.find(target)(*values, **decode(named, self.find)), self.keep)
+        after = encode(values, self.keep) if back else given
+        return ["value", result, after if after != given else None]
 
 
 def main() -> None:
     """Load the program, then answer until no more is asked."""
     wire = Wire()
-    settings = json.loads(wire.receive() or b"{}")
+    source, prelude, entry_point = decode(wire.receive() or b"")
     try:
-        code = compile(settings["source"], "main.py", "exec", dont_inherit=True)
+        code = compile(source, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        wire.send(json.dumps(["unparsed", repr(error)]).encode())
+        wire.send(encode(["unparsed", repr(error)]))
         return
     try:
-        served = Served(load(code, "candidate", prelude=settings["prelude"]))
-        wire.send(b'["loaded"]')
-    except BaseException as error:  # noqa: BLE001 - SystemExit too
+        served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point))
+        wire.send(encode(["loaded"]))
+    except BaseException as error:
         wire.send(_raised(error))
         return
     while (message := wire.receive()) is not None:
         try:
-            wire.send(json.dumps(served.answer(message)).encode())
-        except BaseException as error:  # noqa: BLE001
-            wire.send(_raised(error))
+            reply = encode(served.answer(message))
+        except BaseException as error:
+            reply = _raised(error)
+        wire.send(reply)
 
 
 def _raised(error: BaseException) -> bytes:
@@ -76,6 +79,6 @@ def _raised(error: BaseException) -> bytes:
     base = next(parent.__name__ for parent in kind.__mro__ if parent.__module__ == "builtins")
     try:
         text = str(error)[:500]
-    except BaseException:  # noqa: BLE001
+    except BaseException:
         text = ""
-    return json.dumps(["raise", str(kind.__name__), base, text]).encode()
+    return encode(["raise", str(kind.__name__), base, text])

@@ -1,4 +1,4 @@
-"""Messages between a program in the sandbox and whoever started it: a length in digits, a line end, the bytes."""
+"""Messages between a program in the sandbox and whoever started it: a length, a line end, the bytes."""
 
 import os
 
