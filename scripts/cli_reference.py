@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 COMMANDS = (
-    "select", "sample", "solve", "replay", "plan", "simulate", "import", "export", "journal stats",
+    "select", "sample", "solve", "grade", "replay", "plan", "simulate", "import", "export", "journal stats",
     "journal prune", "journal redact", "list strategies", "list views", "list signatures", "list profiles",
     "list presets", "list methods", "list datasets", "demo",
 )  # fmt: skip

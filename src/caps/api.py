@@ -70,6 +70,7 @@ async def select(
     strategy: Strategy | str = "caps-r",
     seed: int = 1234,
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
+    hard_evidence: Literal["auto", "on", "off"] = "auto",
     max_tokens: int = 4096,
     reply: Literal["free", "tags"] | None = None,
     extra: Mapping[str, object] | None = None,
@@ -92,6 +93,7 @@ async def select(
         endpoint=where,
         judge=JudgeSettings(max_tokens=max_tokens, reply=reply or reply_for(where)),
         confidence=confidence,
+        hard_evidence=hard_evidence,
         extra=extra or {},
         profile=profile,
         views=views or {},
@@ -140,7 +142,7 @@ async def solve(
     drawn = make_preset(usual_preset(preset, model)) if isinstance(preset, str) else preset
     solving = Solving(
         writing=setup,
-        judging=replace(setup, endpoint=judge),
+        judging=replace(setup, endpoint=judge, hard_evidence="auto"),
         preset=replace(drawn, seed=seed),
         method=make_method(method) if isinstance(method, str) else method,
         strategy=make_strategy(strategy) if isinstance(strategy, str) else strategy,

@@ -16,7 +16,15 @@ from caps.engines.base import Prepare
 from caps.engines.budget import Account, Budget, CasePurse, Total
 from caps.engines.local import LocalEngine
 from caps.evidence.entrants import describe
-from caps.evidence.profiles import Profile, profile_named, with_views
+from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
+from caps.findings.answers import AnswerFinder
+from caps.findings.base import Finder
+from caps.findings.behaviour import BehaviourFinder
+from caps.findings.kept import Findings
+from caps.graders.base import Grader, Opening
+from caps.graders.code import CodeGrader
+from caps.graders.math import MathGrader
+from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.store import Journal
 from caps.judges.base import Bout
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
@@ -83,6 +91,8 @@ class Setup:
     journal: Path | None = None
     durable: bool = False
     price: Price | None = None
+    hard_evidence: Literal["auto", "on", "off"] = "off"
+    sandbox: str = "auto"
     case_budget: Budget = field(default_factory=Budget)
     total_budget: Budget = field(default_factory=Budget)
     grace: float = 0.0
@@ -90,11 +100,12 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run made ready: the engine, and the price of a token if it is known."""
+    """A run made ready: the engine, the price of a token if it is known, and who looks into cases first."""
 
     engine: LocalEngine
     price: Price | None
     confidence: str
+    findings: Findings | None = None
 
 
 def make_strategy(name: str, changes: Mapping[str, str] | None = None) -> Strategy:
@@ -131,14 +142,20 @@ def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> d
     return templates | {name: words for name, words in own.items() if name in templates}
 
 
-def make_prepare(profile: str | None = None, views: Mapping[str, str] | None = None) -> Prepare:
-    """How a case is made ready: by the profile of its domain, or a named one, with single views replaced."""
+def make_prepare(
+    profile: str | None = None, views: Mapping[str, str] | None = None, *, findings: bool = False
+) -> Prepare:
+    """How a case is made ready: by the profile of its domain, or a named one, with single views replaced.
+
+    With `findings`, candidates that were found to behave alike count as equal.
+    """
     chosen: dict[str, Profile] = {}
 
     def prepare(case: Case) -> Bout:
         name = profile or case.domain
         if name not in chosen:
-            chosen[name] = with_views(profile_named(name), views or {})
+            known = profile_named(name)
+            chosen[name] = with_views(with_findings(known) if findings else known, views or {})
         described = describe(case, chosen[name], estimate_tokens)
         statement = case.problem.text
         shown = [view for pair in described.views for view in pair]
@@ -152,7 +169,7 @@ def make_prepare(profile: str | None = None, views: Mapping[str, str] | None = N
 @asynccontextmanager
 async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
     """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
-    templates, prepare = load_templates(setup.prompts), make_prepare(setup.profile, setup.views)
+    templates, prepare = load_templates(setup.prompts), prepare_for(setup)
     price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
     for budget in (setup.case_budget, setup.total_budget):
         Account(budget, price)  # raises where dollars are limited and the price is unknown
@@ -174,6 +191,9 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
             Level.FULL: Seat(kept[setup.endpoint], setup.endpoint.model, setup.extra),
         }
         judge = LlmJudge(seats, templates, replace(setup.judge, confidence=confidence))
+        findings = make_findings(setup, journal)
+        if findings is not None:
+            stack.push_async_callback(findings.close)
         engine = LocalEngine(
             judge,
             prepare,
@@ -182,8 +202,37 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
             total_budget=setup.total_budget,
             price=price,
             grace=setup.grace,
+            find=None if findings is None else findings.find,
         )
-        yield Session(engine, price, confidence)
+        yield Session(engine, price, confidence, findings)
+
+
+def prepare_for(setup: Setup) -> Prepare:
+    """How a run makes its cases ready."""
+    return make_prepare(setup.profile, setup.views, findings=setup.hard_evidence != "off")
+
+
+def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
+    """Who grades which domain; each is made when it is first needed: not everyone has a sandbox."""
+
+    async def code() -> Grader:
+        return CodeGrader(await find_sandbox(sandbox), Limits(seconds=seconds))
+
+    async def math() -> Grader:
+        return MathGrader()
+
+    return {"code": code, "math": math}
+
+
+def make_findings(setup: Setup, journal: Journal | None) -> Findings | None:
+    """What is looked into before any judge is asked, unless that is off."""
+    if setup.hard_evidence == "off":
+        return None
+    finders: dict[str, Finder] = {
+        "code": BehaviourFinder(setup.sandbox),
+        "math": AnswerFinder(MathGrader()),
+    }
+    return Findings(finders, journal, insist=setup.hard_evidence == "on")
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from caps.cli import (
     demo,
     doctor,
     export,
+    grade,
     import_,
     journal,
     list_,
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.command("export")(export.export)
+app.command("grade")(grade.grade)
 app.command("import")(import_.import_)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay)

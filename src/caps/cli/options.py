@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from caps.core.errors import SettingError
+from caps.graders.sandbox import NAMES as SANDBOXES
 
 Model = Annotated[
     str | None,
@@ -104,6 +105,18 @@ Reply = Annotated[
         help="free, or tags: bare verdicts, on llama.cpp (tags for embedded).",
     ),
 ]
+HardEvidence = Annotated[
+    str,
+    typer.Option(
+        "--hard-evidence",
+        envvar="CAPS_HARD_EVIDENCE",
+        help="Run programs on public examples and compare answers first: auto, on or off.",
+    ),
+]
+Sandbox = Annotated[
+    str,
+    typer.Option("--sandbox", envvar="CAPS_SANDBOX", help="Where programs run: auto, bwrap or unsafe-local."),
+]
 Context = Annotated[
     int | None,
     typer.Option(
@@ -199,6 +212,20 @@ def parse_extra(words: list[str]) -> dict[str, Any]:
         except msgspec.DecodeError:
             found[name] = value
     return found
+
+
+def parse_hard_evidence(word: str) -> Any:
+    """Read `auto`, `on` or `off`."""
+    if word not in ("auto", "on", "off"):
+        raise SettingError(f"--hard-evidence {word!r}: must be auto, on or off")
+    return word
+
+
+def parse_sandbox(word: str) -> str:
+    """Read the name of a sandbox."""
+    if word not in SANDBOXES:
+        raise SettingError(f"--sandbox {word!r}: must be one of {', '.join(SANDBOXES)}")
+    return word
 
 
 def parse_connections(word: str) -> Any:

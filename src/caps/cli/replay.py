@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy, remembering
+from caps.assemble import Endpoint, Setup, load_templates, make_strategy, prepare_for, remembering
 from caps.cli import options
 from caps.cli.output import SetOption, say
 from caps.cli.select import select
@@ -20,6 +20,7 @@ from caps.datasets.imports import open_cases
 from caps.engines.base import Play
 from caps.engines.budget import Budget, CasePurse, Total
 from caps.engines.forward import fast_forward
+from caps.findings.kept import recall
 from caps.journal.store import Journal
 from caps.judges.llm import JudgeSettings
 from caps.reports.console import number
@@ -71,6 +72,7 @@ class _Replay:
         self, record: Record, setup: Setup, price: Price | None, journal: Journal, *, name: str, other: bool
     ) -> None:
         self._record, self._setup, self._price, self._name, self._other = record, setup, price, name, other
+        self._journal = journal
         self._judge = remembering(setup, journal, {} if other else record.unanswered)
         self._lines: list[dict[str, Any]] = []
         self._open: list[str] = []
@@ -81,13 +83,14 @@ class _Replay:
     def play(self, strategy: Strategy) -> None:
         """Play every case as far as the journal reaches."""
         made = self._record.made_of
-        prepare = make_prepare(self._setup.profile, self._setup.views)
+        prepare, versions = prepare_for(self._setup), made.get("findings") or {}
         for place, case in enumerate(islice(open_cases(made["cases"]), made["limit"])):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
             purse = CasePurse(self._setup.case_budget, self._price, Total(Budget(), self._price))
-            play = Play(place, prepare(case), strategy, made["seed"], purse)
+            known = recall(self._journal, versions, case)
+            play = Play(place, prepare(known), strategy, made["seed"], purse)
             missing = fast_forward(play, self._judge)
             if missing:
                 self._open.append(case.id)
@@ -146,6 +149,7 @@ def _setup(made: dict[str, Any]) -> Setup:
         endpoint=Endpoint(made["base_url"], made["model"]),
         endpoint_partial=at_partial,
         judge=JudgeSettings(**made["judge"]),
+        hard_evidence="auto" if made.get("findings") else "off",
         extra=made["extra"],
         profile=made["profile"],
         views=made["views"],
@@ -197,6 +201,7 @@ def _ask_again(
         confidence=made["judge"]["confidence"],
         max_tokens=made["judge"]["max_tokens"],
         reply=made["judge"].get("reply"),
+        hard_evidence="auto" if made.get("findings") else "off",
         extra=[f"{name}={msgspec.json.encode(value).decode()}" for name, value in made["extra"].items()],
         seed=made["seed"],
         journal=None if made["journal"] is None else Path(made["journal"]),

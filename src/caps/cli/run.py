@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from caps.assemble import Setup, load_templates, session
+from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.output import bar, say, stderr, stdout
 from caps.core.errors import InputError
 from caps.core.play import Strategy
@@ -30,7 +30,7 @@ from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
 from caps.experiments.planning import forecast_case
-from caps.judges.base import Ruling
+from caps.judges.base import Bout, Ruling
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.lines import selection_line
@@ -61,6 +61,7 @@ class Run:
         self._rows: list[tuple[str, ...]] = []
         self._guessed: Counter[str] = Counter()
         self._templates = load_templates(setup.prompts)
+        self._blind = make_prepare(setup.profile, setup.views)
         self._price: Price | None = None
 
     async def until_done_or_stopped(
@@ -92,13 +93,15 @@ class Run:
                 meter = stack.enter_context(Meter(total, self._price, hidden=self._quiet))
                 folder = None
                 if out is not None:
-                    folder = stack.enter_context(RunFolder(out, self._made_of(cases, ready.confidence)))
+                    folder = stack.enter_context(RunFolder(out, self._made_of(cases, ready)))
                 ready.engine.watch = meter.hear
                 async for outcome in ready.engine.run(source, self._strategy, seed=self._seed):
                     self._deliver(outcome, folder)
                     meter.advance()
                 if folder is not None:
                     folder.finish(self._summary.as_line(self._price))
+            if ready.findings is not None:
+                self._summary.findings.unusable = ready.findings.unusable
         self._close(time.perf_counter() - started)
         return 1 if self._summary.failed else 3 if self._summary.provisional else 0
 
@@ -107,6 +110,7 @@ class Run:
         if outcome.bout is not None and not self._quiet:
             expected = forecast_case(outcome.bout, self._strategy, self._templates, seed=self._seed)
             self._summary.predict(outcome, expected.least, expected.most)
+            self._count_saved(outcome.bout, expected.mean)
         if outcome.bout is not None and outcome.bout.case.guessed:
             self._guessed[outcome.bout.case.domain] += 1
         line = selection_line(outcome, strategy=self._name, seed=self._seed, price=self._price)
@@ -126,6 +130,14 @@ class Run:
         else:
             self._rows.append(_row(line))
 
+    def _count_saved(self, bout: Bout, expected: float) -> None:
+        """Reckon what hard evidence saved on a case: the forecast without it, less that with it."""
+        if any(one.found is not None for one in bout.case.candidates):
+            bare = tuple(replace(one, found=None) for one in bout.case.candidates)
+            blind = self._blind(replace(bout.case, candidates=bare))
+            without = forecast_case(blind, self._strategy, self._templates, seed=self._seed)
+            self._summary.findings.saved += without.mean - expected
+
     def _close(self, seconds: float) -> None:
         if self._rows:
             columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
@@ -137,7 +149,7 @@ class Run:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'domain guessed: {guesses}; say "domain" in a case to be sure', "dim")
 
-    def _made_of(self, cases: str, confidence: str) -> dict[str, Any]:
+    def _made_of(self, cases: str, ready: Session) -> dict[str, Any]:
         """Everything that made this run, without the keys."""
         setup, strategy = self._setup, self._strategy
         partial = setup.endpoint_partial
@@ -150,10 +162,11 @@ class Run:
             "base_url": setup.endpoint.base_url,
             "model_e1": None if partial is None else partial.model,
             "base_url_e1": None if partial is None else partial.base_url,
-            "judge": asdict(setup.judge) | {"confidence": confidence},
+            "judge": asdict(setup.judge) | {"confidence": ready.confidence},
             "extra": dict(setup.extra),
             "profile": setup.profile,
             "views": dict(setup.views),
+            "findings": {} if ready.findings is None else ready.findings.versions,
             "journal": None if setup.journal is None else str(setup.journal.resolve()),
             "prompts_folder": None if setup.prompts is None else str(setup.prompts),
             "prompts": digests(self._templates),

@@ -1,22 +1,18 @@
 """One run of `sample`: where cases, progress and figures go."""
 
 import asyncio
-import gzip
 import signal
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
-from typing import IO
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from caps.assemble import Setup, sampler
 from caps.cli.output import bar, print_json, say
+from caps.cli.sink import Sink
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
@@ -80,7 +76,7 @@ class SampleRun:
         ):
             with ExitStack() as stack:
                 meter = stack.enter_context(SampleMeter(total, self._tally, hidden=self._quiet))
-                written = stack.enter_context(CaseFile(self._out))
+                written = stack.enter_context(Sink(self._out, keep=True))
                 desk.watch = meter.hear
                 all_ = sample_all(source, self._method, desk, n=self._n, aids=aids, grace=self._setup.grace)
                 async with aclosing(all_) as stream:
@@ -91,7 +87,7 @@ class SampleRun:
         self._close(time.perf_counter() - started)
         return 3 if self._tally.lost["budget"] else 1 if self._tally.failed else 0
 
-    def _deliver(self, sampled: Sampled, written: "CaseFile") -> None:
+    def _deliver(self, sampled: Sampled, written: Sink) -> None:
         self._tally.add(sampled)
         named = f"problem {sampled.name!r}: " if sampled.name else ""
         if sampled.case is None:
@@ -102,7 +98,9 @@ class SampleRun:
                 say(f"{named}sample {sample.number} failed: {sample.failure}", "yellow")
         if sampled.case.guessed:
             self._guessed[sampled.case.domain] += 1
-        written.add(sampled.case)
+        # The prompt went by the domain, so it is stated, unless it said nothing.
+        case = sampled.case
+        written.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
 
     def _close(self, seconds: float) -> None:
         if self._as_json and self._out != "-":
@@ -116,60 +114,6 @@ class SampleRun:
         if self._guessed:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'domain guessed: {guesses}; say "domain" in a problem to be sure')
-
-
-class CaseFile:
-    """Cases to standard output (`-`), or to a file that takes its name once it is whole.
-
-    Until then it is called `NAME.partial`: what stands under the name is never half a run.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._file = None if name == "-" else self._opened(name)
-
-    def __enter__(self) -> "CaseFile":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, case: Case) -> None:
-        """Write a case, whole and at once."""
-        file = self._file or sys.stdout.buffer
-        # The prompt went by the domain, so it is stated, unless it said nothing.
-        stated = replace(case, guessed=case.guessed and case.domain == "general")
-        with self._troubles():
-            file.write(write_case(stated) + b"\n")
-            file.flush()
-
-    def finish(self) -> None:
-        """Give the file its name."""
-        if self._file is not None:
-            with self._troubles():
-                self._file.close()
-                self._partial(self._name).replace(self._name)
-
-    def _opened(self, name: str) -> IO[bytes]:
-        with self._troubles():
-            path = self._partial(name)
-            return gzip.open(path, "wb") if name.endswith(".gz") else path.open("wb")  # type: ignore[return-value]
-
-    @staticmethod
-    def _partial(name: str) -> Path:
-        return Path(f"{name}.partial")
-
-    @contextmanager
-    def _troubles(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise InputError(f"--output {self._name}: {error.strerror or error}") from None
 
 
 class SampleMeter:

@@ -106,7 +106,9 @@ def solve(
     )
     solving = Solving(
         writing=setup,
-        judging=replace(setup, endpoint=judge, judge=replace(setup.judge, reply=reply_for(judge))),
+        judging=replace(
+            setup, endpoint=judge, judge=replace(setup.judge, reply=reply_for(judge)), hard_evidence="auto"
+        ),
         preset=make_preset(preset, of_preset),
         method=make_method(method, of_method),
         strategy=make_strategy(strategy, of_strategy),

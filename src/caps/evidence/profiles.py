@@ -12,6 +12,7 @@ from caps.registry import PROFILES, SIGNATURES, VIEWS, Registry, resolve
 View: TypeAlias = Callable[[Candidate], str]
 Signature: TypeAlias = Callable[[Candidate], str | None]
 
+BY_FINDINGS = {"code-ast": "code-behaviour", "math-answer": "math-equivalent"}
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
 
 
@@ -51,6 +52,11 @@ def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
             )
         _function(SLOTS[slot], name)
     return replace(profile, **changes)
+
+
+def with_findings(profile: Profile) -> Profile:
+    """The profile with the signature that goes by what was found, where there is one."""
+    return replace(profile, signature=BY_FINDINGS.get(profile.signature, profile.signature))
 
 
 def view_named(name: str) -> View:

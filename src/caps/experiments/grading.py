@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case
-from caps.graders.base import Grade, Grader
+from caps.graders.base import Grade, Grader, Opening
 from caps.journal.store import Journal
 
 KIND = "grade"
@@ -27,10 +27,12 @@ class Graded:
 
 
 class GradeBook:
-    """Grades by domain, each kept in the journal under all it depends on."""
+    """Grades by domain, each kept in the journal under all it depends on; a grader is made when needed."""
 
-    def __init__(self, graders: Mapping[str, Grader], journal: Journal | None = None) -> None:
-        self._graders, self._journal = graders, journal
+    def __init__(self, graders: Mapping[str, Opening], journal: Journal | None = None) -> None:
+        self._openings, self._journal = graders, journal
+        self._graders: dict[str, Grader] = {}
+        self._lock = asyncio.Lock()
 
     async def grade_all(self, cases: Iterable[Case | InputError]) -> AsyncIterator[Graded]:
         """Grade a stream of cases and yield them in order."""
@@ -53,10 +55,10 @@ class GradeBook:
         """Grade all candidates of a case; a truth that cannot be used is the case's failure."""
         if isinstance(case, InputError):
             return Graded(None, failure=str(case))
-        grader = self._graders.get(case.domain)
-        if grader is None:
-            known = ", ".join(sorted(self._graders))
+        if case.domain not in self._openings:
+            known = " and ".join(sorted(self._openings))
             return Graded(case, failure=f"domain: {case.domain!r} cannot be graded; only {known} can")
+        grader = await self._grader(case.domain)
         try:
             grades = await asyncio.gather(*(self._grade(grader, case, one) for one in case.candidates))
         except InputError as error:
@@ -69,6 +71,12 @@ class GradeBook:
         """Close the graders."""
         for grader in self._graders.values():
             await grader.close()
+
+    async def _grader(self, domain: str) -> Grader:
+        async with self._lock:
+            if domain not in self._graders:
+                self._graders[domain] = await self._openings[domain]()
+            return self._graders[domain]
 
     async def _grade(self, grader: Grader, case: Case, candidate: Candidate) -> Grade:
         key = _key(grader.version, case, candidate)

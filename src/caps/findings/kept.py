@@ -7,73 +7,88 @@ from dataclasses import astuple, replace
 from hashlib import sha256
 from typing import Any
 
-from caps.core.errors import InputError, NotRecordedError
+from caps.core.errors import InputError, NotRecordedError, UserError
 from caps.core.types import Case, Found
 from caps.findings.base import Finder
 from caps.journal.store import Journal
 
-KIND = "finding"
+FOUND = "finding"
+SKIPPED = "finding skipped"
+ABOUT = ("entry_point", "fn_name", "starter_code", "preamble")
 
 
 class Findings:
-    """Looks into each case with the finder of its domain; `unusable` counts why there was nothing to find by.
+    """Looks into each case with the finder of its domain.
 
-    `recorded`: only what the journal holds is told, and nothing is run.
+    Where that cannot be done here (no sandbox), the case goes on without, unless one must `insist`;
+    `unusable` counts why.
     """
 
     def __init__(
-        self, finders: Mapping[str, Finder], journal: Journal | None = None, *, recorded: bool = False
+        self, finders: Mapping[str, Finder], journal: Journal | None = None, *, insist: bool = False
     ) -> None:
-        self._finders, self._journal, self._recorded = finders, journal, recorded
+        self._finders, self._journal, self._insist = finders, journal, insist
         self.unusable: Counter[str] = Counter()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Which finder looks into which domain."""
+        return {domain: finder.version for domain, finder in self._finders.items()}
 
     async def find(self, case: Case) -> Case:
         """The case with what was found of its candidates."""
         finder = self._finders.get(case.domain)
         if finder is None:
             return case
-        found = await self._found(finder, case)
-        if not found:
-            return case
-        pairs = zip(case.candidates, found, strict=True)
-        return replace(case, candidates=tuple(replace(one, found=fact) for one, fact in pairs))
+        key = _key(finder.version, case)
+        rows = None if self._journal is None else self._journal.fact(FOUND, key)
+        return _with(case, await self._look(finder, case, key) if rows is None else rows)
 
     async def close(self) -> None:
         """Close the finders."""
         for finder in self._finders.values():
             await finder.close()
 
-    async def _found(self, finder: Finder, case: Case) -> Sequence[Found]:
-        key = _key(finder.version, case)
-        rows = None if self._journal is None else self._journal.fact(KIND, key)
-        if rows is None and self._recorded:
-            raise NotRecordedError(
-                f"case {case.id!r}: what was found of its candidates is not in the journal"
-            )
-        if rows is None:
-            rows = [astuple(fact) for fact in await self._look(finder, case)]
-            if self._journal is not None:
-                rows = await self._journal.record(KIND, key, rows)
-        return [Found(*row) for row in rows]
-
-    async def _look(self, finder: Finder, case: Case) -> Sequence[Found]:
+    async def _look(self, finder: Finder, case: Case, key: str) -> Sequence[Any]:
+        kind, found = FOUND, list[Found]()
         try:
-            return await finder.find(case)
+            found = list(await finder.find(case))
         except InputError as error:
             self.unusable[str(error).partition(":")[0]] += 1
-            return ()
+        except UserError as error:
+            if self._insist:
+                raise
+            self.unusable[str(error).partition(":")[0]] += 1
+            kind = SKIPPED
+        rows = [astuple(fact) for fact in found]
+        return rows if self._journal is None else await self._journal.record(kind, key, rows)
+
+
+def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
+    """The case with what a run of these finders found of it; nothing is run."""
+    version = versions.get(case.domain)
+    if version is None:
+        return case
+    key = _key(version, case)
+    for kind in (FOUND, SKIPPED):
+        rows = journal.fact(kind, key)
+        if rows is not None:
+            return _with(case, rows)
+    raise NotRecordedError(f"case {case.id!r}: what was found of its candidates is not in the journal")
+
+
+def _with(case: Case, rows: Sequence[Any]) -> Case:
+    if not rows:
+        return case
+    pairs = zip(case.candidates, rows, strict=True)
+    return replace(case, candidates=tuple(replace(one, found=Found(*row)) for one, row in pairs))
 
 
 def _key(version: str, case: Case) -> str:
     """What a finding depends on: the finder, the problem with its examples, the candidates."""
     tests = case.extra.get("tests")
     public: Any = tests.get("public") if isinstance(tests, Mapping) else None
-    about = {name: case.extra.get(name) for name in ("entry_point", "starter_code", "preamble", "fn_name")}
-    listed = [
-        version,
-        case.problem.text,
-        public,
-        about,
-        [(c.text, c.code, c.answer) for c in case.candidates],
-    ]
+    about = {name: case.extra.get(name) for name in ABOUT}
+    shown = [(one.text, one.code, one.answer) for one in case.candidates]
+    listed = [version, case.problem.text, public, about, shown]
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()

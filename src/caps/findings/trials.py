@@ -14,7 +14,7 @@ import msgspec
 from caps.core.types import Case
 from caps.evidence.inputs import made_up, mutate_arguments, mutate_text
 from caps.evidence.shown import shown_calls
-from caps.graders.suites import Example, Examples, arguments, entry_point, read_suite
+from caps.graders.suites import Example, Examples, arguments, function_of, read_suite
 
 FURTHER = 8
 
@@ -40,7 +40,7 @@ def trial_of(case: Case) -> Trial | None:
     given = _public(case)
     if given is not None:
         return Trial(given.tests, tuple(_further(given, rng)), given.entry_point, given.style)
-    name = entry_point(case.extra)
+    name = function_of(case.extra)
     if name is None:
         return None
     text = case.problem.text

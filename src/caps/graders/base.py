@@ -8,8 +8,9 @@ Rules that must not be broken:
   `InputError`, naming the field.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from caps.core.types import Candidate, Case
 
@@ -41,3 +42,6 @@ class Grader(Protocol):
     async def close(self) -> None:
         """Let go of workers and folders."""
         ...
+
+
+Opening: TypeAlias = Callable[[], Awaitable[Grader]]

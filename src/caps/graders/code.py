@@ -58,7 +58,7 @@ class CodeGrader:
         """Nothing is kept between grades."""
 
     async def _examples(self, suite: Examples, source: str) -> Grade:
-        entry = _entry_point(suite, source)
+        entry = entry_of(suite, source)
         program = Program(source, entry)
         inputs = [one.input if entry is None else arguments(one.input) for one in suite.tests]
         async with (
@@ -68,7 +68,7 @@ class CodeGrader:
             places = iter(enumerate(suite.tests))
             async for outcome in outcomes:
                 place, example = next(places)
-                if not _passes(outcome, example, entry):
+                if not passes(outcome, example, entry):
                     return _failed(outcome, example, place, entry)
         return Grade(correct=True)
 
@@ -98,14 +98,15 @@ def prompt_text(case: Case, entry_point: str | None) -> str:
     return text
 
 
-def _entry_point(suite: Examples, source: str) -> str | None:
+def entry_of(suite: Examples, source: str) -> str | None:
     """The function to call, or None to feed standard input: given texts, a program that reads them is fed."""
     if suite.style == "stdin" or (suite.style == "either" and _READS.search(source)):
         return None
     return suite.entry_point
 
 
-def _passes(outcome: Outcome, example: Example, entry: str | None) -> bool:
+def passes(outcome: Outcome, example: Example, entry: str | None) -> bool:
+    """Whether what came out is what the example wants."""
     if outcome.status != "ok":
         return False
     if entry is None:
@@ -121,4 +122,4 @@ def _failed(outcome: Outcome, example: Example, place: int, entry: str | None) -
 
 
 def _cut(value: object) -> str:
-    return shorten(value if isinstance(value, str) else repr(value), 160)
+    return shorten(repr(value), 160)

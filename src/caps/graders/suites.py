@@ -73,6 +73,11 @@ def read_suite(case: Case) -> Examples | TestProgram:
     return _examples(tests, entry, where, started=_started(case.extra, found))
 
 
+def function_of(extra: Mapping[str, Any]) -> str | None:
+    """The function a case is about: as named, or as its code to start from defines it."""
+    return _entry_point(extra, {}) or _started(extra, {})
+
+
 def _entry_point(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
     """The function under test, as named."""
     named = (source.get(name) for source in (tests, extra) for name in ("entry_point", "fn_name"))

@@ -8,6 +8,7 @@ from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, So
 from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Judged, Outcome
+from caps.reports.found import found_line
 
 Line = dict[str, Any]
 
@@ -34,6 +35,7 @@ def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price |
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in bout.described.entrants}),
+        **found_line(bout),
     }
 
 

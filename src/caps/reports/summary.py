@@ -1,6 +1,5 @@
 """The end of a run in a few figures, and in a few lines."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ from caps.costs.prices import Price
 from caps.diagnostics.intervals import wilson
 from caps.engines.base import Outcome
 from caps.reports.console import number, percent
+from caps.reports.found import FoundSummary
 from caps.reports.lines import ledger_lines, tokens_line
 
 
@@ -29,7 +29,7 @@ class Summary:
     predicted_most: int = 0
     predicted_asked: int = 0
     ledger: Ledger = field(default_factory=Ledger)
-    failures: Counter[str] = field(default_factory=Counter)
+    findings: FoundSummary = field(default_factory=FoundSummary)
 
     def add(self, outcome: Outcome) -> None:
         """Count one case."""
@@ -39,6 +39,7 @@ class Summary:
         if chosen is None or bout is None:
             self.failed += 1
             return
+        self.findings.add(bout)
         self.provisional += chosen.provisional
         self.rescued += bool(chosen.rescued)
         self.v1_calls += v1_infer_calls(len(bout.case.candidates)).full
@@ -85,6 +86,7 @@ class Summary:
             "usd": None if price is None else price.of_sums(total),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
+            "findings": self.findings.as_line(),
             "by_stage": ledger_lines(self.ledger),
         }
 
@@ -107,6 +109,7 @@ class Summary:
         if self.labelled:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
+        lines += self.findings.as_text()
         troubles = [
             (self.ledger.malformed, "unreadable replies counted as ties"),
             (self.ledger.unanswered, "calls unanswered"),

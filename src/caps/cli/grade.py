@@ -1,0 +1,117 @@
+"""`caps grade`: label every candidate as right or wrong."""
+
+import asyncio
+from collections import Counter
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from platformdirs import user_data_path
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from caps.assemble import make_graders, open_journal
+from caps.cli import options
+from caps.cli.output import bar, say, stderr
+from caps.cli.select import Cases
+from caps.cli.sink import Sink
+from caps.datasets.imports import count_cases, open_cases
+from caps.datasets.writing import write_case
+from caps.diagnostics.intervals import wilson
+from caps.experiments.grading import GradeBook, Graded
+from caps.journal.store import default_path
+from caps.reports.console import percent
+
+Output = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="Labelled cases; - is standard output.")
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Say of each wrong candidate what was wrong.")]
+Seconds = Annotated[float, typer.Option("--test-seconds", min=0.1, help="Seconds a program has for a test.")]
+
+
+def grade(
+    cases: Cases,
+    output: Output = "-",
+    explain: Explain = False,
+    sandbox: options.Sandbox = "auto",
+    test_seconds: Seconds = 10.0,
+    journal: options.JournalFile = None,
+    no_journal: options.NoJournal = False,
+    limit: options.Limit = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Label every candidate: math by equal answers, code by running all hidden tests in the sandbox.
+
+    The cases come out with `correct` at each candidate; what cannot be decided gets no label. Grades are
+    kept in the journal, so nothing is graded twice.
+    """
+    where = None if no_journal else journal or default_path(user_data_path("caps"))
+    run = _Grading(explain=explain, quiet=quiet)
+    name = options.parse_sandbox(sandbox)
+    raise typer.Exit(asyncio.run(run.play(cases, output, name, test_seconds, where, limit)))
+
+
+class _Grading:
+    """Grades one file and keeps count."""
+
+    def __init__(self, *, explain: bool, quiet: bool) -> None:
+        self._explain, self._quiet = explain, quiet
+        self._labels: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+        self._failed = self._cases = 0
+
+    async def play(
+        self, cases: str, output: str, sandbox: str, seconds: float, journal: Path | None, limit: int | None
+    ) -> int:
+        """Grade all cases; the exit code."""
+        counted = count_cases(cases)
+        total = limit if counted is None else min(counted, limit or counted)
+        progress = bar(
+            TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(), hidden=self._quiet,
+        )  # fmt: skip
+        with ExitStack() as stack:
+            kept = None if journal is None else stack.enter_context(open_journal(journal))
+            book = GradeBook(make_graders(sandbox, seconds), kept)
+            sink = stack.enter_context(Sink(output))
+            stack.enter_context(progress)
+            shown = progress.add_task("cases", total=total)
+            try:
+                async for graded in book.grade_all(islice(open_cases(cases), limit)):
+                    self._deliver(graded, sink)
+                    progress.advance(shown)
+                sink.finish()
+            finally:
+                await book.close()
+        if not self._quiet:
+            self._summary()
+        return 1 if self._failed else 0
+
+    def _deliver(self, graded: Graded, sink: Sink) -> None:
+        self._cases += 1
+        case = graded.case
+        if graded.failure is not None:
+            self._failed += 1
+            named = "" if case is None else f"case {case.id!r}: "
+            say(f"failed: {named}{graded.failure}", "red")
+        if case is None:
+            return
+        for place, one in enumerate(graded.grades):
+            self._labels[{True: "right", False: "wrong", None: "undecided"}[one.correct]] += 1
+            if one.reason:
+                self._reasons[one.reason] += 1
+            if self._explain and not one.correct:
+                said = f": {one.detail}" if one.detail else ""
+                stderr().print(f"case {case.id!r}, candidate {place}: {one.reason}{said}", markup=False)
+        sink.write(write_case(case) + b"\n")
+
+    def _summary(self) -> None:
+        total, right = self._labels.total(), self._labels["right"]
+        if total:
+            share = percent(right / total, wilson(right, total))
+            wrong, undecided = self._labels["wrong"], self._labels["undecided"]
+            words = f"{total} candidates of {self._cases} cases: {right} right ({share} %), {wrong} wrong"
+            say(words + (f", {undecided} undecided" if undecided else ""))
+        if self._reasons:
+            say("; ".join(f"{reason} {count}" for reason, count in self._reasons.most_common()), "dim")

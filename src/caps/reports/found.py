@@ -1,0 +1,68 @@
+"""What hard evidence found and saved, for a result and for a run."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from caps.judges.base import Bout
+from caps.reports.console import number
+
+
+def found_line(bout: Bout) -> dict[str, Any]:
+    """What was found of the candidates of a case; nothing where nobody looked."""
+    found = [one.found for one in bout.case.candidates]
+    known = [one for one in found if one is not None]
+    if not known:
+        return {}
+    line: dict[str, Any] = {"found": [None if one is None else one.cluster for one in found]}
+    if any(one.passed is not None for one in known):
+        line["tests_passed"] = [None if one is None else one.passed for one in found]
+        line["examples"] = known[0].examples
+    return line
+
+
+@dataclass(slots=True)
+class FoundSummary:
+    """Running totals of what was found; `saved` tokens are forecast, not measured."""
+
+    cases: int = 0
+    candidates: int = 0
+    clusters: int = 0
+    unparsed: int = 0
+    passed: int = 0
+    tried: int = 0
+    saved: float = 0.0
+    unusable: Counter[str] = field(default_factory=Counter)
+
+    def add(self, bout: Bout) -> None:
+        """Count one case."""
+        found = [one.found for one in bout.case.candidates if one.found is not None]
+        if not found:
+            return
+        self.cases += 1
+        self.candidates += len(bout.case.candidates)
+        self.clusters += len({one.signature or one.id for one in bout.described.entrants})
+        self.unparsed += sum(one.parses is False for one in found)
+        tried = [one for one in found if one.passed is not None]
+        self.tried += len(tried)
+        self.passed += sum(one.passed == one.examples for one in tried)
+
+    def as_line(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried")
+        counts = {name: getattr(self, name) for name in names}
+        return {**counts, "saved_tokens_forecast": round(self.saved), "unusable": dict(self.unusable)}
+
+    def as_text(self) -> list[str]:
+        """A line or two for people."""
+        lines = []
+        if self.cases:
+            of = f"{self.candidates} candidates of {self.cases} cases"
+            words = f"hard evidence: {of} are {self.clusters} different ones"
+            if self.tried:
+                words += f"; {self.passed} of {self.tried} programs pass all public examples"
+            if self.unparsed:
+                words += f", {self.unparsed} do not parse"
+            lines.append(f"{words}; about {number(self.saved, 0)} tokens saved (a forecast)")
+        lines += [f"hard evidence: {count} cases without: {why}" for why, count in self.unusable.items()]
+        return lines
