@@ -76,6 +76,16 @@ def test_each_test_starts_afresh_and_may_exit():
     assert grade(case(tests), code).correct is True
 
 
+def test_what_a_program_does_at_its_end_counts():
+    code = (
+        "import atexit, threading, time\n"
+        "atexit.register(print, 3)\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print(2))).start()\n"
+        "print(1)"
+    )
+    assert grade(case([{"input": "", "output": "1\n2\n3"}]), code).correct is True
+
+
 def test_common_imports_are_lent_to_contest_programs():
     code = "class Solution:\n    def order(self, xs: List[int]) -> List[int]:\n        return [heappop(h) for h in [sorted(xs)] for _ in xs] if math.pi else deque()"
     assert grade(CALLS, code).correct is True
