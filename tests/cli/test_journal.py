@@ -162,7 +162,7 @@ def test_leave_is_asked_for_at_a_terminal(path):
     before = path.read_bytes()
     done = at_terminal("n\n", "journal", "prune", "--all", "--journal", path)
     assert done.returncode == 1
-    assert "12 replies out of" in done.stderr
+    assert "12 replies, 2 facts out of" in done.stderr
     assert "nothing was changed" in done.stderr
     assert path.read_bytes() == before
     done = at_terminal("y\n", "journal", "redact", "--all", "--journal", path)

@@ -56,7 +56,7 @@ def test_every_way_to_fail_has_its_word(code, reason):
 
 def test_a_failure_names_its_test_with_input_expected_and_got():
     found = grade(SUMS, "print(3)")
-    assert found.detail == "test 2: input 40 2, expected 42, got 3\n"
+    assert found.detail == r"test 2: input '40 2', expected '42', got '3\n'"
 
 
 @pytest.mark.parametrize(

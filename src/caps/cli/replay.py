@@ -13,7 +13,7 @@ from caps.cli import options
 from caps.cli.output import SetOption, say
 from caps.cli.select import select
 from caps.config import parse_assignments
-from caps.core.errors import InputError, JournalError
+from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.play import Strategy
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
@@ -89,7 +89,11 @@ class _Replay:
                 self._failed.append(str(case))
                 continue
             purse = CasePurse(self._setup.case_budget, self._price, Total(Budget(), self._price))
-            known = recall(self._journal, versions, case)
+            try:
+                known = recall(self._journal, versions, case)
+            except NotRecordedError:  # the run did not come that far
+                self._open.append(case.id)
+                continue
             play = Play(place, prepare(known), strategy, made["seed"], purse)
             missing = fast_forward(play, self._judge)
             if missing:

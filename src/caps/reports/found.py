@@ -9,16 +9,13 @@ from caps.reports.console import number
 
 
 def found_line(bout: Bout) -> dict[str, Any]:
-    """What was found of the candidates of a case; nothing where nobody looked."""
+    """How many public examples each candidate passes; nothing where none was run."""
     found = [one.found for one in bout.case.candidates]
-    known = [one for one in found if one is not None]
+    known = [one for one in found if one is not None and one.passed is not None]
     if not known:
         return {}
-    line: dict[str, Any] = {"found": [None if one is None else one.cluster for one in found]}
-    if any(one.passed is not None for one in known):
-        line["tests_passed"] = [None if one is None else one.passed for one in found]
-        line["examples"] = known[0].examples
-    return line
+    passed = [None if one is None else one.passed for one in found]
+    return {"tests_passed": passed, "examples": known[0].examples}
 
 
 @dataclass(slots=True)
