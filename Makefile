@@ -13,7 +13,8 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(VENV)/.base      ## Set up and play a contest, with its bracket
+demo: $(VENV)/.local     ## Set up, fetch a small model and do the main job with it
+	@sh scripts/install_bubblewrap.sh
 	$(BIN)/caps demo
 
 test: $(VENV)/.dev       ## Set up and run the tests
@@ -51,6 +52,11 @@ $(VENV)/bin/python:
 $(VENV)/.base: $(VENV)/bin/python pyproject.toml
 	@echo "Setting up $(VENV) ..."
 	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.local: $(VENV)/.base
+	@echo "Installing what runs a model in the process ..."
+	$(PIP) install --editable '.[local]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs bubblewrap, the sandbox that graded programs run in, where that is allowed; elsewhere it says so.
-# Never fails: without it the tests that need it are skipped.
+# Never fails: without it programs are not run, and the tests that need it are skipped.
 
 if command -v bwrap >/dev/null 2>&1; then
     exit 0
@@ -12,5 +12,5 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
         exit 0
     fi
 fi
-echo "bubblewrap is not installed, so the tests of the sandbox will be skipped: apt-get install bubblewrap"
+echo "bubblewrap is not here, so programs will not be run (tests of that are skipped): apt-get install bubblewrap"
 exit 0

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from platformdirs import user_cache_path
 
-from caps.assemble import Setup, find, make_strategy, reply_for, session
+from caps.assemble import Setup, find, make_strategy, reply_for, session, with_shortlist
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
 from caps.core.play import Strategy
@@ -103,6 +103,8 @@ async def select(
         journal=None if journal is None else Path(journal),
     )
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
+    if isinstance(strategy, str) and hard_evidence != "off":
+        chosen = with_shortlist(chosen)
     async with session(setup, probe=confidence != "verbal") as ready:
         outcomes = [outcome async for outcome in ready.engine.run([case], chosen, seed=seed)]
     return _selected(case, outcomes[0])

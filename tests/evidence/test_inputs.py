@@ -36,8 +36,12 @@ def test_arguments_keep_their_number_and_types(arguments, seed):
 
 
 @given(st.integers(0, 10**6), st.integers(0, 99))
-def test_what_is_not_negative_stays_so(number, seed):
-    assert mutate_arguments([number], Random(seed))[0] >= 0
+def test_what_is_not_negative_stays_so_in_a_text(number, seed):
+    assert int(mutate_text(f"{number}", Random(seed))) >= 0
+
+
+def test_an_argument_meets_its_edge_cases():
+    assert {0, 1, -1, -70} <= {mutate_arguments([70], Random(seed))[0] for seed in range(200)}
 
 
 @pytest.mark.parametrize(

@@ -1,69 +1,165 @@
-"""`caps demo`: the main job with nothing configured."""
+"""`caps demo`: the main job with nothing configured: shipped cases, the embedded model, a journal."""
 
+import asyncio
+import time
+from importlib.resources import as_file, files
 from typing import Annotated
 
 import typer
+from platformdirs import user_data_path
 
-from caps.assemble import make_strategy
-from caps.cli.output import stdout
-from caps.core.contest import Contest
-from caps.core.types import Level
-from caps.costs.closed_form import ViewSizes, v1_infer_calls
-from caps.experiments.pools import LabelledPool, PoolModel
-from caps.judges.simulated import PRESETS, SimulatedJudge
+from caps.assemble import (
+    Setup,
+    load_templates,
+    make_prepare,
+    make_strategy,
+    reply_for,
+    session,
+    with_shortlist,
+)
+from caps.cli import options
+from caps.cli.demo_simulated import show_simulated
+from caps.cli.output import say, stdout
+from caps.cli.run import Meter
+from caps.cli.select import endpoint_of
+from caps.core.types import Case
+from caps.datasets.jsonl import read_cases
+from caps.engines.base import Outcome
+from caps.experiments.planning import BASELINE, forecast_case
+from caps.judges.llm import JudgeSettings
 from caps.reports.bracket import draw
-from caps.reports.console import number
+from caps.reports.console import number, table
+from caps.reports.demo import judge_words, result_row
+from caps.reports.summary import Summary
+
+STRATEGY = "caps-r"
+COMPARED = (STRATEGY, "pointwise", BASELINE)
+SEED = 1234
+NEXT = """
+Next, with a judge that can judge (vLLM, SGLang, llama.cpp, Ollama, an API):
+  caps select cases.jsonl --model NAME --base-url http://localhost:8000/v1
+  caps diagnose cases.jsonl --model NAME --base-url URL    # is it good enough, and at which evidence?
+  caps list models                                         # what can be reached from here"""
+
+Simulated = Annotated[bool, typer.Option("--simulated", help="No model: one contest with a simulated judge.")]
+Seed = Annotated[int, typer.Option(help="With --simulated: another seed, another contest.")]
 
 
-def demo(seed: Annotated[int, typer.Option(help="Another seed, another contest.")] = 3) -> None:
-    """Play one contest of CAPS-R between 16 made-up candidates and draw its bracket."""
-    pool = _interesting(PoolModel(kind="math", new_wrong=8.0), seed)
-    judge = SimulatedJudge(PRESETS["80"], pool.entrants, pool.correct, seed=seed)
-    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed)
-    while round_ := contest.pending:
-        contest.answer([judge.answer(ask) for ask in round_.asks])
+def demo(
+    simulated: Simulated = False,
+    seed: Seed = 3,
+    journal: options.JournalFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Do the main job with nothing configured: a small model in this process judges the shipped cases.
 
-    console = stdout()
-    clusters = len({entrant.signature for entrant in pool.entrants})
-    console.print(
-        "[bold]One problem, 16 candidates, a simulated judge (right in 80 % of full comparisons)[/bold]"
+    The first time, its weights are fetched (93 MB). Run it again: the journal answers, in seconds.
+    """
+    if simulated:
+        show_simulated(seed)
+        return
+    where = endpoint_of("embedded", None, None, quiet=quiet)
+    setup = Setup(
+        endpoint=where,
+        judge=JudgeSettings(reply=reply_for(where)),
+        hard_evidence="auto",
+        journal=journal or user_data_path("caps") / "demo.sqlite",
     )
-    console.print(
-        f"Stage 0 merges equal answers, without a call: {clusters} different ones remain.\n"
-        "Stage A halves them on partial views, Stage B at full evidence; the upper of two sat in slot A.\n"
-        "Stage C: the finalists all meet: + won, - lost, = tied, doubled where sure, ᴬ sat in slot A.\n"
-    )
-    for line in draw(contest, lambda one: f"{one}{'✓' if pool.correct[one] else '✗'}"):
-        console.print(line)
-    _summary(contest, pool)
+    tour = _Tour(setup, quiet=quiet)
+    raise typer.Exit(asyncio.run(tour.play()))
 
 
-def _interesting(model: PoolModel, seed: int) -> LabelledPool:
-    """The first made-up pool in which choosing is neither trivial nor hopeless."""
-    number_ = 0
-    while True:
-        pool = model.pool(number_, seed)
-        clusters = len({entrant.signature for entrant in pool.entrants})
-        if 2 <= sum(pool.correct) <= 6 and clusters >= 9:
-            return pool
-        number_ += 1
+class _Tour:
+    """Plans, plays and tells."""
+
+    def __init__(self, setup: Setup, *, quiet: bool) -> None:
+        self._setup, self._quiet = setup, quiet
+        self._cases = _shipped()
+        self._console = stdout()
+        self._whole = 0.0  # tokens V1-Infer would read
+
+    async def play(self) -> int:
+        """The whole tour; the exit code."""
+        self._introduce()
+        self._plan()
+        started = time.perf_counter()
+        outcomes: list[Outcome] = []
+        strategy = with_shortlist(make_strategy(STRATEGY))
+        async with session(self._setup, probe=False) as ready:
+            with Meter(len(self._cases), None, hidden=self._quiet) as meter:
+                ready.engine.watch = meter.hear
+                async for outcome in ready.engine.run(self._cases, strategy, seed=SEED):
+                    outcomes.append(outcome)
+                    meter.advance()
+            without = {} if ready.findings is None else ready.findings.unusable
+        for why, count in without.items():
+            say(
+                f"{count} cases were judged without running their programs: {why} (see caps doctor)", "yellow"
+            )
+        self._tell(outcomes, time.perf_counter() - started)
+        return 1 if any(outcome.failure is not None for outcome in outcomes) else 0
+
+    def _introduce(self) -> None:
+        math = sum(case.domain == "math" for case in self._cases)
+        answers = sum(len(case.candidates) for case in self._cases)
+        self._console.print(
+            f"[bold]{len(self._cases)} problems, {answers} candidate answers: which one is right?[/bold]\n"
+            f"{math} problems of mathematics, with answers a small model (SmolLM2, 135M) really wrote, and "
+            f"{len(self._cases) - math} of programming.\n"
+            "The same small model is the judge, inside this process. Equal answers count as one; programs are "
+            "run on their\npublic examples first, and what fails one is not judged.\n"
+        )
+
+    def _plan(self) -> None:
+        """What strategies would ask here at most of the time, from the prompts as they are rendered."""
+        templates, prepare, rows = load_templates(), make_prepare(), []
+        bouts = [prepare(case) for case in self._cases]
+        for name in COMPARED:
+            forecasts = [forecast_case(bout, make_strategy(name), templates, seed=SEED) for bout in bouts]
+            self._whole = sum(one.mean for one in forecasts)  # V1-Infer stands last
+            calls = sum(one.partial + one.full for one in forecasts)
+            rows.append((name, number(calls, 0), number(self._whole, 0)))
+        self._console.print(table("Forecast", ("strategy", "judge calls", "tokens to read"), rows))
+        self._console.print()
+
+    def _tell(self, outcomes: list[Outcome], seconds: float) -> None:
+        played = [outcome for outcome in outcomes if outcome.selection is not None]
+        self._draw(max(played, key=lambda one: len(one.judged), default=None))
+        columns = ("case", "answers", "different", "chosen", "calls E1 + E2", "tokens", "right?")
+        rows = [result_row(outcome) for outcome in played]
+        self._console.print(table("What was chosen", columns, rows, numbers_from=1))
+        for outcome in outcomes:
+            if outcome.failure is not None:
+                say(f"failed: case {outcome.name!r}: {outcome.failure}", "red")
+        summary = Summary()
+        for outcome in outcomes:
+            summary.add(outcome)
+        total = summary.ledger.total()
+        paid = (
+            "all of them from the journal" if not total.billed else f"{number(total.billed, 0)} of them new"
+        )
+        self._console.print(
+            f"\n{number(total.asked, 0)} tokens read in {seconds:.0f} s ({paid}): "
+            f"{total.asked / self._whole:.0%} of what V1-Infer would read.",
+            style="bold",
+        )
+        for words in (*summary.findings.as_text(), *judge_words(played)):
+            self._console.print(words)
+        self._console.print(NEXT, markup=False)
+
+    def _draw(self, outcome: Outcome | None) -> None:
+        if outcome is None or outcome.contest is None or outcome.bout is None:
+            return
+        right = [one.correct for one in outcome.bout.case.candidates]
+        self._console.print(
+            f"The contest of case {outcome.name!r}: ✓ is right; the upper of two sat in slot A; in the table "
+            "+ won, - lost, = tied, doubled where sure\n"
+        )
+        for line in draw(outcome.contest, lambda one: f"{one}{'✓' if right[one] else '✗'}"):
+            self._console.print(line)
+        self._console.print()
 
 
-def _summary(contest: Contest, pool: LabelledPool) -> None:
-    sizes = ViewSizes()
-    asks = [ask for turn in contest.transcript for ask in turn.round.asks]
-    tokens = sum(sizes.tokens(ask) for ask in asks)
-    whole = v1_infer_calls(len(pool.entrants)).full * sizes.per_full
-    partial = sum(ask.level == Level.PARTIAL for ask in asks)
-    winner = contest.selection.winner
-    console = stdout()
-    console.print(
-        f"\nThe winner is {winner}, which is {'right' if pool.correct[winner] else 'wrong'}: "
-        f"{partial} calls at E1 and {len(asks) - partial} at E2 in {len(contest.transcript)} rounds, "
-        f"{number(tokens, 0)} tokens; V1-Infer would read {number(whole, 0)} ({tokens / whole:.0%} of that).",
-        style="bold",
-    )
-    console.print(
-        "Sizes are the paper's means (250, 4,000 and 500 tokens); candidates and judge are simulated."
-    )
-    console.print("Next:  caps plan --pool 16     caps simulate     caps list strategies", style="dim")
+def _shipped() -> list[Case]:
+    with as_file(files("caps.cli") / "demo_cases.jsonl") as path:
+        return [case for case in read_cases(str(path)) if isinstance(case, Case)]

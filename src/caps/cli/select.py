@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_cache_path, user_data_path
 
-from caps.assemble import Endpoint, Setup, find, load_templates, make_prepare, make_strategy, reply_for
+from caps.assemble import (
+    Endpoint,
+    Setup,
+    find,
+    load_templates,
+    make_prepare,
+    make_strategy,
+    reply_for,
+    with_shortlist,
+)
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
 from caps.cli.fetching import fetch_bar
@@ -88,7 +97,10 @@ def select(
     Results go to standard output, one JSON object a line (a table in a terminal, unless --json). What was
     paid for is kept in the journal: run the same command again and only what is missing is asked.
     """
-    chosen = make_strategy(strategy, parse_assignments(set_ or []))
+    changes = parse_assignments(set_ or [])
+    chosen = make_strategy(strategy, changes)
+    if options.parse_hard_evidence(hard_evidence) != "off" and "shortlist" not in changes:
+        chosen = with_shortlist(chosen)
     views = parse_assignments(view or [], option="--view")
     source = _opened(cases, limit)
     if dry_run:

@@ -12,6 +12,7 @@ from typing import Any
 _NUMBER = re.compile(r"-?\d{1,15}")
 _LETTERS = "abcde"
 MOST_LINES = 30
+EDGES = 0.25  # how often a number becomes an edge case; functions mostly take any number
 
 
 def mutate_text(text: str, rng: Random) -> str:
@@ -51,7 +52,7 @@ def _mutate(value: Any, rng: Random) -> Any:
     if isinstance(value, bool):
         return rng.random() < 0.5
     if isinstance(value, int):
-        return _near(value, rng)
+        return rng.choice((0, 1, -1, -value)) if rng.random() < EDGES else _near(value, rng)
     if isinstance(value, float):
         return round(value * rng.choice((0.5, 0.9, 1.1, 2.0)), 6)
     if isinstance(value, str):

@@ -16,7 +16,7 @@ from caps.evidence.inputs import made_up, mutate_arguments, mutate_text
 from caps.evidence.shown import shown_calls
 from caps.graders.suites import Example, Examples, arguments, function_of, read_suite
 
-FURTHER = 8
+FURTHER = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ class FoundSummary:
             if self.tried:
                 words += f"; {self.passed} of {self.tried} programs pass all public examples"
             if self.unparsed:
-                words += f", {self.unparsed} do not parse"
-            lines.append(f"{words}; about {number(self.saved, 0)} tokens saved (a forecast)")
+                words += f", {self.unparsed} cannot be parsed"
+            saved = f"; about {number(self.saved, 0)} tokens saved (a forecast)" if self.saved >= 1 else ""
+            lines.append(words + saved)
         lines += [f"hard evidence: {count} cases without: {why}" for why, count in self.unusable.items()]
         return lines
