@@ -74,8 +74,8 @@ def test_simulate_plays_on_labelled_cases_and_draws(tmp_path):
     assert plot.read_text().lstrip().startswith("<?xml")
 
 
-def test_demo_draws_a_bracket_and_names_the_winner():
-    done = caps("demo")
+def test_a_simulated_demo_draws_a_bracket_and_names_the_winner():
+    done = caps("demo", "--simulated")
     assert done.returncode == 0
     assert "├─" in done.stdout
     assert "win rate" in done.stdout
@@ -84,8 +84,8 @@ def test_demo_draws_a_bracket_and_names_the_winner():
 
 
 def test_colour_is_off_when_asked():
-    assert "\x1b[" in caps("demo", FORCE_COLOR="1").stdout
-    assert "\x1b[3" not in caps("demo", NO_COLOR="1").stdout
+    assert "\x1b[" in caps("demo", "--simulated", FORCE_COLOR="1").stdout
+    assert "\x1b[3" not in caps("demo", "--simulated", NO_COLOR="1").stdout
 
 
 @pytest.mark.parametrize(

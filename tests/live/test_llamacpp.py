@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import subprocess
 import urllib.request
 
 import pytest
@@ -16,7 +17,8 @@ from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel
 from caps.models.llamacpp import LlamaServer
 from caps.models.weights import NAME, default_weights
-from shell import caps
+from sandboxing import why_not
+from shell import CAPS, caps
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 
@@ -156,3 +158,24 @@ def test_weights_that_are_none_are_named(tmp_path):
     for path in (fake, tmp_path / "missing.gguf"):
         with pytest.raises(InputError, match=str(path)), LlamaServer(path):
             pass
+
+
+def test_without_a_network_what_was_fetched_before_still_judges(prompts, tmp_path):
+    if why_not:
+        pytest.skip(f"the network cannot be cut: {why_not}")
+    cases = write_case(tmp_path / "c.jsonl", "It is \\boxed{5}", "It is \\boxed{6}")
+    words = [
+        "select",
+        cases,
+        "--model",
+        "embedded",
+        "--prompts",
+        prompts,
+        "--no-journal",
+        "--strategy",
+        "caps",
+    ]
+    cut = ["bwrap", "--unshare-net", "--dev-bind", "/", "/", str(CAPS)]
+    done = subprocess.run([*cut, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["winner"] in (0, 1)

@@ -27,6 +27,7 @@ from caps.datasets.jsonl import read_cases
 from caps.engines.base import Outcome
 from caps.experiments.planning import BASELINE, forecast_case
 from caps.judges.llm import JudgeSettings
+from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.demo import judge_words, result_row
@@ -42,12 +43,17 @@ Next, with a judge that can judge (vLLM, SGLang, llama.cpp, Ollama, an API):
   caps list models                                         # what can be reached from here"""
 
 Simulated = Annotated[bool, typer.Option("--simulated", help="No model: one contest with a simulated judge.")]
+Model = Annotated[str, typer.Option("--model", help="Another judge for the same cases.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Where that judge is found.")]
 Seed = Annotated[int, typer.Option(help="With --simulated: another seed, another contest.")]
 
 
 def demo(
     simulated: Simulated = False,
     seed: Seed = 3,
+    model: Model = "embedded",
+    base_url: BaseUrl = None,
+    api_key: options.ApiKey = None,
     journal: options.JournalFile = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -58,7 +64,7 @@ def demo(
     if simulated:
         show_simulated(seed)
         return
-    where = endpoint_of("embedded", None, None, quiet=quiet)
+    where = endpoint_of(model, base_url, api_key, quiet=quiet)
     setup = Setup(
         endpoint=where,
         judge=JudgeSettings(reply=reply_for(where)),
@@ -106,9 +112,13 @@ class _Tour:
             f"[bold]{len(self._cases)} problems, {answers} candidate answers: which one is right?[/bold]\n"
             f"{math} problems of mathematics, with answers a small model (SmolLM2, 135M) really wrote, and "
             f"{len(self._cases) - math} of programming.\n"
-            "The same small model is the judge, inside this process. Equal answers count as one; programs are "
-            "run on their\npublic examples first, and what fails one is not judged.\n"
+            f"The judge is {self._judge()}. Equal answers count as one; programs are run on their\n"
+            "public examples first, and what fails one is not judged.\n"
         )
+
+    def _judge(self) -> str:
+        where = self._setup.endpoint
+        return "the same small model, in this process" if where.model == SMALL else where.model
 
     def _plan(self) -> None:
         """What strategies would ask here at most of the time, from the prompts as they are rendered."""
@@ -145,6 +155,8 @@ class _Tour:
         )
         for words in (*summary.findings.as_text(), *judge_words(played)):
             self._console.print(words)
+        if self._setup.endpoint.model == SMALL:
+            self._console.print("A model this small lets you see everything work; it is no judge to rely on.")
         self._console.print(NEXT, markup=False)
 
     def _draw(self, outcome: Outcome | None) -> None:

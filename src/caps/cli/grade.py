@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from caps.assemble import make_graders, open_journal
 from caps.cli import options
-from caps.cli.output import bar, say, stderr
+from caps.cli.output import bar, say
 from caps.cli.select import Cases
 from caps.cli.sink import Sink
 from caps.datasets.imports import count_cases, open_cases
@@ -103,7 +103,7 @@ class _Grading:
                 self._reasons[one.reason] += 1
             if self._explain and not one.correct:
                 said = f": {one.detail}" if one.detail else ""
-                stderr().print(f"case {case.id!r}, candidate {place}: {one.reason}{said}", markup=False)
+                say(f"case {case.id!r}, candidate {place}: {one.reason}{said}", "default")
         sink.write(write_case(case) + b"\n")
 
     def _summary(self) -> None:

@@ -47,5 +47,4 @@ def judge_words(outcomes: Iterable[Outcome]) -> list[str]:
     return [
         f"The judge preferred the right one in {right} of {games} games between a right and a wrong answer: "
         f"{worth}.",
-        "A model this small is a stand-in to see everything work; it is not a judge to rely on.",
     ]

@@ -1,0 +1,135 @@
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from caps.core.errors import InputError, NotRecordedError, UserError
+from caps.core.types import Candidate, Case, Found, Problem
+from caps.findings.answers import AnswerFinder
+from caps.findings.behaviour import BehaviourFinder
+from caps.findings.kept import Findings, recall
+from caps.graders.math import MathGrader
+from caps.graders.sandbox import Limits
+from caps.journal.store import Journal
+from sandboxing import needs_bubblewrap
+
+SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}
+
+
+def case(*texts, domain="code", **extra):
+    return Case("1", Problem.of("Add."), tuple(Candidate(text) for text in texts), domain, extra=extra)
+
+
+def program(text):
+    return f"```python\n{text}\n```"
+
+
+@needs_bubblewrap
+def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
+    found = asyncio.run(
+        BehaviourFinder().find(
+            case(
+                program("a, b = map(int, input().split())\nprint(a + b)"),
+                program("print(sum(int(word) for word in input().split()))"),
+                program("a, b = map(int, input().split())\nprint(a - b)"),
+                program("print(3)"),
+                program("print("),
+                program("raise ValueError"),
+                **SUMS,
+            )
+        )
+    )
+    right, same, minus, constant, unparsed, failing = found
+    assert right == same == replace(right, passed=2, examples=2, parses=True)
+    assert len({right.cluster, minus.cluster, constant.cluster}) == 3
+    assert (minus.passed, constant.passed) == (0, 1)
+    assert unparsed == Found(None, 0, 2, parses=False)
+    assert failing == Found(None, 0, 2, parses=True)
+
+
+@needs_bubblewrap
+def test_a_program_that_hangs_is_not_waited_for_on_every_input():
+    finder = BehaviourFinder(limits=Limits(seconds=0.4))
+    (found,) = asyncio.run(asyncio.wait_for(finder.find(case(program("while True: pass"), **SUMS)), 6))
+    assert found == Found(None, 0, 2, parses=True)
+
+
+def test_answers_of_equal_value_are_one():
+    math = case(r"\boxed{1/2}", r"so \boxed{0.5}", r"\boxed{2}", "none", domain="math")
+
+    async def look():
+        finder = AnswerFinder(MathGrader())
+        try:
+            return await finder.find(math)
+        finally:
+            await finder.close()
+
+    clusters = [one.cluster for one in asyncio.run(look())]
+    assert clusters[0] == clusters[1] != clusters[2]
+
+
+class Counting:
+    """Finds the length of each text, and counts how often it was asked."""
+
+    version = "counting-1"
+
+    def __init__(self, error=None):
+        self.asked, self.error = 0, error
+
+    async def find(self, case):
+        self.asked += 1
+        if self.error:
+            raise self.error
+        return [Found(cluster=str(len(one.text))) for one in case.candidates]
+
+    async def close(self):
+        self.closed = True
+
+
+def test_what_was_found_once_is_not_looked_for_again_and_is_recalled_without_looking(tmp_path):
+    finder, one = Counting(), case("a", "bb", "cc")
+    with Journal.open(tmp_path / "j.sqlite") as journal:
+        findings = Findings({"code": finder}, journal)
+        first, again = asyncio.run(findings.find(one)), asyncio.run(findings.find(one))
+        assert [candidate.found.cluster for candidate in first.candidates] == ["1", "2", "2"]
+        assert first == again == recall(journal, findings.versions, one)
+        assert finder.asked == 1
+        with pytest.raises(NotRecordedError):
+            recall(journal, findings.versions, case("another"))
+        assert recall(journal, findings.versions, replace(one, domain="general")) == replace(
+            one, domain="general"
+        )
+
+
+def test_hidden_tests_and_labels_do_not_change_what_is_looked_for(tmp_path):
+    finder = Counting()
+    one = case("a", tests={"public": [1], "hidden": [2]})
+    labelled = replace(one, candidates=(Candidate("a", correct=True),), extra={"tests": {"public": [1]}})
+    with Journal.open(tmp_path / "j.sqlite") as journal:
+        findings = Findings({"code": finder}, journal)
+        for each in (one, labelled):
+            asyncio.run(findings.find(each))
+        assert finder.asked == 1
+
+
+def test_bad_examples_leave_a_case_without_findings_for_good(tmp_path):
+    finder, one = Counting(InputError("tests.public[0]: wrong")), case("a")
+    with Journal.open(tmp_path / "j.sqlite") as journal:
+        findings = Findings({"code": finder}, journal)
+        for _ in range(2):
+            assert asyncio.run(findings.find(one)) == one
+        assert finder.asked == 1
+        assert findings.unusable == {"tests.public[0]": 1}
+
+
+def test_where_nobody_can_look_the_case_goes_on_until_somebody_can(tmp_path):
+    one = case("a")
+    with Journal.open(tmp_path / "j.sqlite") as journal:
+        blind = Findings({"code": Counting(UserError("no sandbox here: install one"))}, journal)
+        assert asyncio.run(blind.find(one)) == one
+        assert blind.unusable == {"no sandbox here": 1}
+        assert recall(journal, blind.versions, one) == one
+        seeing = asyncio.run(Findings({"code": Counting()}, journal).find(one))
+        assert seeing.candidates[0].found.cluster == "1"
+    with pytest.raises(UserError):
+        asyncio.run(Findings({"code": Counting(UserError("no sandbox"))}, insist=True).find(one))
