@@ -9,7 +9,9 @@ from typing import Literal, cast
 
 from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError, JournalError, MissingFeatureError
+from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
+from caps.core.settings import override
 from caps.core.types import Ask, Case, Level
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
@@ -20,6 +22,7 @@ from caps.evidence.profiles import Profile, profile_named, with_views
 from caps.journal.store import Journal
 from caps.judges.base import Bout
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judges.profiles import with_profile
 from caps.judges.recorded import RecordedJudge
 from caps.models import weights
 from caps.models.base import Connected, Model, Wiring
@@ -97,9 +100,15 @@ class Session:
     confidence: str
 
 
-def make_strategy(name: str, changes: Mapping[str, str] | None = None) -> Strategy:
-    """Build a strategy by name, with some of its fields changed."""
-    return cast(Strategy, build(STRATEGIES, name, "play", changes))
+def make_strategy(
+    name: str, changes: Mapping[str, str] | None = None, profile: JudgeProfile | None = None
+) -> Strategy:
+    """Build a strategy by name, with what is known of the judge, and with some of its fields changed."""
+    plain = cast(Strategy, build(STRATEGIES, name, "play", changes))
+    if profile is None:
+        return plain
+    informed = with_profile(plain, profile, name)
+    return override(informed, changes) if changes else informed
 
 
 def has_setting(strategy: Strategy, name: str) -> bool:
