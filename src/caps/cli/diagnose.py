@@ -20,6 +20,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
 from caps.datasets.imports import open_cases
 from caps.engines.budget import Budget
+from caps.experiments.advice import CONTESTS
 from caps.experiments.diagnosis import (
     Asked,
     Plan,
@@ -34,6 +35,7 @@ from caps.experiments.pools import PoolModel, made_up
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.judges.simulated import PRESETS
+from caps.reports.diagnosed_rows import Judge
 
 MADE_UP = 300
 
@@ -50,6 +52,9 @@ Proxy = Annotated[
 ]
 Simulate = Annotated[
     str | None, typer.Option("--simulate", help="No model: a synthetic judge, right in 60, 70, 80 or 90 %.")
+]
+Contests = Annotated[
+    int, typer.Option("--contests", min=1, help="Contests simulated for the expected figures.")
 ]
 Save = Annotated[
     Path | None, typer.Option("--save", help="Keep the profile in this file, for --judge-profile.")
@@ -70,6 +75,7 @@ def diagnose(
     proxy: Proxy = False,
     simulate_: Simulate = None,
     set_: SetOption = None,
+    contests: Contests = CONTESTS,
     save: Save = None,
     profile: options.Profile = None,
     view: options.View = None,
@@ -114,10 +120,18 @@ def diagnose(
     if not scheduled:
         raise InputError(f"{cases}: {explain_nothing(found, plan)}")
     told = Told(
-        cases=cases or "CASES", plan=plan, found=found, save=save, date=_today(), as_json=as_json, quiet=quiet
+        cases=cases or "CASES",
+        plan=plan,
+        found=found,
+        contests=contests,
+        save=save,
+        date=_today(),
+        as_json=as_json,
+        quiet=quiet,
     )
     if simulate_ is not None:
-        raise typer.Exit(told.tell(_simulated(simulate_, set_ or [], scheduled, plan), simulated=simulate_))
+        asked = _simulated(simulate_, set_ or [], scheduled, plan)
+        raise typer.Exit(told.tell(asked, Judge(source=f"simulated judge {simulate_}", simulated=True)))
     endpoint = endpoint_of(model, base_url, api_key, quiet=quiet)
     at_partial = partial_endpoint(
         model, base_url, api_key, judge_model_e1, judge_base_url_e1, judge_api_key_e1, quiet=quiet
@@ -143,10 +157,20 @@ def diagnose(
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
         grace=GRACE_SECONDS,
     )
-    asked = asyncio.run(judged_live(setup, scheduled, plan, quiet=quiet))
-    if asked is None:
+    answered = asyncio.run(judged_live(setup, scheduled, plan, quiet=quiet))
+    if answered is None:
         raise typer.Exit(130)
-    raise typer.Exit(told.tell(asked, setup=setup, base_url=base_url))
+    named = Judge(
+        source=f"caps diagnose {cases}",
+        model=endpoint.model,
+        model_e1=None if at_partial is None else at_partial.model,
+        words=_again(
+            ("--model", model), ("--base-url", base_url), ("--judge-model-e1", judge_model_e1),
+            ("--judge-base-url-e1", judge_base_url_e1), ("--profile", profile), ("--reply", reply),
+            ("--confidence", None if confidence == "verbal" else confidence),
+        ),
+    )  # fmt: skip
+    raise typer.Exit(told.tell(answered, named))
 
 
 def _subjects(
@@ -173,6 +197,11 @@ def _simulated(preset: str, changes: list[str], scheduled: list[Subject], plan: 
     if preset not in PRESETS:
         raise SettingError(f"--simulate {preset!r}: must be one of {', '.join(PRESETS)}")
     return simulate(scheduled, plan, override(PRESETS[preset], parse_assignments(changes)))
+
+
+def _again(*given: tuple[str, str | None]) -> tuple[str, ...]:
+    """Options of this command that `select` needs too."""
+    return tuple(word for option, value in given if value for word in (option, value))
 
 
 def _today() -> str:

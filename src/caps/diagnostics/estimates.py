@@ -55,7 +55,7 @@ def jackknife(
     count = min(len(cases), GROUPS)
     left = [
         statistic([look for place, case in enumerate(cases) if place % count != out for look in case])
-        for out in range(count)
+        for out in range(count if count > 1 else 0)
     ]
     known = [value for value in left if value is not None]
     spread = 0.0

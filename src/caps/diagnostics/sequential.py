@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 CELLS = 200
-BOLDNESS = 0.5  # the largest part of a capital that may be lost in one bet
+BOLDNESS = 0.75  # the largest part of a capital that may be lost in one bet
 CHANCE = 0.5
 USELESS = 0.6  # a judge shown to be below this is not worth its calls
 

@@ -7,7 +7,7 @@ PAPER_CALLS = (8, 10)  # E1 and E2 calls of the paper's standard configuration, 
 TOLERANCE = 0.02
 
 RULE = (
-    "the cheapest strategy whose expected Pass@1 is within two points of the best (simulated contests tell no "
+    "the cheapest strategy whose expected Pass@1 is within two points of the best (simulations tell no "
     "finer), and no judge at all unless its accuracy at E2 is shown to be above 50 %"
 )
 REASON = (

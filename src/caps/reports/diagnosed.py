@@ -2,8 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 from rich.table import Table
 
@@ -16,8 +14,8 @@ from caps.reports.console import by_level, number, percent, table
 
 LEVELS = ("E1", "E2")
 PROXY = (
-    "A proxy: agreement tells whether partial views would do where full views do, not whether either is right. "
-    "A judge at chance may agree with itself. Label some candidates to know."
+    "A proxy: agreement tells whether partial views would do where full views do, not whether either is "
+    "right. A judge at chance may agree with itself. Label some candidates to know."
 )
 
 
@@ -156,15 +154,6 @@ def command(cases: str, chosen: Expected, judge: Sequence[str], profile: str | N
     if chosen.profiled:
         words += ["--judge-profile", profile or "PROFILE.json"]
     return shlex.join([*words, *judge])
-
-
-def as_row(measured: Measured) -> dict[str, Any]:
-    """All figures, for JSON."""
-    row = asdict(measured)
-    for name, level in row["levels"].items():
-        bounds = measured.levels[name].bounds
-        level["standing"] = standing(bounds.low, bounds.high)
-    return row
 
 
 def _named(one: Expected) -> str:
