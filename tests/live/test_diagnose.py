@@ -16,11 +16,12 @@ from caps.judges.llm import JudgeSettings
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 
 
-def sums():
-    for a, b in ((2, 3), (4, 5)):
-        texts = [(f"\\boxed{{{a + b}}}", True), (f"\\boxed{{{a + b + 1}}}", False)]
-        candidates = tuple(Candidate(text, correct=right) for text, right in texts)
-        yield Case(f"{a}+{b}", Problem.of(f"{a}+{b}?"), candidates, "math")
+SUM = Case(
+    "sum",
+    Problem.of("2+3?"),
+    (Candidate("\\boxed{5}", correct=True), Candidate("\\boxed{6}", correct=False)),
+    "math",
+)
 
 
 def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
@@ -34,9 +35,10 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
         context=512,
         threads=1,
     )
-    plan = Plan(pairs=2)
-    asked = asyncio.run(ask(setup, schedule(list(subjects(sums(), make_prepare())), plan), plan))
-    assert len(asked.looks) == 8
+    plan = Plan(pairs=1)
+    asked = asyncio.run(ask(setup, schedule(list(subjects([SUM], make_prepare())), plan), plan))
+    assert [look.malformed for look in asked.looks] == [False] * 4
+    assert all(look.tokens > 20 for look in asked.looks)
     full = measured_of(asked).levels["E2"]
     assert full.accuracy.contains(0.5)
     assert standing(full.bounds.low, full.bounds.high) in ("chance", "undecided")
