@@ -54,6 +54,8 @@ def test_commands_run(page, server, tmp_path, monkeypatch):
         "candidates": [f"quality=0.{i} \\boxed{{{i}}}" for i in range(1, 5)],
     }
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    labelled = [{"text": text, "correct": place > 1} for place, text in enumerate(case["candidates"])]
+    (tmp_path / "labelled.jsonl").write_text(json.dumps(case | {"candidates": labelled}) + "\n")
     problem = {"id": "sum", "domain": "math", "problem": "What is 17 * 23?", "answer": "391"}
     (tmp_path / "problems.jsonl").write_text(json.dumps(problem) + "\n")
     commands = [

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError, JournalError, MissingFeatureError
+from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import override
 from caps.core.types import Ask, Case, Level
@@ -29,6 +30,7 @@ from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.store import Journal
 from caps.judges.base import Bout
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judges.profiles import with_profile
 from caps.judges.recorded import RecordedJudge
 from caps.models import weights
 from caps.models.base import Connected, Model, Wiring
@@ -109,9 +111,15 @@ class Session:
     findings: Findings | None = None
 
 
-def make_strategy(name: str, changes: Mapping[str, str] | None = None) -> Strategy:
-    """Build a strategy by name, with some of its fields changed."""
-    return cast(Strategy, build(STRATEGIES, name, "play", changes))
+def make_strategy(
+    name: str, changes: Mapping[str, str] | None = None, profile: JudgeProfile | None = None
+) -> Strategy:
+    """Build a strategy by name, with what is known of the judge, and with some of its fields changed."""
+    plain = cast(Strategy, build(STRATEGIES, name, "play", changes))
+    if profile is None:
+        return plain
+    informed = with_profile(plain, profile, name)
+    return override(informed, changes) if changes else informed
 
 
 def with_shortlist(strategy: Strategy) -> Strategy:

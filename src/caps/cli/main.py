@@ -7,6 +7,7 @@ import typer
 
 from caps.cli import (
     demo,
+    diagnose,
     doctor,
     export,
     grade,
@@ -33,6 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("demo")(demo.demo)
+app.command("diagnose")(diagnose.diagnose)
 app.command("doctor")(doctor.doctor)
 app.command("export")(export.export)
 app.command("grade")(grade.grade)

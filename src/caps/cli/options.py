@@ -7,7 +7,9 @@ import msgspec
 import typer
 
 from caps.core.errors import SettingError
+from caps.core.judging import JudgeProfile
 from caps.graders.sandbox import NAMES as SANDBOXES
+from caps.judges.profiles import read_profile
 
 Model = Annotated[
     str | None,
@@ -77,6 +79,14 @@ ApiKeyE1 = Annotated[
 ]
 Strategy = Annotated[
     str, typer.Option("--strategy", envvar="CAPS_STRATEGY", help="How to choose: see caps list strategies.")
+]
+JudgeProfileFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--judge-profile",
+        envvar="CAPS_JUDGE_PROFILE",
+        help="What caps diagnose --save measured of the judge.",
+    ),
 ]
 Profile = Annotated[
     str | None,
@@ -198,6 +208,11 @@ MaxUsd = Annotated[
     float | None,
     typer.Option("--max-usd", envvar="CAPS_MAX_USD", min=0, help="Do not start what surely costs more."),
 ]
+
+
+def known_judge(path: Path | None) -> JudgeProfile | None:
+    """Read `--judge-profile`."""
+    return None if path is None else read_profile(path)
 
 
 def parse_extra(words: list[str]) -> dict[str, Any]:

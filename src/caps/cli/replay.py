@@ -36,6 +36,7 @@ def replay(
     run: Run,
     strategy: Other = None,
     set_: SetOption = None,
+    judge_profile: options.JudgeProfileFile = None,
     ask: Ask = False,
     api_key: options.ApiKey = None,
     out: options.Out = None,
@@ -49,10 +50,11 @@ def replay(
     record = read_run(run)
     made = record.made_of
     if ask:
-        _ask_again(made, strategy, set_ or [], api_key, out, quiet=quiet)
-    other = strategy is not None or bool(set_)
+        _ask_again(made, strategy, set_ or [], judge_profile, api_key, out, quiet=quiet)
+    other = strategy is not None or bool(set_) or judge_profile is not None
     name = strategy or made["strategy"]["name"]
-    chosen = make_strategy(name, parse_assignments(set_ or []) if other else _settings(made))
+    changes = parse_assignments(set_ or []) if other else _settings(made)
+    chosen = make_strategy(name, changes, options.known_judge(judge_profile))
     setup, price = _setup(made), _price(made)
     if setup.journal is None or not setup.journal.is_file():
         raise JournalError(f"{setup.journal}: the journal of this run is not there: nothing can be replayed")
@@ -181,13 +183,18 @@ def _ask_again(
     made: dict[str, Any],
     strategy: str | None,
     set_: list[str],
+    judge_profile: Path | None,
     api_key: str | None,
     out: Path | None,
     *,
     quiet: bool,
 ) -> None:
     """The same as `select` with what the run was made with: the journal answers what it can."""
-    changes = set_ if strategy or set_ else [f"{name}={value}" for name, value in _settings(made).items()]
+    changes = (
+        set_
+        if strategy or set_ or judge_profile
+        else [f"{name}={value}" for name, value in _settings(made).items()]
+    )
     price = made["price"] or {}
     budget = made["budget"]["case"]
     select(
@@ -199,6 +206,7 @@ def _ask_again(
         judge_base_url_e1=made["base_url_e1"],
         strategy=strategy or made["strategy"]["name"],
         set_=changes,
+        judge_profile=judge_profile,
         profile=made["profile"],
         view=[f"{slot}={view}" for slot, view in made["views"].items()],
         prompts=None if made["prompts_folder"] is None else Path(made["prompts_folder"]),

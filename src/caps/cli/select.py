@@ -56,6 +56,7 @@ def select(
     judge_api_key_e1: options.ApiKeyE1 = None,
     strategy: options.Strategy = "caps-r",
     set_: SetOption = None,
+    judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -98,7 +99,7 @@ def select(
     paid for is kept in the journal: run the same command again and only what is missing is asked.
     """
     changes = parse_assignments(set_ or [])
-    chosen = make_strategy(strategy, changes)
+    chosen = make_strategy(strategy, changes, options.known_judge(judge_profile))
     if options.parse_hard_evidence(hard_evidence) != "off" and "shortlist" not in changes:
         chosen = with_shortlist(chosen)
     views = parse_assignments(view or [], option="--view")
@@ -107,7 +108,7 @@ def select(
         _rehearse(source, chosen, make_prepare(profile, views), seed)
         return
     endpoint = endpoint_of(model, base_url, api_key, quiet=quiet)
-    at_partial = _partial_endpoint(
+    at_partial = partial_endpoint(
         model, base_url, api_key, judge_model_e1, judge_base_url_e1, judge_api_key_e1, quiet=quiet
     )
     setup = Setup(
@@ -164,7 +165,7 @@ def endpoint_of(
         return find(model, base_url, api_key, cache=user_cache_path("caps"), report=report)
 
 
-def _partial_endpoint(
+def partial_endpoint(
     model: str | None,
     base_url: str | None,
     api_key: str | None,

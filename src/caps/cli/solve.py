@@ -58,6 +58,7 @@ def solve(
     method: options.Method = "independent",
     strategy: options.Strategy = "caps-r",
     set_: SetOption = None,
+    judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -111,7 +112,7 @@ def solve(
         ),
         preset=make_preset(preset, of_preset),
         method=make_method(method, of_method),
-        strategy=make_strategy(strategy, of_strategy),
+        strategy=make_strategy(strategy, of_strategy, options.known_judge(judge_profile)),
         n=samples,
         seed=seed,
     )

@@ -5,7 +5,7 @@ import math
 Z95 = 1.959963984540054
 
 
-def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:
+def wilson(successes: float, trials: float, z: float = Z95) -> tuple[float, float]:
     """Wilson's score interval of a proportion; the whole range where nothing was tried."""
     if trials == 0:
         return 0.0, 1.0

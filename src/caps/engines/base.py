@@ -1,6 +1,6 @@
 """What engines share: a case under way, and what became of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from caps.core.contest import Contest
@@ -40,6 +40,13 @@ class Outcome:
     def selection(self) -> Selection | None:
         """The selection, unless the case failed."""
         return None if self.failure is not None or self.contest is None else self.contest.selection
+
+
+@dataclass(frozen=True, slots=True)
+class PerCase:
+    """A strategy of its own for each case, in the order of input."""
+
+    strategies: Sequence[Strategy]
 
 
 class Play:

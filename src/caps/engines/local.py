@@ -18,7 +18,7 @@ from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Outcome, Play, Prepare
+from caps.engines.base import Outcome, PerCase, Play, Prepare
 from caps.engines.budget import Budget, CasePurse, Total
 from caps.engines.hall import Hall, result_of
 from caps.judges.base import Judge, Ruling
@@ -52,7 +52,7 @@ class LocalEngine:
         self.watch: Callable[[Ruling], object] = lambda _: None
 
     async def run(
-        self, cases: Iterable[Case | InputError], strategy: Strategy, *, seed: int
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
     ) -> AsyncIterator[Outcome]:
         """Play all cases and yield what became of each, in the order of input."""
         hall = Hall(iter(cases), self._opener(strategy, seed), self._judge, looks=self._find is not None)
@@ -103,7 +103,7 @@ class LocalEngine:
             self.watch(ruling)
         hall.tell(play, place, ruling)
 
-    def _opener(self, strategy: Strategy, seed: int) -> "Callable[[int, Case], Play]":
+    def _opener(self, strategy: Strategy | PerCase, seed: int) -> "Callable[[int, Case], Play]":
         """How a case enters: made ready, with a purse of its own."""
         total = Total(self._total_budget, self._price)
         clock = asyncio.get_running_loop().time
@@ -113,7 +113,8 @@ class LocalEngine:
             ends = [] if whole is None else [start + whole]
             ends += [] if own is None else [clock() + own]
             purse = CasePurse(self._case_budget, self._price, total, deadline=min(ends, default=None))
-            return Play(number, self._prepare(case), strategy, seed, purse)
+            chosen = strategy.strategies[number] if isinstance(strategy, PerCase) else strategy
+            return Play(number, self._prepare(case), chosen, seed, purse)
 
         return enter
 

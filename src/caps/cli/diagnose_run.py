@@ -1,0 +1,112 @@
+"""Having pairs judged with a bar to look at, and telling what came of it."""
+
+import asyncio
+import signal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+from caps.assemble import Setup
+from caps.cli.output import bar, print_json, say, stdout
+from caps.cli.sink import write_all
+from caps.experiments.conclusion import Conclusion, conclude, measured_of
+from caps.experiments.diagnosis import Asked, Plan, Subject, ask
+from caps.reports import diagnosed, diagnosed_rows
+from caps.reports.diagnosed_rows import Judge
+
+
+async def judged_live(setup: Setup, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool) -> Asked | None:
+    """Ask; none on Ctrl-C or SIGTERM, with everything paid for in the journal."""
+    columns = (TextColumn("pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with bar(*columns, hidden=quiet) as progress:
+        pairs = progress.add_task("pairs", total=sum(len(subject.duels) for subject in scheduled))
+        work = asyncio.ensure_future(
+            ask(setup, scheduled, plan, advance=lambda more: progress.advance(pairs, more))
+        )
+        loop = asyncio.get_running_loop()
+        for signal_ in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signal_, work.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            kept = "every reply so far is in the journal" if setup.journal else "no journal was kept"
+            say(f"interrupted; {kept}: run the same command again to go on", "yellow")
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Where the findings of a diagnosis go: a terminal, JSON, a profile file."""
+
+    cases: str
+    plan: Plan
+    found: Sequence[Subject]
+    contests: int
+    save: Path | None
+    date: str
+    as_json: bool
+    quiet: bool
+
+    def tell(self, asked: Asked, judge: Judge) -> int:
+        """Say everything; the exit code."""
+        for failure in asked.failures:
+            say(f"failed: {failure}", "red")
+        if not asked.looks:
+            say("no pair was answered in full: nothing can be said of this judge", "red")
+            return 3 if asked.ended else 1
+        if self.plan.proxy:
+            self._tell_proxy(asked)
+        else:
+            self._tell_all(asked, judge)
+        if asked.ended:
+            say(f"the {asked.ended} ended before all pairs were asked", "yellow")
+        return 1 if asked.failures else 3 if asked.ended else 0
+
+    def _tell_proxy(self, asked: Asked) -> None:
+        measured = measured_of(asked)
+        if self.as_json:
+            print_json(diagnosed_rows.proxy_row(measured, asked))
+            return
+        stdout().print(diagnosed.proxy_figures(measured))
+        _print([*diagnosed.remarks(measured, labelled=False), diagnosed.PROXY])
+
+    def _tell_all(self, asked: Asked, judge: Judge) -> None:
+        with bar(hidden=self.quiet) as progress:
+            counted = progress.add_task("simulated contests", total=self.contests)
+            found = conclude(
+                asked,
+                self.found,
+                seed=self.plan.seed,
+                contests=self.contests,
+                report=lambda done: progress.advance(counted, done),
+            )
+        line = diagnosed.command(
+            self.cases, found.chosen, judge.words, None if self.save is None else str(self.save)
+        )
+        if self.save is not None:
+            row = diagnosed_rows.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
+            write_all([msgspec.json.format(msgspec.json.encode(row)) + b"\n"], self.save)
+            say(f"profile: {self.save}")
+        if self.as_json:
+            print_json(diagnosed_rows.diagnosis_row(found, asked, judge, line))
+        else:
+            self._print_all(found, line, judge)
+
+    def _print_all(self, found: Conclusion, line: str, judge: Judge) -> None:
+        if judge.simulated:
+            _print([f"{judge.source}: nothing below is about a model", ""])
+        stdout().print(diagnosed.figures(found.measured))
+        answer = diagnosed.judged_words(found.measured, pairs_most=self.plan.pairs)
+        _print(["", *diagnosed.remarks(found.measured), "", *answer, ""])
+        stdout().print(diagnosed.options_table(found.options, found.chosen))
+        measure = diagnosed.paper_measure(found.options)
+        advice = diagnosed.advice_words(found.measured, found.chosen)
+        _print([*([measure] if measure else []), "", *advice, "", line])
+
+
+def _print(lines: Iterable[str]) -> None:
+    for words in lines:
+        stdout().print(words, markup=False, soft_wrap=True)

@@ -1,0 +1,65 @@
+"""Whether a judge knows when it is right: accuracy by confidence, and scores of its probabilities."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from caps.diagnostics.estimates import Estimate, jackknife
+from caps.diagnostics.looks import Look, by_case
+
+BINS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Of the decided verdicts at a level: how many are HIGH, and how often HIGH and LOW ones are right."""
+
+    sure: Estimate | None
+    high: Estimate | None
+    low: Estimate | None
+
+
+def by_confidence(looks: Sequence[Look]) -> Confidence:
+    """Split decided verdicts by their confidence."""
+    decided = [[look for look in own if look.decided] for own in by_case(looks)]
+    decided = [own for own in decided if own]
+    return Confidence(
+        jackknife(decided, lambda some: fmean(look.sure for look in some) if some else None),
+        jackknife(decided, lambda some: _right(some, sure=True)),
+        jackknife(decided, lambda some: _right(some, sure=False)),
+    )
+
+
+def smoothed(looks: Sequence[Look], *, sure: bool) -> float:
+    """How often such verdicts are right, with one more right and one more wrong: few looks prove little."""
+    some = [look.outcome for look in looks if look.decided and look.sure == sure]
+    return (sum(some) + 1) / (len(some) + 2)
+
+
+def brier(looks: Sequence[Look]) -> float | None:
+    """Mean squared error of the probability given to the right one; 0.25 if that is always half."""
+    return fmean((1 - _probability(look)) ** 2 for look in looks) if looks else None
+
+
+def calibration_error(looks: Sequence[Look]) -> float | None:
+    """ECE: how far the probability of the preferred one lies from how often it is right, in five bins."""
+    bins: list[list[Look]] = [[] for _ in range(BINS)]
+    decided = [look for look in looks if look.decided]
+    for look in decided:
+        bins[min(BINS - 1, int(look.verdict.weight * BINS))].append(look)
+    if not decided:
+        return None
+    gaps = (
+        abs(sum(look.outcome for look in own) - sum((1 + look.verdict.weight) / 2 for look in own))
+        for own in bins
+    )
+    return sum(gaps) / len(decided)
+
+
+def _probability(look: Look) -> float:
+    return (1 + (look.verdict.a - look.verdict.b) / 9) / 2
+
+
+def _right(looks: Sequence[Look], *, sure: bool) -> float | None:
+    some = [look.outcome for look in looks if look.sure == sure]
+    return fmean(some) if some else None

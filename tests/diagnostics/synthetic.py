@@ -1,0 +1,78 @@
+"""Looks of a judge whose flaws are known exactly, drawn straight from its equation; and the figures that follow.
+
+The equation is that of `caps.judges.simulated`: d = belief(a) - belief(b) + pull + noise, where a belief is the
+truth plus an error that stays with the candidate, and partly with its answer.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import NormalDist
+
+from caps.core.types import Level
+from caps.diagnostics.looks import Look
+from caps.judges.simulated import JudgeModel
+from caps.prompts.scale import verdict_of
+
+NORMAL = NormalDist()
+LADDER = ((0, 10), (0, 11), (1, 11))
+LEVELS = (Level.PARTIAL, Level.FULL)
+
+
+@dataclass(frozen=True)
+class Truth:
+    accuracy: float
+    flips: float
+    first_slot: float
+
+
+def truth(model: JudgeModel, level: Level) -> Truth:
+    """What an endless diagnosis would find, integrated over the errors that stay."""
+    gap, pull, band = model.gap(level), model.position_bias, model.tie_band
+    lasting, fresh = math.sqrt(1 - model.noise), math.sqrt(model.noise)
+    flips = total = 0.0
+    for step in range(400):
+        z = -6 + 12 * (step + 0.5) / 400
+        weight = NORMAL.pdf(z)
+        seats = [_chances(gap + lasting * z + side * pull, band, fresh) for side in (1, -1)]
+        flips += weight * sum(
+            p * q * abs(x - y) for x, p in zip((1, 0.5, 0), seats[0], strict=True)
+            for y, q in zip((1, 0.5, 0), seats[1], strict=True)
+        )  # fmt: skip
+        total += weight
+    wanted = model.accuracy if level == Level.FULL else model.accuracy_partial
+    return Truth(wanted, flips / total, NORMAL.cdf(pull))
+
+
+def _chances(lean: float, band: float, fresh: float) -> tuple[float, float, float]:
+    win, lose = NORMAL.cdf((lean - band) / fresh), NORMAL.cdf((-lean - band) / fresh)
+    return win, 1 - win - lose, lose
+
+
+def looks_of(model: JudgeModel, cases: int, rng: Random, levels: Sequence[Level] = LEVELS) -> list[Look]:
+    """Three pairs a case, neighbours sharing a candidate; right candidates share an answer, wrong ones do not."""
+    scale, fresh = math.sqrt((1 - model.noise) / 2), math.sqrt(model.noise)
+    own, shared = math.sqrt(1 - model.shared_bias), math.sqrt(model.shared_bias)
+    found = []
+    for case in range(cases):
+        for level in levels:
+            common = rng.gauss(0, 1)
+            belief = {
+                one: scale * (own * rng.gauss(0, 1) + shared * (common if one < 10 else rng.gauss(0, 1)))
+                for one in (0, 1, 10, 11)
+            }
+            for right, wrong in LADDER:
+                for first in (True, False):
+                    pull = model.position_bias if first else -model.position_bias
+                    lean = model.gap(level) + belief[right] - belief[wrong] + pull + fresh * rng.gauss(0, 1)
+                    found.append(_look(case, right, wrong, level, lean, model, first=first))
+    return found
+
+
+def _look(case, right, wrong, level, lean, model, *, first):
+    winner = "TIE" if abs(lean) < model.tie_band else "A" if lean > 0 else "B"
+    return Look(
+        case=case, one=right, other=wrong, level=level, first=first, sizes=(10, 20), clusters=("right", wrong),
+        verdict=verdict_of(winner, "HIGH" if abs(lean) > model.high_band else "LOW"),
+    )  # fmt: skip

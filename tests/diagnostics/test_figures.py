@@ -1,0 +1,157 @@
+"""Each figure of a diagnosis, on looks whose answer is plain to see."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from caps.core.types import Level, Verdict
+from caps.diagnostics import calibration
+from caps.diagnostics.bias import between_equals, flips, in_first_slot, longer, preferred
+from caps.diagnostics.estimates import jackknife, mean_estimate, student
+from caps.diagnostics.intervals import wilson
+from caps.diagnostics.looks import Look, complete
+from caps.diagnostics.measured import StopRule, measure, profile_of
+from caps.diagnostics.pair_accuracy import accuracy, agreement, difference
+from caps.diagnostics.repeats import both_right, repeats
+from caps.diagnostics.sequential import standing, watch
+from caps.diagnostics.suitability import mixed
+from caps.judges.simulated import JudgeModel
+from caps.prompts.scale import verdict_of
+from diagnostics.synthetic import looks_of
+
+
+def look(case=0, pair=0, *, level=Level.FULL, first=True, right=True, verdict=None, sizes=(1, 2), **more):
+    """A sure verdict for the right one, or the wrong one."""
+    given = verdict or verdict_of("A" if right else "B", "HIGH")
+    return Look(
+        case=case, one=pair, other=10 + pair, level=level, first=first, verdict=given, sizes=sizes,
+        clusters=(pair, 10 + pair), **more,
+    )  # fmt: skip
+
+
+def test_every_case_counts_the_same_however_many_pairs_it_has():
+    looks = [look(0, pair, right=True) for pair in range(9)] + [look(1, right=False)]
+    assert accuracy(looks, Level.FULL).value == 0.5
+
+
+def test_a_judge_that_always_names_slot_a_flips_every_time_and_knows_nothing():
+    looks = [look(case, first=first, right=first) for case in range(20) for first in (True, False)]
+    assert accuracy(looks, Level.FULL).value == 0.5
+    assert flips(looks).value == 1
+    assert preferred(looks, in_first_slot).value == 1
+    assert between_equals(looks, in_first_slot).low > 0.8
+
+
+def test_from_or_to_a_tie_is_half_a_flip():
+    looks = [look(first=True), look(first=False, verdict=verdict_of("TIE", "LOW"))]
+    assert flips(looks).value == 0.5
+
+
+def test_a_taste_for_length_shows_whichever_is_right():
+    looks = [
+        look(case, right=sizes[0] > sizes[1], sizes=sizes) for case in range(10) for sizes in ((5, 9), (9, 5))
+    ]
+    assert preferred(looks, longer).value == 1
+    assert preferred([look(sizes=(4, 4))], longer) is None
+
+
+def test_the_difference_is_taken_on_the_same_pairs():
+    looks = [
+        look(case, level=level, right=level == Level.FULL or case % 2 == 0)
+        for case in range(10)
+        for level in (Level.PARTIAL, Level.FULL)
+    ]
+    found = difference(looks)
+    assert (found.value, found.cases) == (-0.5, 10)
+    assert found.high < 0
+    assert agreement(looks).value == 0.5
+
+
+def test_pairs_that_lack_an_answer_count_nowhere():
+    whole = [look(0, 0, first=first) for first in (True, False)]
+    assert complete([*whole, look(0, 1)], 2) == whole
+
+
+def test_the_papers_mixed_metric_dilutes_what_partial_views_lose():
+    assert mixed(0.7, 0.8) == pytest.approx((8 * 0.7 + 10 * 0.8) / 18)
+
+
+def test_a_mean_of_ones_and_zeros_has_wilsons_interval_with_students_quantile():
+    found = mean_estimate([1.0] * 15 + [0.0] * 15, 30)
+    low, high = wilson(14.5, 29, student(29))  # the sample's own variance has one degree less
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert student(10) == pytest.approx(2.228, abs=2e-3)
+    assert mean_estimate([], 0) is None
+
+
+def test_one_case_alone_proves_nothing():
+    assert mean_estimate([1.0], 6).low == 0
+    assert jackknife([[1.0]], lambda some: sum(some) / len(some)).low == 0
+
+
+def test_confidence_is_told_apart_and_few_looks_prove_little():
+    looks = [look(case, right=True) for case in range(8)]
+    looks += [look(case, 1, verdict=verdict_of("A" if case < 4 else "B", "LOW")) for case in range(8)]
+    found = calibration.by_confidence(looks)
+    assert (found.sure.value, found.high.value, found.low.value) == (0.5, 1, 0.5)
+    assert calibration.smoothed(looks, sure=True) == 0.9
+    assert calibration.smoothed([], sure=True) == 0.5
+
+
+def test_probabilities_are_scored():
+    sure_and_right = look(verdict=Verdict(10, 1))
+    no_idea = look(verdict=Verdict(5.5, 5.5))
+    assert calibration.brier([sure_and_right, no_idea]) == 0.125
+    wrong = look(verdict=Verdict(1, 10))
+    assert calibration.calibration_error([sure_and_right, wrong]) == 0.5
+    assert calibration.calibration_error([no_idea]) is None
+
+
+def test_two_coins_are_right_together_as_plackett_says():
+    assert both_right(0, 0, 0.5) == pytest.approx(1 / 3, abs=1e-4)
+    assert both_right(0.3, -0.2, 0) == pytest.approx(0.6179 * 0.4207, abs=1e-4)
+
+
+@pytest.mark.parametrize(("noise", "share"), [(0.2, 0.0), (0.2, 0.9), (0.95, 0.0)])
+def test_errors_that_stay_with_a_candidate_or_an_answer_are_found(noise, share):
+    judge = JudgeModel(accuracy=0.7, accuracy_partial=0.6, noise=noise, shared_bias=share)
+    found = repeats(looks_of(judge, 500, Random(3)))
+    assert found.own == pytest.approx((1 - noise) * (1 - share), abs=0.15)
+    assert found.shared == pytest.approx((1 - noise) * share, abs=0.15)
+
+
+def test_without_shared_candidates_nothing_is_said_of_repeating():
+    looks = [look(case) for case in range(30)]
+    assert repeats(looks).own is None
+    profile, assumed = profile_of(looks, measure(looks, probabilities=False))
+    assert {"repeats", "shared"} <= set(assumed)
+    assert profile.e2_high > 0.9
+
+
+def test_a_profile_holds_what_was_seen():
+    judge = JudgeModel(accuracy=0.8, accuracy_partial=0.65, position_bias=0.4)
+    looks = looks_of(judge, 150, Random(1))
+    profile, assumed = profile_of(looks, measure(looks, probabilities=False))
+    assert assumed == ()
+    assert profile.e2_high > profile.e2_low > 0.5
+    assert profile.e2_high > profile.e1_high
+    assert profile.first_slot == pytest.approx(0.655, abs=0.04)
+
+
+def test_a_verdict_is_settled_when_its_interval_leaves_the_coin():
+    assert [standing(*bounds) for bounds in ((0.51, 0.9), (0.2, 0.49), (0.45, 0.58), (0.4, 0.7))] == [
+        "above", "below", "chance", "undecided",
+    ]  # fmt: skip
+    assert watch([1.0] * 30, 0.025).settled_after < 12
+    assert watch([1.0, 0.0] * 20, 0.025).settled_after is None
+
+
+def test_the_stop_rule_waits_for_both_levels():
+    rule = StopRule()
+    for case in range(12):
+        rule.hear([look(case)])
+    assert not rule.settled
+    for case in range(12):
+        rule.hear([replace(look(case), level=Level.PARTIAL)])
+    assert rule.settled

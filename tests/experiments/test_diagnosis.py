@@ -1,0 +1,140 @@
+"""A diagnosis from the choice of pairs to the advice, against judges that are known."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from caps.assemble import make_prepare
+from caps.core.judging import JudgeProfile
+from caps.core.types import Level
+from caps.datasets.jsonl import parse_case
+from caps.experiments.advice import Expected, advise, expectations, has_tests
+from caps.experiments.conclusion import conclude
+from caps.experiments.diagnosis import Plan, explain_nothing, of_pools, schedule, simulate, subjects
+from caps.experiments.duels import Duel, asks_of, different, told_apart
+from caps.experiments.pools import PoolModel, made_up
+from caps.judges.simulated import PRESETS, JudgeModel
+
+GOOD = PRESETS["90"]
+COIN = JudgeModel(accuracy=0.5, accuracy_partial=0.5)
+
+
+def pools(count=60, **shape):
+    return list(of_pools(made_up(PoolModel(n=8, solve_rate=0.5, **shape), count, seed=1)))
+
+
+def case_of(labels, domain="math", **more):
+    candidates = [{"text": f"\\\\boxed{{{i}}}", "correct": label} for i, label in enumerate(labels)]
+    for one in candidates:
+        if one["correct"] is None:
+            one.pop("correct")
+    row = {"id": "c", "domain": domain, "problem": "?", "candidates": candidates, **more}
+    return parse_case(json.dumps(row), default_id="c")
+
+
+def subjects_of(*cases):
+    return list(subjects(cases, make_prepare()))
+
+
+def test_neighbours_on_the_ladder_share_one_candidate_and_the_next_but_one_none():
+    duels = told_apart(dict(enumerate([True, True, True, False, False, False])), 4, Random(1))
+    for one, two in pairwise(duels):
+        assert (one.one == two.one) != (one.other == two.other)
+    for one, two in zip(duels, duels[2:], strict=False):
+        assert one.one != two.one
+        assert one.other != two.other
+
+
+def test_no_pair_is_asked_twice_and_unlabelled_candidates_stay_out():
+    duels = told_apart({0: True, 1: False, 2: None, 3: False}, 99, Random(1))
+    assert sorted(duels, key=lambda duel: duel.other) == [Duel(0, 1), Duel(0, 3)]
+    assert told_apart({0: True, 1: True}, 9, Random(1)) == ()
+
+
+def test_each_pair_is_asked_at_both_levels_in_both_orders():
+    asks = asks_of([Duel(0, 5), Duel(1, 6)])
+    assert len(set(asks)) == 8
+    assert [(ask.a, ask.b) for ask in asks[::2]] == [(0, 5), (5, 0), (6, 1), (1, 6)]
+    assert {ask.level for ask in asks} == {Level.PARTIAL, Level.FULL}
+
+
+def test_pairs_are_spread_over_cases_and_as_many_as_allowed():
+    chosen = schedule(pools(), Plan(pairs=31, per_case=3))
+    counts = [len(subject.duels) for subject in chosen]
+    assert sum(counts) == 31
+    assert max(counts) == 3
+    few = schedule(pools(4), Plan(pairs=20, per_case=3))
+    assert sum(len(subject.duels) for subject in few) == 20
+    assert schedule(pools(), Plan(pairs=31)) == schedule(pools(), Plan(pairs=31))
+
+
+def test_a_good_judge_needs_few_pairs_and_a_coin_all_of_them():
+    found, plan = pools(), Plan(pairs=90)
+    good, coin = (simulate(schedule(found, plan), plan, judge) for judge in (GOOD, COIN))
+    assert len(good.looks) < len(coin.looks) == 90 * 4
+    whole = replace(plan, stop=False)
+    assert len(simulate(schedule(found, whole), whole, GOOD).looks) == 90 * 4
+
+
+def test_a_coin_is_not_to_choose_and_a_good_judge_is():
+    found, plan = pools(), Plan(pairs=90)
+    coin, good = (
+        conclude(simulate(schedule(found, plan), plan, judge), found, seed=1, contests=60)
+        for judge in (COIN, GOOD)
+    )
+    assert coin.measured.levels["E2"].accuracy.contains(0.5)
+    assert coin.chosen.strategy in ("majority", "vanilla")
+    assert good.chosen.judged
+    assert good.chosen.pass_at_1 > coin.chosen.pass_at_1
+    best = max(one.pass_at_1 for one in good.options)
+    assert good.chosen.tokens == min(one.tokens for one in good.options if one.pass_at_1 >= best - 0.02)
+
+
+def test_the_fitted_judge_errs_like_the_one_that_was_measured():
+    judge = JudgeModel(accuracy=0.8, accuracy_partial=0.62, position_bias=0.4, tie_band=0.3, high_band=1.2)
+    found, plan = pools(300), Plan(pairs=900, stop=False)
+    model = conclude(simulate(schedule(found, plan), plan, judge), found, seed=1, contests=1).model
+    assert model.accuracy == pytest.approx(0.8, abs=0.03)
+    assert model.accuracy_partial == pytest.approx(0.62, abs=0.03)
+    assert model.position_bias == pytest.approx(0.4, abs=0.08)
+    assert model.tie_band == pytest.approx(0.3, abs=0.05)
+    assert model.high_band == pytest.approx(1.2, abs=0.15)
+    assert model.noise == pytest.approx(0.5, abs=0.2)
+
+
+def test_where_partial_views_tell_nothing_full_ones_are_advised():
+    judge = JudgeModel(accuracy=0.9, accuracy_partial=0.5)
+    options = expectations([one.pool for one in pools()], judge, JudgeProfile(), seed=1, contests=120)
+    by_name = {(one.strategy, *one.settings.values()): one for one in options}
+    assert by_name["all-e2",].pass_at_1 > by_name["caps-r",].pass_at_1
+    assert advise(options, usable=True, tested=False).calls["E1"] == 0
+
+
+def test_programs_with_tests_need_no_judge_at_chance():
+    options = [Expected(strategy=name, pass_at_1=0.5, tokens=0, calls={}, pair_accuracy=None) for name in ("vanilla", "majority")]  # fmt: skip
+    assert advise(options, usable=False, tested=False).strategy == "majority"
+    assert advise(options, usable=False, tested=True).strategy == "tests-first"
+    assert has_tests([case_of([True], domain="code", tests={"public": [{"input": "", "output": ""}]})])
+    assert not has_tests([case_of([True])])
+
+
+def test_what_cannot_be_told_apart_is_explained():
+    plan = Plan()
+    for labels, words in (
+        ([None, None], "no candidate carries a label"),
+        ([True, True], "all labelled candidates are right"),
+        ([False, None], "all labelled candidates are wrong"),
+    ):
+        found = subjects_of(case_of(labels))
+        assert schedule(found, plan) == []
+        assert words in explain_nothing(found, plan)
+    both = subjects_of(case_of([True, True]), case_of([False]))
+    assert "within each case" in explain_nothing(both, plan)
+
+
+def test_without_labels_pairs_have_different_answers():
+    duels = different({0: "4", 1: "4", 2: "5"}, 9, Random(1))
+    assert set(duels) == {Duel(0, 2), Duel(1, 2)}

@@ -1,0 +1,45 @@
+"""The embedded model is called what it is."""
+
+import asyncio
+
+import pytest
+from platformdirs import user_cache_path
+
+from caps.assemble import Setup, find, load_templates, make_prepare
+from caps.core.types import Candidate, Case, Problem
+from caps.diagnostics.sequential import standing
+from caps.diagnostics.suitability import usable
+from caps.experiments.conclusion import measured_of
+from caps.experiments.diagnosis import Plan, ask, schedule, subjects
+from caps.judges.llm import JudgeSettings
+
+pytestmark = pytest.mark.xdist_group("llama.cpp")
+
+
+SUM = Case(
+    "sum",
+    Problem.of("2+3?"),
+    (Candidate("\\boxed{5}", correct=True), Candidate("\\boxed{6}", correct=False)),
+    "math",
+)
+
+
+def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
+    for name in load_templates():  # in few words: one core reads a hundred tokens a second
+        if name.startswith("pair"):
+            (tmp_path / name).write_text("{problem}\n{a}\n{b}\nWho is right?")
+    setup = Setup(
+        endpoint=find("embedded", None, None, cache=user_cache_path("caps")),
+        judge=JudgeSettings(reply="tags"),
+        prompts=tmp_path,
+        context=512,
+        threads=1,
+    )
+    plan = Plan(pairs=1)
+    asked = asyncio.run(ask(setup, schedule(list(subjects([SUM], make_prepare())), plan), plan))
+    assert [look.malformed for look in asked.looks] == [False] * 4
+    assert all(look.tokens > 20 for look in asked.looks)
+    full = measured_of(asked).levels["E2"]
+    assert full.accuracy.contains(0.5)
+    assert standing(full.bounds.low, full.bounds.high) in ("chance", "undecided")
+    assert not usable(full.bounds)
