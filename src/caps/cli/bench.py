@@ -11,7 +11,7 @@ from platformdirs import user_data_path
 from caps.assemble import Endpoint, Setup, reply_for
 from caps.cli import options
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout
-from caps.cli.select import endpoint_of
+from caps.cli.select import GRACE_SECONDS, endpoint_of
 from caps.cli.sink import write_all
 from caps.core.errors import InputError
 from caps.experiments.bench import Bench
@@ -67,15 +67,13 @@ def bench(
         told, limit=limit, setup_of=setup_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
     folder = out or Path("bench") / (told.name + ("-simulated" if simulated else ""))
-    runs = Bench(lots, folder)
-    try:
+    with Bench(lots, folder) as runs:
         if dry_run:
             _show_progress(runs, lots)
             return
         _play(runs, lots, limit, processes or os.cpu_count() or 1, quiet=quiet)
-        tables = [make_table(told, spec, runs.book()) for spec in told.tables]
-    finally:
-        runs.close()
+        book = runs.book()
+    tables = [make_table(told, spec, book) for spec in told.tables]
     label = _label(lots) if simulated else None
     _write(folder / "tables", told, tables, label)
     if as_json:
@@ -128,6 +126,7 @@ class _Desk:
             context=judge.context,
             threads=judge.threads,
             journal=self._journal,
+            grace=GRACE_SECONDS,
         )
 
     def _endpoint(self, model: str | None, base_url: str | None) -> Endpoint:
@@ -188,7 +187,7 @@ def _write(folder: Path, study: Study, tables: list[Table], label: str | None) -
     for one in tables:
         text = markdown(one, simulated=label)
         whole.append(text)
-        files = {"md": text, "csv": comma_separated(one), "tex": latex(one, simulated=label)}
+        files = {"md": text, "csv": comma_separated(one, simulated=label), "tex": latex(one, simulated=label)}
         files |= {"cases.csv": parted_cases(one)} if one.cases else {}
         for ending, words in files.items():
             write_all([words.encode()], folder / f"{one.name}.{ending}")

@@ -7,25 +7,32 @@ from pathlib import Path
 
 from caps.assemble import make_prepare
 from caps.core.types import Case
+from caps.experiments.columns import Book
 from caps.experiments.live import play_live
 from caps.experiments.lots import Lot
 from caps.experiments.measure import Turn
 from caps.experiments.results import Result, ResultFile, slug
 from caps.experiments.suites import case_digest, difficulty, pool_of, suite_cases
 from caps.experiments.synthetic import CHUNK, Errand, run_errands
-from caps.experiments.tables import Book
 
 Hear = Callable[[int], object]
 
 
 class Bench:
-    """A study's results in a folder; `close` it in the end."""
+    """A study's results in a folder; a context manager."""
 
     def __init__(self, lots: Sequence[Lot], folder: Path) -> None:
         self.lots = lots
         names = dict.fromkeys(lot.suite.name for lot in lots)
         self._files = {name: ResultFile(folder / "results" / f"{slug(name)}.jsonl") for name in names}
         self.failures: list[str] = []
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
 
     @property
     def unreadable(self) -> int:
@@ -71,11 +78,6 @@ class Bench:
                 if unit in found:
                     book.setdefault(lot.suite.name, {}).setdefault(unit[0], []).append(found[unit])
         return book
-
-    def close(self) -> None:
-        """Close the files."""
-        for file in self._files.values():
-            file.close()
 
     def _keep(self, suite: str, results: list[Result], hear: Hear) -> None:
         file = self._files[suite]

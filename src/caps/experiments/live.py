@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from typing import cast
 
 from caps.assemble import Session, Setup, session
 from caps.core.types import Case
@@ -55,16 +56,14 @@ async def _play(
     news: "asyncio.Queue[Result | str | None]",
 ) -> None:
     try:
-        async with places, aclosing(_run(ready, turn, cases)) as outcomes:
-            async for outcome in outcomes:
-                news.put_nowait(result_of(turn, outcome))
+        async with places:
+            run = ready.engine.run(cases, turn.strategy, seed=turn.seed)
+            played = cast(AsyncGenerator[Outcome, None], run)
+            async with aclosing(played) as outcomes:  # a stop ends its calls before the connection is closed
+                async for outcome in outcomes:
+                    news.put_nowait(result_of(turn, outcome))
     finally:
         news.put_nowait(None)
-
-
-async def _run(ready: Session, turn: Turn, cases: list[Case]) -> AsyncGenerator[Outcome, None]:
-    async for outcome in ready.engine.run(cases, turn.strategy, seed=turn.seed):
-        yield outcome
 
 
 def result_of(turn: Turn, outcome: Outcome) -> Result | str:

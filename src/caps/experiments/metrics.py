@@ -4,63 +4,15 @@ Repeats with other seeds are averaged. Intervals (95 %) are over problems, not o
 Wilson's for shares, a paired bootstrap for differences and ratios.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from math import ceil, comb
+from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from caps.costs.closed_form import caps_calls, v1_infer_calls
+from caps.costs.closed_form import v1_infer_calls
 from caps.diagnostics.bootstrap import mean_interval, ratio_interval
 from caps.diagnostics.intervals import wilson
 from caps.diagnostics.mcnemar import discordant, exact_mcnemar
-from caps.experiments.results import Result
-
-
-class Figure(NamedTuple):
-    """A number and its interval, if it has one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cascade:
-    """The settings of a literal cascade that its closed form needs."""
-
-    finalists: int
-    dedup: bool
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """The results of one method on one suite, and those it is compared with."""
-
-    results: Sequence[Result]
-    reference: Sequence[Result] = ()
-    baseline: Sequence[Result] = ()
-    cascade: Cascade | None = None
-    by_case: Mapping[str, list[Result]] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "by_case", _by_case(self.results))
-
-    @property
-    def problems(self) -> int:
-        """How many different problems were played."""
-        return len(self.by_case)
-
-    @cached_property
-    def pools(self) -> list[Result]:
-        """One result a problem, for what is true of its candidates."""
-        return [some[0] for some in self.by_case.values()]
-
-    @cached_property
-    def rates(self) -> dict[str, float]:
-        """How often each problem was right over the repeats."""
-        return {case: fmean(one.right for one in some) for case, some in self.by_case.items()}
+from caps.experiments.sheets import Figure, Sheet, by_case, cascade_cost, mean_pair
 
 
 def pass_at_1(sheet: Sheet) -> Figure | None:
@@ -107,7 +59,7 @@ def calls(sheet: Sheet) -> Figure | None:
 
 def token_share(sheet: Sheet) -> Figure | None:
     """T%: tokens over those of the reference on the same problems."""
-    other = _by_case(sheet.reference)
+    other = by_case(sheet.reference)
     pairs = [(some, other[case]) for case, some in sheet.by_case.items() if case in other]
     above = [fmean(sum(one.tokens) for one in some) for some, _ in pairs]
     below = [fmean(sum(one.tokens) for one in some) for _, some in pairs]
@@ -121,13 +73,13 @@ def closed_share(sheet: Sheet) -> Figure | None:
     ratio = rho(sheet)
     if sheet.cascade is None or ratio is None:
         return None
-    cost = sum(_cascade_cost(one, sheet.cascade, ratio.value) for one in sheet.results)
+    cost = sum(cascade_cost(one, sheet.cascade, ratio.value) for one in sheet.results)
     return Figure(cost / sum(v1_infer_calls(one.n).full for one in sheet.results))
 
 
 def rho(sheet: Sheet) -> Figure | None:
     """Measured T_1 / T_2: mean input of a pair at E1 over that at E2."""
-    partial, full = (_mean_pair(sheet.results, level) for level in (0, 1))
+    partial, full = (mean_pair(sheet.results, level) for level in (0, 1))
     return None if not partial or not full else Figure(partial / full)
 
 
@@ -218,13 +170,6 @@ METRICS = {
 }
 
 
-def _by_case(results: Sequence[Result]) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = {}
-    for one in results:
-        found.setdefault(one.case, []).append(one)
-    return found
-
-
 def _share(values: Sequence[float]) -> Figure | None:
     return Figure(fmean(values), *wilson(sum(values), len(values))) if values else None
 
@@ -240,18 +185,3 @@ def _accuracy(sheet: Sheet, levels: Sequence[int]) -> Figure | None:
     if not sum(apart):
         return None
     return Figure(sum(told) / sum(apart), *(ratio_interval(told, apart) or (None, None)))
-
-
-def _mean_pair(results: Sequence[Result], level: int) -> float | None:
-    games = sum(one.pairs[level] for one in results)
-    return sum(one.pair_tokens[level] for one in results) / games if games else None
-
-
-def _cascade_cost(one: Result, cascade: Cascade, ratio: float) -> float:
-    """Eq. 6 for one problem in units of T_2, and the games of those who were really rescued."""
-    entrants = one.clusters if cascade.dedup else one.n
-    last = ceil(entrants / 2)
-    while last > cascade.finalists:
-        last = ceil(last / 2)
-    added = comb(last + one.rescued, 2) - comb(last, 2)
-    return caps_calls(entrants, cascade.finalists).tokens(ratio) + added

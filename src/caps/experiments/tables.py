@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TypeAlias
 
 from caps.core.settings import settings_of
+from caps.experiments.columns import Book, Column, columns_of
 from caps.experiments.disagreements import Disagreement, disagreements
-from caps.experiments.metrics import METRICS, Cascade, Figure, Sheet
+from caps.experiments.metrics import METRICS
 from caps.experiments.published import cannot_be
 from caps.experiments.results import Result
+from caps.experiments.sheets import Cascade, Figure, Sheet
 from caps.experiments.study import Method, Study, Suite, TableSpec
 from caps.strategies.caps import Caps
 
-Book: TypeAlias = Mapping[str, Mapping[str, list[Result]]]
 AVERAGE = "Average"
 SMALL = 100  # problems; below that one more or less is a point
 
@@ -41,24 +41,13 @@ class Table:
     cases: tuple[Disagreement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """What stands in a column: a metric of a method on a suite, of one stratum or all."""
-
-    head: str
-    metric: str
-    method: str = ""
-    suite: str = ""
-    stratum: str | None = None
-
-
 def make_table(study: Study, spec: TableSpec, book: Book) -> Table:
     """Fill a table from the results there are; a dash stands where there are none."""
     suites = [s for s in study.suites if s.name in (spec.suites or [one.name for one in study.suites])]
     methods = [m for m in study.methods if m.name in (spec.methods or [one.name for one in study.methods])]
     if spec.down == "disagreements":
         return _parted(spec, suites, methods, book)
-    columns = list(_columns(study, spec, suites, methods, book))
+    columns = list(columns_of(study, spec, suites, methods, book))
     rows = []
     for label, place in _lines(spec, suites, methods):
         cells = [_cell(study, spec, book, label, replace(column, **place)) for column in columns]
@@ -80,43 +69,7 @@ def _lines(
         yield from ((method.name, {"method": method.name}) for method in methods)
 
 
-def _columns(
-    study: Study, spec: TableSpec, suites: list[Suite], methods: list[Method], book: Book
-) -> Iterator[_Column]:
-    """Columns from left to right; what is true of a pool whoever plays stands once."""
-    here = _Column("", "", methods[0].name, suites[0].name)
-    alone = spec.across == "nothing"
-    once = [name for name in spec.metrics if alone or (spec.across == "methods" and METRICS[name].of_pool)]
-    yield from (replace(here, head=METRICS[name].head, metric=name) for name in once)
-    each = [name for name in spec.metrics if name not in once]
-    if spec.across == "strata":
-        for stratum in [*_strata(book, suites[0].name), None]:
-            yield replace(here, head=stratum or "overall", metric=spec.metrics[0], stratum=stratum)
-        return
-    across = [suite.name for suite in suites] if spec.across == "suites" else [one.name for one in methods]
-    for name in across if each else ():
-        place = {"suite": name} if spec.across == "suites" else {"method": name}
-        for metric in each:
-            if _with_itself(study, spec, metric, place.get("method")):
-                continue
-            head = name if len(each) == 1 else f"{name} {METRICS[metric].head}"
-            yield replace(here, head=head, metric=metric, **place)
-
-
-def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None) -> bool:
-    """Whether a metric would compare a method with itself."""
-    against = {"gain": spec.baseline or study.reference, "mcnemar": spec.baseline or study.reference}
-    return method is not None and method == {**against, "accuracy_change": study.reference}.get(metric)
-
-
-def _strata(book: Book, suite: str) -> list[str]:
-    """Difficulties in the usual order, then others by name."""
-    usual = ("easy", "medium", "hard")
-    found = {one.difficulty for some in book.get(suite, {}).values() for one in some if one.difficulty}
-    return sorted(found, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
-
-
-def _cell(study: Study, spec: TableSpec, book: Book, label: str, column: _Column) -> Cell:
+def _cell(study: Study, spec: TableSpec, book: Book, label: str, column: Column) -> Cell:
     suite, method = column.suite, column.method
     metric, published = METRICS[column.metric], spec.published.get(label, {}).get(column.head)
     sheet = _sheet(study, spec, book.get(suite, {}), method, column.stratum, of_pool=metric.of_pool)
@@ -173,7 +126,7 @@ def _parted(spec: TableSpec, suites: list[Suite], methods: list[Method], book: B
     return Table(spec.name, spec.title, "suite", heads, tuple(rows), spec.readings, tuple(cases))
 
 
-def _average(spec: TableSpec, columns: list[_Column], rows: list[tuple[Cell, ...]]) -> Iterator[Cell]:
+def _average(spec: TableSpec, columns: list[Column], rows: list[tuple[Cell, ...]]) -> Iterator[Cell]:
     for place, column in enumerate(columns):
         values = [row[place].figure for row in rows]
         found = [figure.value for figure in values if figure is not None]
@@ -182,8 +135,8 @@ def _average(spec: TableSpec, columns: list[_Column], rows: list[tuple[Cell, ...
 
 
 def _without_empty(
-    columns: list[_Column], rows: list[tuple[str, tuple[Cell, ...]]]
-) -> tuple[list[_Column], list[tuple[str, tuple[Cell, ...]]]]:
+    columns: list[Column], rows: list[tuple[str, tuple[Cell, ...]]]
+) -> tuple[list[Column], list[tuple[str, tuple[Cell, ...]]]]:
     """Leave out columns in which neither we nor the paper have anything, such as E1 of V1-Infer."""
     kept = [
         place

@@ -5,9 +5,11 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from caps.experiments.metrics import METRICS, Figure
+from caps.experiments.metrics import METRICS
+from caps.experiments.sheets import Figure
 from caps.experiments.tables import Cell, Table
 
+THEIRS = "; the paper's figures are of its own models"
 SCALES = {"%": 100.0, "points": 100.0, "M": 1e-6}
 ESCAPES = {letter: rf"\{letter}" for letter in "%&_#${}"} | {
     "\\": r"\textbackslash{}",
@@ -21,7 +23,8 @@ def markdown(table: Table, *, simulated: str | None) -> str:
     """A section with its table and remarks."""
     lines = [f"## {table.title}", ""]
     if simulated is not None:
-        lines += [f"**Simulated** ({simulated}); the paper's figures are of its own models.", ""]
+        beside = any(cell.published is not None for _, cells in table.rows for cell in cells)
+        lines += [f"**Simulated** ({simulated}){THEIRS if beside else ''}.", ""]
     heads = [table.corner, *table.heads]
     lines += [_row(heads), _row(["---", *["---:"] * len(table.heads)])]
     lines += [_row([label, *(_shown(cell) for cell in cells)]) for label, cells in table.rows]
@@ -29,13 +32,15 @@ def markdown(table: Table, *, simulated: str | None) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def comma_separated(table: Table) -> str:
-    """One line a figure: row, column, ours with its interval, the paper's."""
+def comma_separated(table: Table, *, simulated: str | None) -> str:
+    """One line a figure: row, column, ours with its interval, the paper's, what of ours is simulated."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(("row", "column", "metric", "ours", "low", "high", "paper", "paper_impossible"))
+    writer.writerow(
+        ("row", "column", "metric", "ours", "low", "high", "paper", "paper_impossible", "simulated")
+    )
     for row in json_rows(table):
-        writer.writerow("" if value is None else value for value in row.values())
+        writer.writerow("" if value is None else value for value in (*row.values(), simulated))
     return lines.getvalue()
 
 
