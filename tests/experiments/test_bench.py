@@ -1,6 +1,7 @@
 """Studies: what is finished is skipped, whatever became of the process or its files; tables come out the same."""
 
 import json
+import os
 import random
 import subprocess
 import time
@@ -59,7 +60,7 @@ def test_results_cut_off_or_damaged_anywhere_are_played_again_to_the_same_tables
     table, _ = run(tmp_path)
     path, chance = tmp_path / "out" / "results" / "of-code.jsonl", random.Random(3)
     whole = path.read_bytes()
-    for _ in range(6):
+    for _ in range(4):
         cut = chance.randrange(len(whole))
         path.write_bytes(whole[:cut])
         missing = 72 - whole[:cut].count(b"\n")
@@ -89,8 +90,10 @@ def test_measured_token_shares_meet_the_closed_form(tmp_path):
 
 def test_more_processes_change_nothing(tmp_path):
     path = tmp_path / "study.toml"
-    text = STUDY.replace("problems = 12 }", "problems = 400 }").replace('use = "caps-r"', 'use = "majority"')
-    path.write_text(text.replace('use = "caps" }', 'use = "vanilla" }').replace("v1-infer", "knockout"))
+    text = STUDY.replace("problems = 12 }", "problems = 250 }").replace("v1-infer", "reward")
+    path.write_text(
+        text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
+    )  # nobody asks: it is quick
     lots = lots_of(load_study(path), limit=None, setup_of=None, skipped=pytest.fail)
     bench = Bench(lots, tmp_path)
     errands = [errand for lot in lots for errand in bench._errands(lot, None)]
@@ -219,3 +222,36 @@ def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
     assert all(sum(one.tokens) > 50 for one in judged)
     again = caps(*words, "--dry-run")
     assert again.stdout.split()[-2:] == ["12", "12"]
+
+
+def test_workers_of_a_killed_simulation_do_not_stay_behind(tmp_path):
+    words = (
+        CAPS,
+        "bench",
+        STUDIES / "paper" / "difficulty.toml",
+        "--simulate",
+        "--processes",
+        2,
+        "--out",
+        tmp_path,
+    )
+    process = subprocess.Popen(
+        [*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not (tmp_path / "results").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while _alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(process.pid)
+
+
+def _alive(group):
+    """Whether any process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -82,7 +82,7 @@ def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_it(path, tmp_path):
     study = load_study(path)
-    lots = lots_of(study, limit=1 if len(study.suites) > 8 else 3, setup_of=None, skipped=pytest.fail)
+    lots = lots_of(study, limit=1 if len(study.suites) > 3 else 3, setup_of=None, skipped=pytest.fail)
     with Bench(lots, tmp_path) as bench:
         bench.play(limit=None, processes=1, hear=abs)
         book = bench.book()

@@ -1,9 +1,11 @@
 """A study against the synthetic judge, on made-up pools or real ones, in several processes where it pays."""
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 
 from caps.core.contest import Contest
 from caps.experiments.measure import Heard, Pool, Turn, measure
@@ -66,7 +68,8 @@ def run_errands(errands: Sequence[Errand], *, processes: int) -> Iterator[tuple[
     if processes <= 1 or contests < WORTH_PROCESSES:
         yield from map(run_errand, errands)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as workers:
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=leave_with_parent) as workers:
         under_way: list[Future[tuple[str, list[Result]]]] = []
         for errand in errands:
             under_way.append(workers.submit(run_errand, errand))
@@ -74,3 +77,15 @@ def run_errands(errands: Sequence[Errand], *, processes: int) -> Iterator[tuple[
                 yield under_way.pop(0).result()
         while under_way:
             yield under_way.pop(0).result()
+
+
+def leave_with_parent() -> None:
+    """End this worker when its parent is gone: one that was killed would leave it waiting for ever."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
