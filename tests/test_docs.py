@@ -58,6 +58,7 @@ def test_commands_run(page, server, tmp_path, monkeypatch):
     (tmp_path / "labelled.jsonl").write_text(json.dumps(case | {"candidates": labelled}) + "\n")
     problem = {"id": "sum", "domain": "math", "problem": "What is 17 * 23?", "answer": "391"}
     (tmp_path / "problems.jsonl").write_text(json.dumps(problem) + "\n")
+    (tmp_path / "studies").symlink_to(ROOT / "studies")
     commands = [
         line
         for found in BLOCK.finditer(page.read_text())

@@ -6,6 +6,7 @@ import sys
 import typer
 
 from caps.cli import (
+    bench,
     demo,
     diagnose,
     doctor,
@@ -33,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
+app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
 app.command("diagnose")(diagnose.diagnose)
 app.command("doctor")(doctor.doctor)

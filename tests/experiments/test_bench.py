@@ -1,0 +1,257 @@
+"""Studies: what is finished is skipped, whatever became of the process or its files; tables come out the same."""
+
+import json
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from caps.experiments.bench import Bench
+from caps.experiments.lots import lots_of
+from caps.experiments.results import ResultFile
+from caps.experiments.study_file import load_study
+from caps.experiments.synthetic import run_errands
+from caps.experiments.tables import make_table
+from caps.reports.study_tables import comma_separated, latex, markdown
+from judging import better_quality_wins, write_cases
+from models.server import Reply, Status, StubServer
+from shell import CAPS, caps
+
+STUDIES = Path(__file__).parents[2] / "studies"
+STUDY = """
+title = "A study"
+seeds = [1, 2]
+reference = "V1"
+suites = [
+  { name = "made up", n = 8, simulated = { problems = 12, kind = "math" } },
+  { name = "of code", n = 16, problems = 30, simulated = { problems = 12 } },
+]
+strategies = [{ name = "V1", use = "v1-infer" }, { name = "CAPS", use = "caps-r" }, { name = "Core", use = "caps" }]
+[[tables]]
+name = "all"
+title = "Everything | 100 %"
+metrics = ["pass_at_n", "pass_at_1", "token_share", "closed_share", "gain", "mcnemar", "accuracy"]
+average = true
+published = { "of code" = { "CAPS Pass@1" = 46.5 } }
+"""
+
+
+def run(tmp_path, text=STUDY, folder="out", **play):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    study = load_study(path)
+    played = []
+    with Bench(lots_of(study, limit=None, setup_of=None, skipped=pytest.fail), tmp_path / folder) as bench:
+        bench.play(**{"limit": None, "processes": 1, "hear": played.append, **play})
+        (table,) = (make_table(study, spec, bench.book()) for spec in study.tables)
+    return table, sum(played)
+
+
+def test_a_study_run_again_plays_nothing_and_says_the_same(tmp_path):
+    table, played = run(tmp_path)
+    assert played == 2 * 12 * 3 * 2
+    assert run(tmp_path) == (table, 0)
+
+
+def test_results_cut_off_or_damaged_anywhere_are_played_again_to_the_same_tables(tmp_path):
+    table, _ = run(tmp_path)
+    path, chance = tmp_path / "out" / "results" / "of-code.jsonl", random.Random(3)
+    whole = path.read_bytes()
+    for _ in range(4):
+        cut = chance.randrange(len(whole))
+        path.write_bytes(whole[:cut])
+        missing = 72 - whole[:cut].count(b"\n")
+        assert run(tmp_path) == (table, missing)
+        assert sorted(path.read_bytes().splitlines()) == sorted(whole.splitlines())
+    path.write_bytes(whole.replace(b'"winner"', b'"loser"', 1))
+    assert ResultFile(path).unreadable == 1
+    assert run(tmp_path) == (table, 1)
+
+
+def test_a_changed_setting_plays_its_own_results_again_and_no_others(tmp_path):
+    run(tmp_path)
+    _, played = run(tmp_path, STUDY.replace('use = "caps" }', 'use = "caps", set = { finalists = 2 } }'))
+    assert played == 2 * 12 * 2
+    _, played = run(tmp_path, STUDY.replace('kind = "math"', 'kind = "math", accuracy = 0.6'))
+    assert played == 12 * 3 * 2
+
+
+def test_measured_token_shares_meet_the_closed_form(tmp_path):
+    table, _ = run(tmp_path)
+    for _, cells in table.rows[:2]:
+        found = dict(zip(table.heads, cells, strict=True))
+        for name in ("CAPS", "Core"):
+            shares = [found[f"{name} {head}"].figure.value for head in ("T%", "T% (Eq. 6)")]
+            assert shares[0] == pytest.approx(shares[1], abs=1e-12)
+
+
+def test_more_processes_change_nothing(tmp_path):
+    path = tmp_path / "study.toml"
+    text = STUDY.replace("problems = 12 }", "problems = 250 }").replace("v1-infer", "reward")
+    path.write_text(
+        text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
+    )  # nobody asks: it is quick
+    lots = lots_of(load_study(path), limit=None, setup_of=None, skipped=pytest.fail)
+    bench = Bench(lots, tmp_path)
+    errands = [errand for lot in lots for errand in bench._errands(lot, None)]
+    assert list(run_errands(errands, processes=2)) == list(run_errands(errands, processes=1))
+
+
+def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be(tmp_path):
+    table, _ = run(tmp_path)
+    text = markdown(table, simulated="pools and verdicts")
+    assert "(paper 46.5†)" in text
+    assert "**Simulated** (pools and verdicts)" in text
+    assert "- 1 problem = 8.3 points where there are 12 (made up, of code)" in text
+    assert "V1 Δ" not in text
+    rows = comma_separated(table, simulated="pools and verdicts").splitlines()
+    assert rows[0].startswith("row,column,metric,ours,low,high,paper")
+    assert any(",46.5,True,pools and verdicts" in row for row in rows)
+    drawn = latex(table, simulated="pools and verdicts")
+    assert r"\caption{Everything | 100 \%. Simulated (pools and verdicts).}" in drawn
+    assert r"{\scriptsize (46.5\textdagger{})}" in drawn
+
+
+def test_labelled_cases_are_played_with_simulated_verdicts_and_unlabelled_ones_refused(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 3, n=4, difficulty="easy")
+    text = STUDY.replace('{ problems = 12, kind = "math" }', "{ accuracy = 0.9 }").replace(
+        "n = 8", 'cases = "cases.jsonl"'
+    )
+    _, played = run(tmp_path, text)
+    assert played == (3 + 12) * 3 * 2
+    cases.write_text(cases.read_text().replace('"correct": false', '"answer": "7"', 1))
+    done = caps("bench", tmp_path / "study.toml", "--simulate", "--out", tmp_path / "new")
+    assert done.returncode == 2
+    assert "cases.jsonl: case 'case 0': candidates[0].correct: is missing" in done.stderr
+
+
+LIVE = """
+title = "Live"
+seeds = [1, 2]
+reference = "V1"
+judge = { model = "nobody", max_connections = 4 }
+suites = [{ name = "real", cases = "cases.jsonl", n = 8 }, { name = "absent", cases = "none.jsonl", get = "caps import" }]
+strategies = [{ name = "V1", use = "v1-infer" }, { name = "CAPS", use = "caps-r" }, { name = "First", use = "vanilla" }]
+tables = [{ name = "t", title = "t", suites = ["real"], metrics = ["pass_at_1", "tokens", "token_share", "malformed"] }]
+"""
+
+
+def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same_tables(tmp_path):
+    (tmp_path / "study.toml").write_text(LIVE)
+    write_cases(tmp_path / "cases.jsonl", 3, n=9)
+    came = []
+
+    def reply(body, number):
+        came.append(json.dumps(body, sort_keys=True))
+        return Reply(better_quality_wins(body).text, delay=0.01)
+
+    with StubServer(reply) as server:
+        words = ["bench", tmp_path / "study.toml", "--model", "stub", "--base-url", server.url]
+        kept = ["--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "out"]
+        command = [str(CAPS), *map(str, words + kept)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        results = tmp_path / "out" / "results" / "real.jsonl"
+        while not results.exists() and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        before = results.read_bytes().count(b"\n")
+        resumed = caps(*words, *kept)
+        paid = [body for body in came if "quality=" in body]
+        undisturbed = caps(*words, "--no-journal", "--out", tmp_path / "other", "--quiet")
+    assert resumed.returncode == 0, resumed.stderr
+    assert before < 18
+    assert not before or f"{before} of 18 selections are there already" in resumed.stderr
+    assert f"left out: absent wants {tmp_path / 'none.jsonl'}: caps import" in resumed.stderr
+    assert len(paid) - len(set(paid)) <= 4, "only what was in flight at the kill is asked twice"
+    assert resumed.stdout == undisturbed.stdout
+    for name in ("t.md", "t.csv", "t.tex"):
+        first, second = (tmp_path / folder / "tables" / name for folder in ("out", "other"))
+        assert first.read_bytes() == second.read_bytes()
+    rows = (tmp_path / "out" / "tables" / "t.csv").read_text()
+    assert "real,V1 Pass@1,pass_at_1,100.0," in rows
+
+
+def test_a_judge_that_fails_leaves_its_cases_open_and_the_exit_code_says_so(tmp_path):
+    (tmp_path / "study.toml").write_text(LIVE)
+    write_cases(tmp_path / "cases.jsonl", 1, n=2)
+
+    def fail(body, _):
+        return Status(400, "no") if "quality=" in str(body) else Reply()
+
+    with StubServer(fail) as server:
+        words = (
+            "bench",
+            tmp_path / "study.toml",
+            "--model",
+            "stub",
+            "--base-url",
+            server.url,
+            "--no-journal",
+        )
+        done = caps(*words, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 1, done.stderr
+    assert "real, V1, case 'case 0'" in done.stderr
+    assert (
+        len(ResultFile(tmp_path / "out" / "results" / "real.jsonl").found) == 2
+    )  # the first sample asks nobody
+
+
+@pytest.mark.xdist_group("llama.cpp")
+def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
+    words = (
+        "bench",
+        STUDIES / "smoke.toml",
+        "--out",
+        tmp_path / "out",
+        "--journal",
+        tmp_path / "journal.sqlite",
+    )
+    done = caps(*words, "--quiet")
+    assert (done.returncode, done.stderr) == (0, "")
+    results = list(ResultFile(tmp_path / "out" / "results" / "smoke.jsonl").found.values())
+    assert len(results) == 3 * 4
+    judged = [one for one in results if sum(one.calls)]
+    assert {(one.method, one.case, one.malformed) for one in judged} == {
+        ("Knockout", "sum", 0),
+        ("CAPS", "sum", 0),
+    }
+    assert all(sum(one.tokens) > 50 for one in judged)
+    again = caps(*words, "--dry-run")
+    assert again.stdout.split()[-2:] == ["12", "12"]
+
+
+def test_workers_of_a_killed_simulation_do_not_stay_behind(tmp_path):
+    words = (
+        CAPS,
+        "bench",
+        STUDIES / "paper" / "difficulty.toml",
+        "--simulate",
+        "--processes",
+        2,
+        "--out",
+        tmp_path,
+    )
+    process = subprocess.Popen(
+        [*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not (tmp_path / "results").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while _alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(process.pid)
+
+
+def _alive(group):
+    """Whether any process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

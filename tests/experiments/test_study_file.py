@@ -1,0 +1,101 @@
+"""Study files: read strictly, every mistake named with file and key; the paper's own all fit."""
+
+from pathlib import Path
+
+import pytest
+
+from caps.core.errors import InputError, SettingError
+from caps.experiments.bench import Bench
+from caps.experiments.lots import lots_of, narrowed
+from caps.experiments.study_file import load_study
+from caps.experiments.tables import AVERAGE, make_table
+
+STUDIES = Path(__file__).parents[2] / "studies"
+PAPER = sorted(path for path in (STUDIES / "paper").glob("*.toml") if path.name != "suites.toml")
+
+PLAIN = """
+title = "t"
+seeds = [1]
+reference = "A"
+suites = [{ name = "s", simulated = { problems = 2 } }]
+strategies = [{ name = "A", use = "vanilla" }]
+tables = [{ name = "t", title = "t" }]
+"""
+
+
+def written(tmp_path, text):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("seeds = [1]", "seed = [1]"), r"study.toml: seed: no such key; did you mean 'seeds'\?"),
+        (("seeds = [1]", "seeds = [true]"), "study.toml: seeds: must be a list of whole numbers"),
+        (
+            ("problems = 2", "problem = 2"),
+            r"suites\[0\].simulated: there is no 'problem': did you mean 'problems'",
+        ),
+        (("problems = 2", "n = 0"), r"suites\[0\].simulated: PoolModel.n = 0: must be"),
+        (("problems = 2", "seed = 2"), r"suites\[0\].cases: is missing: name a file"),
+        (('use = "vanilla"', 'use = "vanila"'), r"strategies\[0\].use: no strategy is called 'vanila'"),
+        (
+            ('use = "vanilla"', 'use = "caps", set = { finalist = 3 }'),
+            r"strategies\[0\].use: .*no field 'finalist'",
+        ),
+        (
+            ('use = "vanilla"', 'use = "caps", views = { partial = "?" }'),
+            r"strategies\[0\].views: no view is",
+        ),
+        (('title = "t" }]', "title = 3 }]"), r"tables\[0\].title: must be a text, not 3"),
+        (
+            ('title = "t" }]', 'title = "t", metrics = ["pass"] }]'),
+            r"tables\[0\].metrics: no 'pass'; did you",
+        ),
+        (('title = "t" }]', 'title = "t", down = "up" }]'), r"tables\[0\].down: 'up': must be one of"),
+        (('title = "t" }]', 'title = "t", strategies = ["B"] }]'), r"tables\[0\].strategies: no 'B'"),
+        (('reference = "A"', 'reference = "B"'), "study.toml: reference: no 'B'"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_key(tmp_path, change, complaint):
+    with pytest.raises(SettingError, match=complaint):
+        load_study(written(tmp_path, PLAIN.replace(*change)))
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
+    with pytest.raises(InputError, match="nowhere.toml: No such file"):
+        load_study(tmp_path / "nowhere.toml")
+    with pytest.raises(InputError, match="study.toml: Invalid value"):
+        load_study(written(tmp_path, "title ="))
+
+
+def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
+    study = narrowed(load_study(STUDIES / "paper" / "main.toml"), "tokens-math")
+    assert {method.name for method in study.methods} == {"CAPS", "V1-Infer"}
+    assert len(study.suites) == 8
+    with pytest.raises(SettingError, match="--only 'token': did you mean 'tokens'"):
+        narrowed(load_study(STUDIES / "paper" / "main.toml"), "token")
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_it(path, tmp_path):
+    study = load_study(path)
+    lots = lots_of(study, limit=1 if len(study.suites) > 3 else 3, setup_of=None, skipped=pytest.fail)
+    with Bench(lots, tmp_path) as bench:
+        bench.play(limit=None, processes=1, hear=abs)
+        book = bench.book()
+    for spec in study.tables:
+        table = make_table(study, spec, book)
+        shown = {
+            (label, head)
+            for label, cells in table.rows
+            for head, cell in zip(table.heads, cells, strict=True)
+            if cell.published is not None
+        }
+        wanted = {(row, head) for row, heads in spec.published.items() for head in heads}
+        later = {"medium", "hard"} if spec.across == "strata" else set()  # the first three problems are easy
+        assert {cell for cell in wanted - shown if cell[1] not in later} == set()
+        if "accuracy" not in spec.metrics:  # of a pool in which all are right nobody can be told apart
+            assert all(any(cell.figure for cell in cells) for label, cells in table.rows if label != AVERAGE)
