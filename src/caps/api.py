@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from platformdirs import user_cache_path
 
-from caps.assemble import Setup, find, make_strategy, reply_for, session, with_shortlist
+from caps.assemble import Setup, counts_votes, find, make_strategy, reply_for, session, with_shortlist
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
 from caps.core.play import Strategy
@@ -88,12 +88,16 @@ async def select(
 
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing could be judged.
     """
+    chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
+    if isinstance(strategy, str) and hard_evidence != "off":
+        chosen = with_shortlist(chosen)
     where = await asyncio.to_thread(find, model, base_url, api_key, cache=user_cache_path("caps"))
     setup = Setup(
         endpoint=where,
         judge=JudgeSettings(max_tokens=max_tokens, reply=reply or reply_for(where)),
         confidence=confidence,
         hard_evidence=hard_evidence,
+        merge_found=counts_votes(chosen),
         extra=extra or {},
         profile=profile,
         views=views or {},
@@ -102,9 +106,6 @@ async def select(
         threads=threads,
         journal=None if journal is None else Path(journal),
     )
-    chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
-    if isinstance(strategy, str) and hard_evidence != "off":
-        chosen = with_shortlist(chosen)
     async with session(setup, probe=confidence != "verbal") as ready:
         outcomes = [outcome async for outcome in ready.engine.run([case], chosen, seed=seed)]
     return _selected(case, outcomes[0])

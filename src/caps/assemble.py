@@ -95,6 +95,7 @@ class Setup:
     durable: bool = False
     price: Price | None = None
     hard_evidence: Literal["auto", "on", "off"] = "off"
+    merge_found: bool = False
     sandbox: str = "auto"
     case_budget: Budget = field(default_factory=Budget)
     total_budget: Budget = field(default_factory=Budget)
@@ -224,7 +225,17 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
 
 def prepare_for(setup: Setup) -> Prepare:
     """How a run makes its cases ready."""
-    return make_prepare(setup.profile, setup.views, findings=setup.hard_evidence != "off")
+    findings = setup.merge_found and setup.hard_evidence != "off"
+    return make_prepare(setup.profile, setup.views, findings=findings)
+
+
+def counts_votes(strategy: Strategy) -> bool:
+    """Whether all members of a cluster speak for it: then candidates found to be alike had better be one.
+
+    A cascade keeps one of each cluster; there, merging more than equal texts saves most of the tokens and
+    costs answers (docs/design/0005).
+    """
+    return not has_setting(strategy, "dedup")
 
 
 def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:

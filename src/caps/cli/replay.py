@@ -156,6 +156,7 @@ def _setup(made: dict[str, Any]) -> Setup:
         endpoint_partial=at_partial,
         judge=JudgeSettings(**made["judge"]),
         hard_evidence="auto" if made.get("findings") else "off",
+        merge_found=made.get("merge_found", False),
         extra=made["extra"],
         profile=made["profile"],
         views=made["views"],

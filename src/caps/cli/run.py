@@ -166,6 +166,7 @@ class Run:
             "extra": dict(setup.extra),
             "profile": setup.profile,
             "views": dict(setup.views),
+            "merge_found": setup.merge_found,
             "findings": {} if ready.findings is None else ready.findings.versions,
             "journal": None if setup.journal is None else str(setup.journal.resolve()),
             "prompts_folder": None if setup.prompts is None else str(setup.prompts),

@@ -12,6 +12,7 @@ from platformdirs import user_cache_path, user_data_path
 from caps.assemble import (
     Endpoint,
     Setup,
+    counts_votes,
     find,
     load_templates,
     make_prepare,
@@ -130,6 +131,7 @@ def select(
         durable=durable,
         price=price_of(price_input, price_output, price_cached),
         hard_evidence=options.parse_hard_evidence(hard_evidence),
+        merge_found=counts_votes(chosen),
         sandbox=options.parse_sandbox(sandbox),
         case_budget=Budget(tokens=budget_tokens, usd=budget_usd, seconds=budget_seconds),
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),

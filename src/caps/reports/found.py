@@ -38,7 +38,7 @@ class FoundSummary:
             return
         self.cases += 1
         self.candidates += len(bout.case.candidates)
-        self.clusters += len({one.signature or one.id for one in bout.described.entrants})
+        self.clusters += len({fact.cluster or place for place, fact in enumerate(found)})
         self.unparsed += sum(one.parses is False for one in found)
         tried = [one for one in found if one.passed is not None]
         self.tried += len(tried)
@@ -55,7 +55,7 @@ class FoundSummary:
         lines = []
         if self.cases:
             of = f"{self.candidates} candidates of {self.cases} cases"
-            words = f"hard evidence: {of} are {self.clusters} different ones"
+            words = f"hard evidence: {of} do {self.clusters} different things"
             if self.tried:
                 words += f"; {self.passed} of {self.tried} programs pass all public examples"
             if self.unparsed:
