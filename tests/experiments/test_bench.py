@@ -15,7 +15,7 @@ from caps.experiments.results import ResultFile
 from caps.experiments.study_file import load_study
 from caps.experiments.synthetic import run_errands
 from caps.experiments.tables import make_table
-from caps.reports.study_tables import comma_separated, latex, markdown
+from caps.reports.study_tables import comma_separated, draw_table, latex, markdown
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
 from shell import CAPS, caps
@@ -113,6 +113,8 @@ def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be
     drawn = latex(table, simulated="pools and verdicts")
     assert r"\caption{Everything | 100 \%. Simulated (pools and verdicts).}" in drawn
     assert r"{\scriptsize (46.5\textdagger{})}" in drawn
+    draw_table(table, tmp_path, simulated="pools and verdicts")
+    assert b"simulated: pools and verdicts" in (tmp_path / "all.svg").read_bytes()
 
 
 def test_labelled_cases_are_played_with_simulated_verdicts_and_unlabelled_ones_refused(tmp_path):
@@ -134,7 +136,7 @@ seeds = [1, 2]
 reference = "V1"
 judge = { model = "nobody", max_connections = 4 }
 suites = [{ name = "real", cases = "cases.jsonl", n = 8 }, { name = "absent", cases = "none.jsonl", get = "caps import" }]
-strategies = [{ name = "V1", use = "v1-infer" }, { name = "CAPS", use = "caps-r" }, { name = "First", use = "vanilla" }]
+strategies = [{ name = "V1", use = "v1-infer", set = { budget = 1.5 } }, { name = "CAPS", use = "caps-r" }, { name = "First", use = "vanilla" }]
 tables = [{ name = "t", title = "t", suites = ["real"], metrics = ["pass_at_1", "tokens", "token_share", "malformed"] }]
 """
 

@@ -22,7 +22,7 @@ from caps.experiments.tables import Table, make_table
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.reports.console import table as drawn
-from caps.reports.study_tables import comma_separated, json_rows, latex, markdown, parted_cases
+from caps.reports.study_tables import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study, a TOML file.")]
 OutFolder = Annotated[
@@ -33,6 +33,7 @@ Simulate = Annotated[bool, typer.Option("--simulate", help="No model: the study 
 Processes = Annotated[
     int | None, typer.Option("--processes", min=1, help="Worker processes of a simulation (all cores).")
 ]
+Plot = Annotated[bool, typer.Option("--plot", help="Draw every table too, as .svg beside it.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what is done and what is not.")]
 
 
@@ -49,6 +50,7 @@ def bench(
     journal: options.JournalFile = None,
     no_journal: options.NoJournal = False,
     processes: Processes = None,
+    plot: Plot = False,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
@@ -76,6 +78,8 @@ def bench(
     tables = [make_table(told, spec, book) for spec in told.tables]
     label = _label(lots) if simulated else None
     _write(folder / "tables", told, tables, label)
+    for one in tables if plot else ():
+        draw_table(one, folder / "tables", simulated=label)
     if as_json:
         print_json(_as_json(told, tables, label, runs))
     else:
