@@ -1,0 +1,49 @@
+"""The composition root: from names and settings to the objects that do the work."""
+
+from caps.assemble.parts import (
+    counts_votes,
+    has_setting,
+    load_templates,
+    make_findings,
+    make_graders,
+    make_prepare,
+    make_strategy,
+    prepare_for,
+    with_shortlist,
+)
+from caps.assemble.sessions import (
+    Session,
+    connected,
+    open_journal,
+    remembering,
+    sampler,
+    session,
+)
+from caps.assemble.setup import (
+    Endpoint,
+    Setup,
+    find,
+    reply_for,
+)
+
+__all__ = [
+    "Endpoint",
+    "Session",
+    "Setup",
+    "connected",
+    "counts_votes",
+    "find",
+    "has_setting",
+    "load_templates",
+    "make_findings",
+    "make_graders",
+    "make_prepare",
+    "make_strategy",
+    "open_journal",
+    "prepare_for",
+    "remembering",
+    "reply_for",
+    "sampler",
+    "session",
+    "with_shortlist",
+]

@@ -1,0 +1,158 @@
+"""A run made ready: journal and connections opened, and closed in the end."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from caps.assemble.parts import load_templates, make_findings, prepare_for
+from caps.assemble.setup import Endpoint, Setup
+from caps.core.errors import JournalError, MissingFeatureError
+from caps.core.types import Ask, Level
+from caps.costs.prices import Price, listed_price
+from caps.engines.budget import Account, Budget, CasePurse, Total
+from caps.engines.local import LocalEngine
+from caps.findings.kept import Findings
+from caps.journal.store import Journal
+from caps.judges.llm import LlmJudge, Seat
+from caps.judges.recorded import RecordedJudge
+from caps.models.base import Connected, Model, Wiring
+from caps.models.canary import canary
+from caps.models.journaled import JournaledModel
+from caps.models.locate import connect
+from caps.models.recorded import RecordedModel
+from caps.prompts.grammar import WORD
+from caps.sampling.presets import Preset
+from caps.sampling.sampler import Sampler
+
+SURPLUS_CALLS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run made ready: the engine, the price of a token if it is known, and who looks into cases first."""
+
+    engine: LocalEngine
+    price: Price | None
+    confidence: str
+    findings: Findings | None = None
+
+
+@asynccontextmanager
+async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
+    """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
+    templates, prepare = load_templates(setup.prompts), prepare_for(setup)
+    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    for budget in (setup.case_budget, setup.total_budget):
+        Account(budget, price)  # raises where dollars are limited and the price is unknown
+    async with AsyncExitStack() as stack:
+        journal = None
+        if setup.journal is not None:
+            journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
+        at_partial = setup.endpoint_partial or setup.endpoint
+        models = {where: connected(where, setup) for where in {setup.endpoint, at_partial}}
+        for model in models.values():
+            stack.push_async_callback(model.close)
+        confidence = await _confidence(setup, models) if probe else setup.confidence.replace("auto", "verbal")
+        kept: dict[Endpoint, Model] = {
+            where: model if journal is None else JournaledModel(model, journal)
+            for where, model in models.items()
+        }
+        seats = {
+            Level.PARTIAL: Seat(kept[at_partial], at_partial.model, setup.extra),
+            Level.FULL: Seat(kept[setup.endpoint], setup.endpoint.model, setup.extra),
+        }
+        judge = LlmJudge(seats, templates, replace(setup.judge, confidence=confidence))
+        findings = make_findings(setup, journal)
+        if findings is not None:
+            stack.push_async_callback(findings.close)
+        engine = LocalEngine(
+            judge,
+            prepare,
+            capacity=lambda: sum(model.connections for model in models.values()) + SURPLUS_CALLS,
+            case_budget=setup.case_budget,
+            total_budget=setup.total_budget,
+            price=price,
+            grace=setup.grace,
+            find=None if findings is None else findings.find,
+        )
+        yield Session(engine, price, confidence, findings)
+
+
+@asynccontextmanager
+async def sampler(
+    setup: Setup, preset: Preset, *, logprobs: bool = False, probe: bool = True
+) -> AsyncIterator[Sampler]:
+    """Open journal and connection, try the endpoint once, and hand out the desk where answers are written."""
+    templates = load_templates(setup.prompts, shelf="generation")
+    where, extra = setup.endpoint, {**preset.extra(), **setup.extra}
+    price = setup.price or listed_price(where.model, where.base_url)
+    purse = CasePurse(Budget(), price, Total(setup.total_budget, price))
+    async with AsyncExitStack() as stack:
+        journal = None
+        if setup.journal is not None:
+            journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
+        model = connected(where, setup)
+        stack.push_async_callback(model.close)
+        if probe:
+            await canary(model, where.model, want_logprobs=logprobs, extra=extra)
+        yield Sampler(
+            model if journal is None else JournaledModel(model, journal),
+            where.model,
+            preset,
+            templates,
+            capacity=lambda: model.connections + SURPLUS_CALLS,
+            logprobs=logprobs,
+            extra=setup.extra,
+            purse=purse,
+        )
+
+
+def connected(where: Endpoint, setup: Setup) -> Connected:
+    """The model at an endpoint, with the limits of a setup."""
+    return connect(
+        Wiring(
+            address=where.base_url,
+            model=where.model,
+            api_key=where.api_key,
+            connections=setup.connections,
+            timeout=setup.timeout,
+            context=setup.context,
+            threads=setup.threads,
+        )
+    )
+
+
+def remembering(setup: Setup, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> RecordedJudge:
+    """The judge of a run, answering from its journal alone."""
+    model, partial = RecordedModel(journal), setup.endpoint_partial or setup.endpoint
+    seats = {
+        Level.PARTIAL: Seat(model, partial.model, setup.extra),
+        Level.FULL: Seat(model, setup.endpoint.model, setup.extra),
+    }
+    return RecordedJudge(LlmJudge(seats, load_templates(setup.prompts), setup.judge), unanswered)
+
+
+def open_journal(path: Path, *, durable: bool = False) -> Journal:
+    """Open the journal at a path, making its folder first."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JournalError(
+            f"{path}: its folder cannot be made ({error.strerror}): give another --journal"
+        ) from None
+    return Journal.open(path, durable=durable)
+
+
+async def _confidence(setup: Setup, models: Mapping[Endpoint, Connected]) -> str:
+    """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
+    wanted = setup.confidence != "verbal"
+    held = {"grammar": WORD} if setup.judge.reply == "tags" else {}
+    try:
+        for where, model in models.items():
+            await canary(model, where.model, want_logprobs=wanted, extra={**held, **setup.extra})
+    except MissingFeatureError:
+        if setup.confidence == "logprobs":
+            raise
+        return "verbal"
+    return "logprobs" if wanted else "verbal"
