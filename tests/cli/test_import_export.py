@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from caps.cli.main import app
+from caps.cli.main import make_app
 from caps.core.errors import InputError, SettingError
 from fileserver import serving
 from judging import better_quality_wins, write_cases
@@ -14,7 +14,7 @@ from shell import caps
 
 def run(*words):
     """The command in this process: its standard output, standard error and exit code."""
-    done = CliRunner().invoke(app, [str(word) for word in words])
+    done = CliRunner().invoke(make_app(), [str(word) for word in words])
     if isinstance(done.exception, InputError | SettingError):
         raise done.exception
     return done

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from caps.cli.main import app
+from caps.cli.main import make_app
 from caps.journal.upkeep import stock
 from judging import better_quality_wins, write_cases
 from models.server import StubServer
@@ -60,7 +60,9 @@ def path(original, tmp_path):
 
 def journal(*words, **environment):
     """Run `caps journal` inside this process, which is faster; it must go well."""
-    done = CliRunner().invoke(app, ["journal", *map(str, words)], env={"CAPS_JOURNAL": "", **environment})
+    done = CliRunner().invoke(
+        make_app(), ["journal", *map(str, words)], env={"CAPS_JOURNAL": "", **environment}
+    )
     assert done.exit_code == 0, done.output
     return done
 

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from typer.testing import CliRunner
 
-from caps.cli.main import app
+from caps.cli.main import make_app
 from caps.core.errors import CapsError
 from judging import better_quality_wins
 from models.server import Reply, Status, StubServer
@@ -41,7 +41,9 @@ def invoke(server, tmp_path, monkeypatch):
 
     def run(*words, stdin=None):
         where = ["--base-url", server.url, "--model", "stub", "--journal", tmp_path / "j.sqlite"]
-        done = CliRunner().invoke(app, [str(word) for word in [words[0], *where, *words[1:]]], input=stdin)
+        done = CliRunner().invoke(
+            make_app(), [str(word) for word in [words[0], *where, *words[1:]]], input=stdin
+        )
         if isinstance(done.exception, CapsError):
             raise done.exception
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
