@@ -161,7 +161,7 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
         if setup.journal is not None:
             journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
         at_partial = setup.endpoint_partial or setup.endpoint
-        models = {where: _connect(where, setup) for where in {setup.endpoint, at_partial}}
+        models = {where: connected(where, setup) for where in {setup.endpoint, at_partial}}
         for model in models.values():
             stack.push_async_callback(model.close)
         confidence = await _confidence(setup, models) if probe else setup.confidence.replace("auto", "verbal")
@@ -199,7 +199,7 @@ async def sampler(
         journal = None
         if setup.journal is not None:
             journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
-        model = _connect(where, setup)
+        model = connected(where, setup)
         stack.push_async_callback(model.close)
         if probe:
             await canary(model, where.model, want_logprobs=logprobs, extra=extra)
@@ -215,7 +215,8 @@ async def sampler(
         )
 
 
-def _connect(where: Endpoint, setup: Setup) -> Connected:
+def connected(where: Endpoint, setup: Setup) -> Connected:
+    """The model at an endpoint, with the limits of a setup."""
     return connect(
         Wiring(
             address=where.base_url,

@@ -16,6 +16,7 @@ from caps.cli import (
     replay,
     sample,
     select,
+    serve,
     simulate,
     solve,
 )
@@ -39,6 +40,7 @@ app.command("plan")(plan.plan)
 app.command("replay")(replay.replay)
 app.command("sample")(sample.sample)
 app.command("select")(select.select)
+app.command("serve")(serve.serve)
 app.command("simulate")(simulate.simulate)
 app.command("solve")(solve.solve)
 app.add_typer(journal.app, name="journal")
