@@ -17,8 +17,6 @@ from judging import better_quality_wins
 from models.server import Reply
 from shell import CAPS
 
-USER = "user"
-
 
 def asked(text: str = "vary", model: str = "caps/m", **more: object) -> dict[str, Any]:
     return {"model": model, "messages": [{"role": "user", "content": text}], **more}
@@ -91,7 +89,7 @@ class Inside:
         **headers: str,
     ) -> Answer:
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        told = {"host": "localhost", "content-type": "application/json", **headers}
+        told = {"host": "localhost", "content_type": "application/json", **headers}
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -122,16 +120,20 @@ class Inside:
 
 
 def inside(
-    base_url: str, work: Callable[[Inside], Any], *, setup: dict | None = None, model: str = "", **settings: Any
+    base_url: str,
+    work: Callable[[Inside], Any],
+    *,
+    setup: dict | None = None,
+    model: str = "",
+    key: str | None = None,
+    **settings: Any,
 ) -> Any:
     """Run `work` with a server's app in this process."""
 
     async def run() -> Any:
-        log = StringIO()
-        where = Endpoint(base_url, model)
-        serving = Serving(
-            upstream=where, judging=Setup(endpoint=where, **(setup or {})), log=Log(file=log), **settings
-        )
+        log, where = StringIO(), Endpoint(base_url, model, key)
+        judging = Setup(endpoint=where, **(setup or {}))
+        serving = Serving(upstream=where, judging=judging, log=Log(file=log), **settings)
         async with opened(serving) as door:
             return await work(Inside(door, log))
 

@@ -141,7 +141,9 @@ def test_json_that_says_the_same_is_one_answer_and_pictures_go_through(chat, stu
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
     answer = chat(
-        messages=[{"role": "user", "content": picture}], response_format={"type": "json_object"}, temperature=0.9
+        messages=[{"role": "user", "content": picture}],
+        response_format={"type": "json_object"},
+        temperature=0.9,
     )
     assert (answer.caps["clusters"], answer.usage.caps["verifier"]["calls"]) == (1, 0)
     assert json.loads(answer.choices[0].message.content) == {"a": 1, "b": 2}
@@ -164,7 +166,12 @@ def test_options_of_a_request(chat, stub):
     answer = chat(extra_body={"caps": {"n": 3, "strategy": "round-robin", "domain": "code", "seed": 7}})
     assert stub.requests - seen == 3 + 3
     facts = answer.caps
-    assert (facts["strategy"], facts["domain"], facts["seed"], facts["samples"]) == ("round-robin", "code", 7, 3)
+    assert (facts["strategy"], facts["domain"], facts["seed"], facts["samples"]) == (
+        "round-robin",
+        "code",
+        7,
+        3,
+    )
     few = chat(extra_body={"caps": {"n": 8, "set": {"finalists": 2}}})
     assert few.usage.caps["verifier"]["calls"] < 10
 

@@ -75,6 +75,7 @@ def serve(
     prompts: options.Prompts = None,
     confidence: options.Confidence = "verbal",
     max_tokens: options.MaxTokens = 4096,
+    reply: options.Reply = None,
     extra: options.Extra = None,
     max_samples: MaxSamples = 32,
     max_judge_tokens: MaxJudge = 0,
@@ -109,7 +110,9 @@ def serve(
         upstream=upstream,
         judging=Setup(
             endpoint=judge,
-            judge=JudgeSettings(max_tokens=max_tokens, confidence=confidence, reply=reply_for(judge)),
+            judge=JudgeSettings(
+                max_tokens=max_tokens, confidence=confidence, reply=reply or reply_for(judge)
+            ),
             extra=options.parse_extra(extra or []),
             profile=profile,
             views=parse_assignments(view or [], option="--view"),

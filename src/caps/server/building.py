@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from socket import socket
 
-from caps.assemble import Endpoint, Setup, connected
+from caps.assemble import Endpoint, Setup, connected, make_strategy
 from caps.core.errors import SettingError
 from caps.models.embedded import EmbeddedModel
 from caps.models.http import HttpModel
@@ -17,7 +18,6 @@ from caps.server.desk import Desk
 from caps.server.door import Door
 from caps.server.logs import Log
 from caps.server.metrics import Metrics
-from caps.server.options import read_options
 from caps.server.rules import Defaults, Limits
 from caps.server.running import listen, run
 
@@ -48,7 +48,7 @@ class Serving:
             raise SettingError(
                 f"--host {self.host}: whoever reaches it could spend: give --api-key, or --allow-anyone"
             )
-        read_options(None, self.defaults, self.limits)  # the defaults themselves must be allowed
+        make_strategy(self.defaults.strategy, self.defaults.changes)  # raises what is wrong with it
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -58,12 +58,16 @@ class Serving:
 
 async def serve(serving: Serving) -> None:
     """Listen until told to stop."""
-    heard = listen(serving.host, serving.port)
+    with listen(serving.host, serving.port) as heard:
+        await _answer(serving, heard)
+    serving.log.say("stopped")
+
+
+async def _answer(serving: Serving, heard: socket) -> None:
     async with opened(serving) as door:
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
         serving.log.say("listening", url=f"http://{host}:{heard.getsockname()[1]}/v1", upstream=door.address)
         await run(door, heard, grace=serving.grace, patience=serving.limits.reading, log=serving.log)
-    serving.log.say("stopped")
 
 
 @asynccontextmanager

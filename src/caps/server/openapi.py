@@ -4,6 +4,7 @@ from typing import Any
 
 from caps.datasets.jsonl import DOMAINS
 from caps.registry import STRATEGIES, listing
+from caps.server.options import SHORTEST
 from caps.server.rules import Defaults, Limits
 
 ERRORS = {
@@ -64,7 +65,7 @@ def _options(defaults: Defaults, limits: Limits) -> dict[str, Any]:
         "domain": {"enum": list(DOMAINS), "description": "guessed from the answers if absent"},
         "seed": {"type": "integer", "default": defaults.seed},
         "early_exit": {"type": "boolean", "default": defaults.early_exit},
-        "seconds": {"type": "number", "minimum": 0, "maximum": limits.seconds},
+        "seconds": {"type": "number", "minimum": SHORTEST, "maximum": limits.seconds},
         "budget_tokens": {"type": "integer", "minimum": 0, "description": "for the judge"},
     }
     return {"type": "object", "additionalProperties": False, "properties": properties}

@@ -13,6 +13,7 @@ from caps.server.refusals import Refusal
 from caps.server.rules import Defaults, Limits
 
 FIELDS = ("n", "strategy", "set", "domain", "seed", "early_exit", "seconds", "budget_tokens")
+SHORTEST = 0.1  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ def read_options(given: object, defaults: Defaults, limits: Limits, *, least: in
         domain=domain,
         seed=int(_ours(row, "seed", defaults.seed, -(2**63), 2**63 - 1)),
         early_exit=early,
-        seconds=_ours(row, "seconds", limits.seconds, 0, limits.seconds, whole=False),
+        seconds=_ours(row, "seconds", limits.seconds, SHORTEST, limits.seconds, whole=False),
         tokens=int(tokens) if limits.tokens or "budget_tokens" in row else None,
     )
 
