@@ -3,8 +3,7 @@
 from typing import Any
 
 from caps.datasets.jsonl import DOMAINS
-from caps.registry import STRATEGIES, listing
-from caps.server.options import SHORTEST
+from caps.server.options import SHORTEST, strategy_names
 from caps.server.rules import Defaults, Limits
 
 ERRORS = {
@@ -60,7 +59,7 @@ def _options(defaults: Defaults, limits: Limits) -> dict[str, Any]:
     samples = {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(defaults.n, limits.n)}
     properties = {
         "n": {**samples, "description": "samples to choose from"},
-        "strategy": {"enum": [name for name, *_ in listing(STRATEGIES)], "default": defaults.strategy},
+        "strategy": {"enum": list(strategy_names()), "default": defaults.strategy},
         "set": {"type": "object", "description": "fields of the strategy"},
         "domain": {"enum": list(DOMAINS), "description": "guessed from the answers if absent"},
         "seed": {"type": "integer", "default": defaults.seed},

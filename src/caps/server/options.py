@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from caps.assemble import make_strategy
 from caps.core.errors import SettingError
@@ -97,11 +98,17 @@ def wrong(param: str, words: str) -> Refusal:
     return Refusal(400, f"{param}: {words}", code="invalid_value", param=param)
 
 
+@cache
+def strategy_names() -> tuple[str, ...]:
+    """All listed strategies; looked up once, since that reads the metadata of every package."""
+    return (*(name for name, *_ in listing(STRATEGIES)), *STRATEGIES.aliases)
+
+
 def _strategy_name(name: object, defaults: Defaults) -> str:
     """A listed strategy: whoever sends requests may not name a module of this machine to be imported."""
-    known = [one for one, *_ in listing(STRATEGIES)] + list(STRATEGIES.aliases)
+    known = strategy_names()
     if not isinstance(name, str) or name not in (*known, defaults.strategy):
-        hint = nearest(name, known) if isinstance(name, str) else ""
+        hint = nearest(name, list(known)) if isinstance(name, str) else ""
         raise wrong("caps.strategy", f"must be a listed strategy; {hint}see caps list strategies")
     return name
 
