@@ -9,7 +9,7 @@ import time
 import openai
 import pytest
 
-from models.server import Pieces, Reply, Status, StubServer
+from models.server import Half, Pieces, Reply, Status, StubServer
 from server.serving import is_judge, running, upstream
 
 TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}]
@@ -24,6 +24,8 @@ def calling(city, name="call_1"):
 
 def behave(body, number):
     text = str(body["messages"][-1]["content"])
+    if body["model"] == "broken":
+        return Half()
     if body["model"] == "other":
         if body.get("stream"):
             return Pieces((b'data: {"choices": []}\n\n', b"data: [DONE]\n\n"), 0.2)
@@ -201,6 +203,11 @@ def test_other_models_are_forwarded_as_they_are(server, client, chat, stub):
         rest = b"".join(parts)
     assert first + rest == b'data: {"choices": []}\n\ndata: [DONE]\n\n'
     assert early < 0.2 < time.perf_counter() - start
+
+
+def test_a_forwarded_reply_that_breaks_off_does_not_look_whole(chat):
+    with pytest.raises(openai.APIConnectionError):
+        chat(model="broken")
 
 
 def test_errors_are_the_client_s_own_exceptions(server, client, chat):

@@ -3,9 +3,11 @@
 import asyncio
 import json
 import random
+import re
 import signal
 import socket
 import time
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -16,6 +18,7 @@ from caps.core.errors import SettingError
 from models.server import Half, Raw, Reply, Reset, Status, StubServer
 from server.serving import asked, is_judge, running, upstream
 
+ROOT = Path(__file__).parents[2]
 KEY = "sk-of-a-client"
 
 
@@ -133,6 +136,19 @@ def test_with_an_upstream_that_fails_in_every_third_call_everyone_gets_an_answer
     bad = [body["error"] for status, body in answers if status != 200]
     assert all(error["code"].startswith("upstream") or error["code"] == "timeout" for error in bad)
     assert not any(line.get("fault") for line in up.lines)
+
+
+def test_the_settings_of_the_document_are_options_and_so_are_those_of_the_files_to_deploy(tmp_path):
+    (shown,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/howto/serve.md").read_text(), re.DOTALL)
+    (tmp_path / "serve.toml").write_text(shown)
+    words = ["serve", "--config", str(tmp_path / "serve.toml"), "--host", "0.0.0.0"]
+    done = CliRunner().invoke(app, words)
+    assert "give --api-key" in str(done.exception), "everything else was taken as it is"
+    told = CliRunner().invoke(app, ["serve", "--help"]).output
+    for name in ("caps.service", "Containerfile"):
+        used = re.findall(r"--(?:config|host|port)\b", (ROOT / "deploy" / name).read_text())
+        assert used
+        assert all(option in told for option in used)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def serve(
             connections=options.parse_connections(max_connections),
             timeout=timeout,
         ),
-        judge=judge_model,
+        judge=judge.model if judge_model or judge_base_url else None,
         host=host,
         port=port,
         keys=tuple(api_key or ()),

@@ -16,7 +16,7 @@ from traceback import extract_tb
 from uuid import uuid4
 
 from caps.core.errors import CapsError
-from caps.server.asgi import App, Message, Receive, Scope, Send, header, send_last
+from caps.server.asgi import App, Message, Receive, Scope, Send, header
 from caps.server.bodies import too_large
 from caps.server.logs import Log
 from caps.server.metrics import Metrics
@@ -80,9 +80,7 @@ class Door:
             fault = _place(error) if not isinstance(error, Refusal | CapsError) else ""
             refusal = refused(error, self.address)
             visit.facts["error"] = refusal.code
-            if visit.status:
-                await send_last(noted)  # a reply that has begun can only be cut short
-            else:
+            if not visit.status:  # a reply that has begun is broken off: an end would look like a whole one
                 await error_reply(refusal)(scope, receive, noted)
         finally:
             self._note(scope, visit, fault)
