@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench clean
+.PHONY: help demo test check format docs golden bench node-client clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -42,6 +42,10 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/sandbox.py
+	$(BIN)/python benchmarks/serve.py
+
+node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
+	$(BIN)/python scripts/node_client.py
 
 clean:                   ## Remove what the targets above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,7 @@
-"""A bare endpoint in a process of its own: it always prefers slot A, after a given delay."""
+"""A bare endpoint in a process of its own: it always prefers slot A, after a given delay.
+
+Where it is to vary, whoever is no judge gets another answer every time.
+"""
 
 import asyncio
 import json
@@ -6,21 +9,25 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from aiohttp import web
 
 REPLY = "Both were read with care.\n<winner>A</winner>\n<confidence>HIGH</confidence>"
 
 
-async def serve(delay: float) -> None:
+async def serve(delay: float, *, vary: bool) -> None:
+    numbers = count()
+
     async def complete(request: web.Request) -> web.Response:
         body = await request.read()
         if delay:
             await asyncio.sleep(delay)
+        text = f"It is \\boxed{{{next(numbers)}}}" if vary and b"BEGIN CANDIDATE" not in body else REPLY
         reply = {
             "model": "stub",
-            "choices": [{"message": {"role": "assistant", "content": REPLY}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": len(body) // 4, "completion_tokens": len(REPLY) // 4},
+            "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": len(body) // 4, "completion_tokens": len(text) // 4},
         }
         return web.Response(body=json.dumps(reply).encode(), content_type="application/json")
 
@@ -34,9 +41,10 @@ async def serve(delay: float) -> None:
 
 
 @contextmanager
-def endpoint(delay: float = 0.0) -> Iterator[str]:
+def endpoint(delay: float = 0.0, *, vary: bool = False) -> Iterator[str]:
     """Run the stub; yields its base URL."""
-    process = subprocess.Popen([sys.executable, __file__, str(delay)], stdout=subprocess.PIPE, text=True)  # noqa: S603
+    command = [sys.executable, __file__, str(delay), *["vary"] * vary]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
     try:
         assert process.stdout is not None  # noqa: S101
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
@@ -46,4 +54,4 @@ def endpoint(delay: float = 0.0) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1])))
+    asyncio.run(serve(float(sys.argv[1]), vary="vary" in sys.argv))

@@ -7,7 +7,10 @@ import caps
 from caps.registry import STRATEGIES
 
 SOURCE = Path(caps.__file__).parent
-HEAVY = {"ray", "xllamacpp", "sympy", "math_verify", "starlette", "matplotlib", "playwright", "pyarrow"}
+HEAVY = {
+    "ray", "xllamacpp", "sympy", "math_verify", "starlette", "uvicorn", "prometheus_client", "matplotlib", "playwright",
+    "pyarrow",
+}  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

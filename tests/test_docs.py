@@ -4,12 +4,14 @@ import importlib.util
 import json
 import re
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from judging import better_quality_wins
 from models.server import StubServer
+from server.serving import running
 from shell import caps
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +40,9 @@ def server():
 @pytest.mark.parametrize(("page", "body"), blocks("python"))
 def test_python_runs(page, body, server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(body, str(page), "exec"), {"BASE_URL": server.url, "MODEL": "stub"})
+    names = {"BASE_URL": server.url, "MODEL": "stub"}
+    with running(server.url) if "SERVE_URL" in body else nullcontext() as serving:
+        exec(compile(body, str(page), "exec"), names | ({"SERVE_URL": serving.url} if serving else {}))
 
 
 @pytest.mark.parametrize(

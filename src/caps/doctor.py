@@ -36,6 +36,7 @@ class Extra(NamedTuple):
 EXTRAS = (
     Extra("local", ("xllamacpp",), "models inside this process (--model embedded)"),
     Extra("bench", ("matplotlib",), "plots"),
+    Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),
     Extra("prices", ("genai_prices",), "listed prices of models"),
 )
 

@@ -70,6 +70,14 @@ class Raw:
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """Status 200 with a stream of events, a pause before each but the first."""
+
+    parts: tuple[bytes, ...]
+    pause: float = 0.0
+
+
+@dataclass(frozen=True)
 class Half:
     """The first half of a good reply, then the connection is closed."""
 
@@ -84,7 +92,7 @@ class Hang:
     """No reply, ever."""
 
 
-Behaviour = Reply | Status | Raw | Half | Reset | Hang
+Behaviour = Reply | Status | Raw | Pieces | Half | Reset | Hang
 FINE = (Reply(),)
 
 
@@ -177,6 +185,8 @@ class StubServer:
                 return web.Response(status=status, text=text, headers=headers)
             case Raw(payload):
                 return web.Response(body=payload, content_type="application/json")
+            case Pieces(parts, pause):
+                return await self._stream(request, parts, pause)
             case Half():
                 return await self._half(request, body)
             case Reset():
@@ -201,6 +211,14 @@ class StubServer:
         self.tokens["prompt"] += usage.get("prompt_tokens", 0)
         self.tokens["output"] += usage.get("completion_tokens", 0)
         return web.Response(body=json.dumps(answer).encode(), content_type="application/json")
+
+    async def _stream(self, request: web.Request, parts: Sequence[bytes], pause: float) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for number, part in enumerate(parts):
+            await asyncio.sleep(pause if number else 0)
+            await response.write(part)
+        return response
 
     async def _half(self, request: web.Request, body: dict) -> web.StreamResponse:
         payload = json.dumps(Reply().body(body)).encode()

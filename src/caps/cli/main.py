@@ -23,6 +23,7 @@ COMMANDS = {
     "replay": "replay",
     "sample": "sample",
     "select": "select",
+    "serve": "serve",
     "simulate": "simulate",
     "solve": "solve",
 }

@@ -66,7 +66,7 @@ class EmbeddedModel:
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, loading the weights first if they are not."""
-        model = await self._started()
+        model = await self.started()
         try:
             completion = await model.complete(request)
         except TooLongError as error:
@@ -100,7 +100,7 @@ class EmbeddedModel:
         if server is not None:
             await asyncio.to_thread(server.stop)
 
-    async def _started(self) -> HttpModel:
+    async def started(self) -> HttpModel:
         """The model's HTTP side; a caller who is cancelled leaves the start to the others."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(asyncio.to_thread(self._start))

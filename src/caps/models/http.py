@@ -10,15 +10,17 @@ Rules that must not be broken:
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from caps.core.errors import SettingError
 from caps.models import faults
+from caps.models.addresses import parse_base
 from caps.models.base import Completion, Request, Wiring
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
@@ -28,6 +30,8 @@ from caps.models.wire import decode, embedded_status, encode_body, read_completi
 # Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -35,6 +39,15 @@ class Timeouts:
 
     connect: float = 10.0
     read: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged(Generic[T]):
+    """What was read out of a reply, how long it took, and how many requests the server may have billed."""
+
+    value: T
+    latency: float
+    attempts: int
 
 
 class HttpModel:
@@ -55,10 +68,9 @@ class HttpModel:
         rng: Random | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        base = _parse_base(base_url)
+        base = parse_base(base_url)
         self.address = str(base.with_user(None).with_query(None))  # as it may be shown: no password, no query
-        self._url = (base / "chat/completions").with_query(base.query)
-        self._names_url = (base / "models").with_query(base.query)
+        self._base = base
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if api_key and api_key.strip():
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
@@ -85,6 +97,20 @@ class HttpModel:
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, trying again where that may help."""
+        done = await self.exchange(
+            lambda limit_name: encode_body(request, limit_name=limit_name),
+            lambda reply: read_completion(reply, request),
+            model=request.model,
+        )
+        return replace(done.value, latency=done.latency, attempts=done.attempts)
+
+    async def exchange(
+        self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
+    ) -> Exchanged[T]:
+        """Send what `write` makes and `read` the reply, trying again where that may help.
+
+        `write` is told what this server calls its limit on tokens; `read` raises `ValueError` for no reply.
+        """
         tries = Tries(self._retries, self._rng)
         attempts = 0
         # A call keeps its slot while it waits for its next try: trouble lowers the pressure by itself.
@@ -92,12 +118,12 @@ class HttpModel:
             while True:
                 limit_name = self._limit_name
                 started = time.perf_counter()
-                outcome = await self._send(encode_body(request, limit_name=limit_name), request)
-                self._known = self._known or isinstance(outcome, Completion) or outcome.seen
-                if isinstance(outcome, Completion):
+                outcome = await self._send(write(limit_name), read, model)
+                self._known = self._known or not isinstance(outcome, Fault) or outcome.seen
+                if not isinstance(outcome, Fault):
                     latency = time.perf_counter() - started
                     self._gate.served(ticket, latency)
-                    return replace(outcome, latency=latency, attempts=attempts + 1)
+                    return Exchanged(outcome, latency, attempts + 1)
                 if outcome.strained:
                     self._gate.strained(ticket)
                 attempts += outcome.seen
@@ -111,6 +137,10 @@ class HttpModel:
         # Raised here, not where it was caught: what aiohttp raises may hold the request with its headers.
         outcome.error.attempts = attempts
         raise outcome.error
+
+    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send bytes to a path below the base URL, once and as they are; raises what aiohttp does."""
+        return self._open().post(self._at(path), data=body, allow_redirects=False)
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
@@ -126,9 +156,15 @@ class HttpModel:
 
     async def listing(self) -> tuple[int, Any]:
         """Status, and what the server says of its models; raises what aiohttp does, or `ValueError`."""
-        async with self._open().get(self._names_url, allow_redirects=False) as response:
+        async with self._open().get(self._at("models"), allow_redirects=False) as response:
             payload = await response.read()
             return response.status, decode(payload) if response.status == 200 else None
+
+    def scrub(self, payload: bytes) -> bytes:
+        """Take the secrets out of what a server said: some repeat the key they refuse."""
+        for secret in self._secrets:
+            payload = payload.replace(secret, b"***")
+        return payload
 
     async def close(self) -> None:
         """Close the connections."""
@@ -136,10 +172,10 @@ class HttpModel:
         if session is not None:
             await session.close()
 
-    async def _send(self, body: bytes, request: Request) -> Completion | Fault:
+    async def _send(self, body: bytes, read: Callable[[Any], T], model: str) -> T | Fault:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
         try:
-            async with self._open().post(self._url, data=body, allow_redirects=False) as response:
+            async with self.post("chat/completions", body) as response:
                 payload = await response.read()
                 status, headers = response.status, response.headers
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -148,24 +184,27 @@ class HttpModel:
             return faults.timed_out(self.address, self._timeouts.read)
         except (aiohttp.ClientError, OSError) as error:
             return faults.broken_off(self.address, type(error).__name__)
-        return self._read(status, headers, payload, request)
+        return self._read(status, headers, payload, read, model)
 
     def _read(
-        self, status: int, headers: Mapping[str, str], payload: bytes, request: Request
-    ) -> Completion | Fault:
+        self, status: int, headers: Mapping[str, str], payload: bytes, read: Callable[[Any], T], model: str
+    ) -> T | Fault:
         reply = _decoded(payload)
         failed = status if status != 200 else embedded_status(reply)
         if failed is not None:
-            shown = self._scrub(payload)
+            shown = self.scrub(payload)
             where, now = self.address, self._clock()
             said = _decoded(shown) or shown
-            return faults.refused(failed, said, headers, address=where, model=request.model, now=now)
+            return faults.refused(failed, said, headers, address=where, model=model, now=now)
         try:
             if reply is None:
-                raise ValueError(f"no JSON, but {self._scrub(payload)[:80].decode('utf-8', 'replace')!r}")
-            return read_completion(reply, request)
+                raise ValueError(f"no JSON, but {self.scrub(payload)[:80].decode('utf-8', 'replace')!r}")
+            return read(reply)
         except ValueError as error:
             return faults.garbled(self.address, str(error))
+
+    def _at(self, path: str) -> URL:
+        return (self._base / path).with_query(self._base.query)
 
     def _pause(self, tries: Tries, fault: Fault) -> float | None:
         if not fault.retry:
@@ -186,12 +225,6 @@ class HttpModel:
             )
         return self._session
 
-    def _scrub(self, payload: bytes) -> bytes:
-        """Take the secrets out of what a server said: some repeat the key they refuse."""
-        for secret in self._secrets:
-            payload = payload.replace(secret, b"***")
-        return payload
-
 
 def connect(wiring: Wiring) -> HttpModel:
     """The model at an `http:` address."""
@@ -204,17 +237,3 @@ def _decoded(payload: bytes) -> Any:
         return decode(payload)
     except ValueError:
         return None
-
-
-def _parse_base(base_url: str) -> URL:
-    words = base_url.strip().rstrip("/").removesuffix("/chat/completions")
-    try:
-        url = URL(words)
-    except ValueError:
-        url = URL()
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise SettingError(
-            "the base URL must look like http://localhost:8000/v1 or https://host/v1"
-            f", not {base_url.partition('@')[2] or base_url!r}"
-        )
-    return url if url.path.strip("/") else url.with_path("/v1", keep_query=True)

@@ -1,0 +1,97 @@
+"""A chat request: what goes upstream as it is, and what is meant for us."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from caps.core.types import Candidate, Problem
+from caps.datasets.jsonl import guess_domain
+from caps.server.options import Options, number, read_options, wrong
+from caps.server.problems import problem_of_chat
+from caps.server.rules import Defaults, Limits
+
+PREFIX = "caps/"
+OURS = ("caps", "model", "n", "stream", "stream_options")
+STRUCTURED = ("tools", "functions", "response_format")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request for an answer that is selected: `wanted` choices of the model `upstream`."""
+
+    upstream: str
+    wanted: int
+    options: Options
+    problem: Problem
+    stream: bool = False
+    tell_usage: bool = False
+    rest: dict[str, Any] = field(repr=False)
+
+    def body(self, number: int) -> bytes:
+        """The body of the i-th draw: all of the client's, with a seed of its own where there is one."""
+        body = {"model": self.upstream, **self.rest}
+        seed = body.get("seed")
+        if isinstance(seed, int) and not isinstance(seed, bool):
+            body["seed"] = seed + number
+        return msgspec.json.encode(body)
+
+    def domain(self, candidates: tuple[Candidate, ...]) -> tuple[str, bool]:
+        """The kind of task, and whether it was guessed; tool calls and JSON are `general`."""
+        if self.options.domain is not None:
+            return self.options.domain, False
+        structured = any(self.rest.get(name) for name in STRUCTURED)
+        return "general" if structured else guess_domain({}, candidates), True
+
+
+def decode_body(payload: bytes) -> dict[str, Any]:
+    """A body as the JSON object it must be."""
+    try:
+        body = msgspec.json.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise wrong("body", f"not JSON ({error})"[:200]) from None
+    if not isinstance(body, dict):
+        raise wrong("body", "must be a JSON object")
+    return body
+
+
+def is_ours(body: dict[str, Any]) -> bool:
+    """Whether a request wants its answer selected: its model is `caps` or `caps/…`."""
+    model = body.get("model")
+    return isinstance(model, str) and (model == PREFIX[:-1] or model.startswith(PREFIX))
+
+
+def upstream_name(body: dict[str, Any], default: str | None) -> str:
+    """The model behind `caps/<model>`; plain `caps` is the server's default."""
+    model = body.get("model")
+    name = model.removeprefix(PREFIX[:-1]).removeprefix("/") if isinstance(model, str) else ""
+    if not name and not default:
+        raise wrong("model", "name one as caps/<model>; GET /v1/models lists them")
+    return name or str(default)
+
+
+def read_asked(body: dict[str, Any], defaults: Defaults, limits: Limits, default_model: str | None) -> Asked:
+    """Read a request, or raise a `Refusal` that names the field."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise wrong("messages", "must be a list of at least one message")
+    if not all(isinstance(message, dict) for message in messages):
+        raise wrong("messages", "every message must be an object")
+    stream, told = body.get("stream"), body.get("stream_options")
+    if stream is not None and not isinstance(stream, bool):
+        raise wrong("stream", "must be true or false")
+    wanted = int(number(body, "n", default=1, least=1, most=limits.n))
+    asked = Asked(
+        upstream=upstream_name(body, default_model),
+        wanted=wanted,
+        options=read_options(body.get("caps"), defaults, limits, least=wanted),
+        problem=problem_of_chat(body),
+        stream=bool(stream),
+        tell_usage=isinstance(told, dict) and told.get("include_usage") is True,
+        rest={name: value for name, value in body.items() if name not in OURS},
+    )
+    try:
+        asked.body(asked.options.n)
+    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
+        raise wrong("body", f"cannot be sent on ({error})"[:200]) from None
+    return asked

@@ -1,0 +1,139 @@
+"""Where requests are worked on: the model server behind, the judge, and how many at once.
+
+Nothing is kept: neither samples nor verdicts go into a journal, since they are the clients'.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from caps.core.errors import InputError, ModelError
+from caps.core.types import Case
+from caps.datasets.jsonl import parse_case
+from caps.models.http import HttpModel
+from caps.reports.lines import selection_line
+from caps.server.answers import Completion, completion_of
+from caps.server.asked import PREFIX, Asked, read_asked, upstream_name
+from caps.server.choosing import Bench
+from caps.server.crowd import Crowd
+from caps.server.drawing import Drawn, draw_all
+from caps.server.options import read_options, wrong
+from caps.server.refusals import Refusal
+from caps.server.rules import Defaults, Limits
+from caps.server.usage import usage_of
+
+NAME = "request"  # pairings depend on the name of a case: the same request, the same pairings
+PROBE_SECONDS = 3.0
+PROBE_AGE = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Answers requests; `model` is what plain `caps` stands for."""
+
+    upstream: HttpModel
+    bench: Bench
+    model: str | None = None
+    defaults: Defaults = field(default_factory=Defaults)
+    limits: Limits = field(default_factory=Limits)
+    crowd: Crowd
+    _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
+
+    def read(self, body: dict[str, Any]) -> Asked:
+        """Read a chat request."""
+        return read_asked(body, self.defaults, self.limits, self.model)
+
+    async def chat(self, asked: Asked, run: str) -> Completion:
+        """Draw and choose."""
+        start = asyncio.get_running_loop().time()
+        until = start + asked.options.seconds
+        async with self.crowd.turn(until):
+            drawn = await draw_all(self.upstream, asked, start=start, until=until)
+            if not drawn.candidates:
+                raise _why_nothing(drawn)
+            domain, guessed = asked.domain(drawn.candidates)
+            case = Case(NAME, asked.problem, drawn.candidates, domain, guessed)
+            choice = await self.bench.choose(case, asked.options, writer=asked.upstream, until=until)
+        return completion_of(asked, drawn, choice, run=run, created=int(time.time()))
+
+    async def select(self, body: dict[str, Any], run: str) -> dict[str, Any]:
+        """A case with its own candidates in, a result line out."""
+        row = {name: value for name, value in body.items() if name not in ("caps", "model")}
+        options = read_options(body.get("caps"), self.defaults, self.limits)
+        try:
+            case = parse_case(msgspec.json.encode(row), default_id=NAME)
+        except InputError as error:
+            raise wrong("body", str(error)) from None
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise wrong("body", f"cannot be read ({error})"[:200]) from None
+        if len(case.candidates) > self.limits.n:
+            raise wrong("candidates", f"may be {self.limits.n} at most")
+        judge = self.bench.name or upstream_name(body, self.model)
+        until = asyncio.get_running_loop().time() + options.seconds
+        async with self.crowd.turn(until):
+            choice = await self.bench.choose(case, options, writer=judge, until=until)
+        choice.outcome.failure = None if choice.selection.provisional else choice.outcome.failure
+        line = selection_line(choice.outcome, strategy=options.name, seed=options.seed, price=None)
+        return {**line, "run_id": run, "usage": usage_of(None, choice.outcome.ledger)}
+
+    async def models(self) -> dict[str, Any]:
+        """The upstream's models, each once more as `caps/…`."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                _, listed = await self.upstream.listing()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            listed = None
+        rows = listed.get("data") if isinstance(listed, dict) else None
+        if not isinstance(rows, list):
+            raise Refusal(502, "the model server does not list its models", code="upstream_unreachable")
+        named = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+        ours = [
+            {
+                "id": PREFIX + row["id"],
+                "object": "model",
+                "created": row.get("created", 0),
+                "owned_by": "caps",
+            }
+            for row in named
+        ]
+        return {"object": "list", "data": [*ours, *named]}
+
+    async def health(self) -> dict[str, Any]:
+        """How the upstream does; asked at most every two seconds, whoever asks."""
+        now = time.monotonic()
+        if not self._probed or now - self._probed[-1][0] > PROBE_AGE:
+            self._probed[:] = [(now, "unknown" if not self._probed else self._probed[-1][1])]
+            self._probed[:] = [(now, await self._probe())]
+        state = self._probed[-1][1]
+        return {
+            "status": "ok" if state == "serving" else "degraded",
+            "upstream": {"state": state, "address": self.upstream.address},
+            "working": self.crowd.working,
+            "waiting": self.crowd.waiting,
+            "connections": self.upstream.connections,
+        }
+
+    async def _probe(self) -> str:
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                status, _ = await self.upstream.listing()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return "silent"
+        except ValueError:
+            return "strange"
+        return "serving" if status == 200 else "refusing" if status in (401, 403) else "strange"
+
+
+def _why_nothing(drawn: Drawn) -> ModelError | Refusal:
+    """The error of the first sample that failed; time, or an empty reply, is none of the upstream's."""
+    first = next((draw.error for draw in drawn.draws if draw.error is not None), None)
+    if first is not None:
+        return first
+    causes = {draw.sample.cause for draw in drawn.draws}
+    if "empty" in causes:
+        return Refusal(502, "every sample came back empty", code="upstream_empty")
+    return Refusal(504, "no sample came in within the time of the request", code="timeout")

@@ -1,0 +1,143 @@
+"""The door: who may come in, what is written down of every visit, and that every visit ends in an answer.
+
+Rules that must not be broken:
+
+* A key is compared in constant time, read from its header alone, and never written anywhere.
+* Whatever breaks inside, a client gets an error object and never a trace.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from traceback import extract_tb
+from uuid import uuid4
+
+from caps.core.errors import CapsError
+from caps.server.asgi import App, Message, Receive, Scope, Send, header
+from caps.server.bodies import too_large
+from caps.server.logs import Log
+from caps.server.metrics import Metrics
+from caps.server.refusals import Gone, Refusal, internal, refusal_of
+from caps.server.replies import error_reply
+from caps.server.rules import Limits
+
+HUNG_UP = 499  # what proxies write down for a client that did not wait
+HEALTH = "/health"
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request, as the log has it."""
+
+    run: str = field(default_factory=lambda: uuid4().hex)
+    start: float = field(default_factory=time.perf_counter)
+    status: int = 0
+    route: str = "other"
+    allowed: bool = True
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Stands before the app; without keys everyone may come in who calls the server by a name in `hosts`."""
+
+    app: App
+    limits: Limits
+    log: Log
+    metrics: Metrics
+    address: str
+    keys: Sequence[str] = field(default=(), repr=False)
+    hosts: frozenset[str] = frozenset()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in and see it off."""
+        if scope["type"] != "http":
+            return
+        visit = scope["caps.visit"] = Visit()
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                visit.status = message["status"]
+                own = (b"x-caps-run-id", visit.run.encode())
+                message = {**message, "headers": [*message["headers"], own]}
+            await send(message)
+
+        fault = ""
+        try:
+            self._check(scope, visit)
+            await self.app(scope, receive, noted)
+        except Gone:
+            visit.status = HUNG_UP
+        except asyncio.CancelledError:
+            if not visit.status:
+                stopped = Refusal(503, "this server stops before it could answer", code="stopping", wait=5)
+                await error_reply(stopped)(scope, receive, noted)
+            raise
+        except Exception as error:
+            fault = _place(error) if not isinstance(error, Refusal | CapsError) else ""
+            refusal = refused(error, self.address)
+            visit.facts["error"] = refusal.code
+            if not visit.status:  # a reply that has begun is broken off: an end would look like a whole one
+                await error_reply(refusal)(scope, receive, noted)
+        finally:
+            self._note(scope, visit, fault)
+
+    def _check(self, scope: Scope, visit: Visit) -> None:
+        visit.allowed = self._knows(header(scope, b"authorization"))
+        if not visit.allowed and scope["path"] != HEALTH:
+            words = "this server wants a key it knows: Authorization: Bearer <key>"
+            raise Refusal(401, words, code="invalid_api_key")
+        # A page in a browser can make it send requests here, but not under this machine's own name.
+        if self.hosts and _host(header(scope, b"host")) not in self.hosts:
+            raise Refusal(403, "this server is not called by that name", code="wrong_host")
+        if scope["method"] != "POST":
+            return
+        if header(scope, b"content-type").partition(";")[0].strip().lower() != "application/json":
+            raise Refusal(415, "the body must be application/json", code="unsupported_media_type")
+        size = header(scope, b"content-length")
+        if size.isdecimal() and len(size) < 20 and int(size) > self.limits.body:
+            raise too_large(self.limits)
+
+    def _knows(self, word: str) -> bool:
+        scheme, _, given = word.partition(" ")
+        digest = sha256(given.strip().encode()).digest()  # of one length, so that no length is told either
+        known = [hmac.compare_digest(digest, sha256(key.encode()).digest()) for key in self.keys]
+        return not self.keys or (any(known) and scheme.lower() == "bearer")
+
+    def _note(self, scope: Scope, visit: Visit, fault: str) -> None:
+        seconds = time.perf_counter() - visit.start
+        self.metrics.visited(visit.route, visit.status, seconds)
+        level = "error" if fault else "info"
+        self.log.say(
+            "request",
+            level=level,
+            run=visit.run,
+            method=scope["method"],
+            route=visit.route,
+            status=visit.status,
+            seconds=round(seconds, 4),
+            fault=fault or None,
+            **visit.facts,
+        )
+
+
+def refused(error: BaseException, address: str) -> Refusal:
+    """What a client is told of an error, whatever it is."""
+    if isinstance(error, Refusal):
+        return error
+    return refusal_of(error, address) if isinstance(error, CapsError) else internal()
+
+
+def _host(word: str) -> str:
+    name = word.rpartition(":")[0] if not word.endswith("]") and ":" in word else word
+    return name.lower()
+
+
+def _place(error: BaseException) -> str:
+    """Kind and place of a fault; its words may hold what a client said."""
+    trace = extract_tb(error.__traceback__)
+    where = f" at {trace[-1].filename.rpartition('/caps/')[2]}:{trace[-1].lineno}" if trace else ""
+    return f"{type(error).__name__}{where}"

@@ -1,0 +1,75 @@
+"""What goes wrong, in the words and statuses that clients of the OpenAI API expect.
+
+A client learns what it can mend; addresses, keys and traces stay here.
+"""
+
+from typing import Any
+
+from caps.core.errors import CapsError, ModelError, UserError
+
+_KEPT = {  # the upstream's own words help: the client's request is at fault
+    "unknown-model": (404, "model_not_found"),
+    "too-long": (400, "context_length_exceeded"),
+    "refused": (400, "upstream_refused"),
+    "missing-feature": (400, "upstream_missing_feature"),
+}
+_TOLD = {
+    "access": (502, "the model server refused the key of this gateway: whoever runs it must give another"),
+    "unreachable": (502, "the model server cannot be reached"),
+    "busy": (503, "the model server takes no more requests for now: try again later"),
+    "timeout": (504, "the model server did not reply in time"),
+    "server": (502, "the model server failed, after every try"),
+    "garbled": (502, "the model server sent what is not a chat completion"),
+}
+
+
+class Refusal(Exception):  # noqa: N818  (an answer, too)
+    """A request that gets an error object for an answer."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        wait: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.param, self.wait = status, code, param, wait
+
+    def body(self) -> dict[str, Any]:
+        """The error object."""
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        return {"error": error}
+
+    @property
+    def kind(self) -> str:
+        """Whose fault it is, as the OpenAI API names it."""
+        named = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error"}
+        if self.code.startswith("upstream") and self.status >= 500:
+            return "upstream_error"
+        return named.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+
+
+class Gone(Exception):  # noqa: N818
+    """The client hung up: nobody is left to answer."""
+
+
+def refusal_of(error: CapsError, address: str = "") -> Refusal:
+    """An error of ours as an error object; the upstream's `address` is not told."""
+    if isinstance(error, UserError):
+        return Refusal(400, str(error), code="invalid_value", param="caps")
+    if not isinstance(error, ModelError):
+        return internal()
+    if error.cause in _KEPT:
+        status, code = _KEPT[error.cause]
+        words = str(error).replace(address, "the model server") if address else str(error)
+        return Refusal(status, words, code=code, param="model" if status == 404 else None)
+    status, words = _TOLD.get(error.cause, (502, "the model server failed"))
+    return Refusal(status, words, code=f"upstream_{error.cause}", wait=5 if status == 503 else None)
+
+
+def internal() -> Refusal:
+    """What a client is told of a fault of ours."""
+    return Refusal(500, "this server failed; its log says more under the run id", code="internal_error")

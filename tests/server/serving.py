@@ -1,0 +1,140 @@
+"""A `caps serve` to talk to: as a process of its own, or inside this one through ASGI."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
+
+from caps.assemble import Endpoint, Setup
+from caps.server.building import Serving, opened
+from caps.server.logs import Log
+from judging import better_quality_wins
+from models.server import Reply
+from shell import CAPS
+
+
+def asked(text: str = "vary", model: str = "caps/m", **more: object) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+
+
+def is_judge(body: dict) -> bool:
+    return "BEGIN CANDIDATE" in str(body["messages"][0]["content"])
+
+
+def upstream(body: dict, number: int) -> Reply:
+    """Judges by quality; as a writer, the word `vary` brings answers of rising quality, any other one answer."""
+    if is_judge(body):
+        return better_quality_wins(body)
+    if body["messages"][-1]["content"] == "vary":
+        return Reply(f"With quality=0.{10 + number % 80} it is \\boxed{{{number}}}")
+    return Reply("It is 4.")
+
+
+class Running:
+    """A server in a process of its own; `lines` are what it logged, once it has ended."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.url = json.loads(process.stderr.readline())["url"]
+        self.port = int(self.url.rpartition(":")[2].partition("/")[0])
+        self.lines: list[dict] = []
+
+    def end(self, sign: int = signal.SIGTERM) -> int:
+        self.process.send_signal(sign)
+        _, said = self.process.communicate(timeout=30)
+        self.lines += [json.loads(line) for line in said.splitlines()]
+        return self.process.returncode
+
+
+@contextmanager
+def running(base_url: str, *words: object, **environment: str) -> Iterator[Running]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_"))}
+    command = [str(CAPS), "serve", "--base-url", base_url, "--port", "0", *map(str, words)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**clean, **environment})
+    try:
+        yield Running(process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+class Answer:
+    def __init__(self) -> None:
+        self.status, self.headers, self.body = 0, {}, b""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Inside:
+    """The app of a server, called without a socket; the client stays until it has its answer."""
+
+    def __init__(self, door: Any, log: StringIO) -> None:
+        self.door, self.log = door, log
+
+    async def __call__(
+        self,
+        method: str = "POST",
+        path: str = "/v1/chat/completions",
+        body: object = None,
+        *,
+        leaves: asyncio.Event | None = None,
+        **headers: str,
+    ) -> Answer:
+        payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        told = {"host": "localhost", "content_type": "application/json", **headers}
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in told.items()],
+        }
+        answer, parts = Answer(), [payload]
+
+        async def receive() -> dict:
+            if parts:
+                return {"type": "http.request", "body": parts.pop(), "more_body": False}
+            await (leaves or asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict) -> None:
+            if message["type"] == "http.response.start":
+                answer.status = message["status"]
+                answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                answer.body += message.get("body", b"")
+
+        await self.door(scope, receive, send)
+        return answer
+
+
+def inside(
+    base_url: str,
+    work: Callable[[Inside], Any],
+    *,
+    setup: dict | None = None,
+    model: str = "",
+    key: str | None = None,
+    **settings: Any,
+) -> Any:
+    """Run `work` with a server's app in this process."""
+
+    async def run() -> Any:
+        log, where = StringIO(), Endpoint(base_url, model, key)
+        judging = Setup(endpoint=where, **(setup or {}))
+        serving = Serving(upstream=where, judging=judging, log=Log(file=log), **settings)
+        async with opened(serving) as door:
+            return await work(Inside(door, log))
+
+    return asyncio.run(run())

@@ -1,0 +1,153 @@
+"""A winner in chunks is the winner, whatever it says, and a contest that settles early has settled."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caps.server.answers import PIECE, chunks
+from caps.server.drawing import settled
+from caps.server.options import read_options
+from caps.server.problems import problem_of_chat
+from caps.server.refusals import Refusal
+from caps.server.rules import Defaults, Limits
+from models.server import Hang, Reply, StubServer
+from server.serving import asked, inside, is_judge, upstream
+
+HOSTILE = st.text() | st.sampled_from(
+    ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (PIECE + 1)]
+)  # fmt: skip
+
+
+def completion(*messages):
+    choices = [
+        {"index": i, "message": {"role": "assistant", **one}, "finish_reason": "stop"}
+        for i, one in enumerate(messages)
+    ]
+    return {
+        "id": "1",
+        "created": 1,
+        "model": "caps/m",
+        "choices": choices,
+        "usage": {"total_tokens": 3},
+        "caps": {},
+    }
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=3), st.booleans())
+def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, tell):
+    whole = completion(*({"content": text, "reasoning_content": thought} for text, thought in said))
+    sent = b"".join(chunks(whole, tell_usage=tell))
+    lines = sent.split(b"\n\n")
+    assert lines.pop() == b""
+    assert lines.pop() == b"data: [DONE]"
+    assert all(line.startswith(b"data: {") and not set(line) & set(b"\r\n") for line in lines)
+    events = [json.loads(line[6:]) for line in lines]
+    heard = {}
+    for event in events:
+        for choice in event["choices"]:
+            old = heard.setdefault(choice["index"], ["", ""])
+            old[0] += choice["delta"].get("content") or ""
+            old[1] += choice["delta"].get("reasoning_content") or ""
+    assert [tuple(heard[i]) for i in range(len(said))] == said
+    assert (events[-1].get("usage") == {"total_tokens": 3}) == tell
+
+
+def test_answers_have_settled_when_the_commonest_is_surely_so():
+    assert settled(["a"] * 4)
+    assert not settled(["a"] * 3)
+    assert not settled(["a", "a", "a", "b"])
+    assert settled(["a"] * 7 + ["b"])
+    assert not settled([None] * 16), "answers nobody can compare"
+    assert not settled([])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"strategy": "os:system"}, {"strategy": "caps.strategies.caps:Caps"}, {"strategy": "../caps"}, {"strategy": 1},
+     {"set": {"finalists": 10**9}}, {"set": {"budget": "1e9"}}, {"set": {"finalists": [4]}}, {"set": []},
+     {"set": {"none": 1}}, {"n": True}, {"n": 1.5}, {"domain": "law"}, {"seconds": 1e9}, {"early_exit": 1}, [], 3],
+)  # fmt: skip
+def test_what_a_client_may_not_ask_for(given):
+    with pytest.raises(Refusal) as caught:
+        read_options(given, Defaults(), Limits())
+    assert (caught.value.status, caught.value.param.split(".")[0]) == (400, "caps")
+
+
+def test_defaults_of_the_server_hold_until_a_client_says_otherwise():
+    defaults = Defaults(n=64, strategy="caps", changes={"finalists": "2"})
+    plain = read_options(None, defaults, Limits(n=16, tokens=500))
+    assert (plain.n, plain.strategy.finalists, plain.tokens, plain.seconds) == (16, 2, 500, 600.0)
+    other = read_options({"strategy": "caps-r", "budget_tokens": 100}, defaults, Limits(tokens=500))
+    assert (other.strategy.finalists, other.tokens) == (4, 100)
+    with pytest.raises(Refusal, match=r"budget_tokens"):
+        read_options({"budget_tokens": 501}, defaults, Limits(tokens=500))
+
+
+def test_a_judge_reads_every_message_and_is_told_what_it_cannot_see():
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    parts = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:AAAA"}}, 7]
+    body = {
+        "messages": [
+            {"role": "user", "content": parts},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "content": "42"},
+            {"content": {"odd": 1}},
+        ],
+        "tools": [{"type": "function"}],
+    }
+    text = problem_of_chat(body).text
+    assert "Look:\n[image_url: not shown here]\n[a part: not shown here]" in text
+    assert '"tool_calls":[{"id":"c"' in text
+    assert "[tools]" in text
+    assert "AAAA" not in text
+
+
+def test_time_that_ends_brings_the_answer_so_far():
+    def slow(body, number):
+        if is_judge(body):
+            return Hang()
+        return Hang() if number == 3 else Reply(f"number {number}")
+
+    async def work(call):
+        body = asked("any", caps={"n": 4, "seconds": 0.6})
+        return await call(body=body), await call(body=asked("any", caps={"n": 2, "seconds": 0.3}))
+
+    with StubServer(slow) as stub:
+        first, second = inside(stub.url, work)
+    for answer in (first, second):
+        assert answer.status == 200, answer.body
+        assert answer.json["caps"]["provisional"]
+        assert answer.json["caps"]["causes"]["time"] >= 1
+    assert first.json["caps"]["failed"] == 1
+    assert first.json["usage"]["caps"]["generation"]["calls"] == 4
+
+
+def test_a_judge_that_never_answers_leaves_a_provisional_answer():
+    async def work(call):
+        return await call(body=asked("vary", caps={"n": 3, "budget_tokens": 10}))
+
+    with StubServer(upstream) as stub:
+        answer = inside(stub.url, work)
+    assert (answer.status, answer.json["caps"]["provisional"]) == (200, True)
+    assert answer.json["caps"]["causes"].keys() == {"budget"}
+    assert answer.json["usage"]["caps"]["verifier"]["prompt_tokens"] == 0
+
+
+def test_the_same_request_has_the_same_pairings():
+    def same(body, number):
+        return (
+            upstream(body, number)
+            if is_judge(body)
+            else Reply(f"quality=0.{body['seed']} \\boxed{{{body['seed']}}}")
+        )
+
+    async def seeded(call):
+        return [(await call(body=asked(seed=1, caps={"n": 6}))).json["caps"]["order"] for _ in range(2)]
+
+    with StubServer(same) as stub:
+        first, second = inside(stub.url, seeded)
+    assert first == second
+    assert first[0] == 5

@@ -1,0 +1,296 @@
+"""Who comes in, what is refused, and that every visit ends in an answer and never in a trace."""
+
+import asyncio
+import json
+import random
+import string
+
+import pytest
+
+from caps.core.errors import SettingError
+from caps.server.rules import Limits
+from models.server import Hang, Raw, Reply, Status, StubServer
+from server.serving import asked, inside, upstream
+
+KEYS = ("sk-first-0001", "sk-second-0002")
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with StubServer(upstream, models=("m",)) as running:
+        yield running
+
+
+def bearer(key):
+    return {"authorization": f"Bearer {key}"}
+
+
+def test_a_key_counts_in_its_header_alone(stub):
+    async def work(call):
+        body = asked(caps={"n": 1})
+        return [
+            await call(body=body, **bearer(KEYS[0])),
+            await call(body=body, **bearer(KEYS[1])),
+            await call(body=body),
+            await call(body=body, **bearer("sk-wrong")),
+            await call(body=body, **bearer("")),
+            await call(body=body, authorization=KEYS[0]),
+            await call(body=body, authorization=f"Basic {KEYS[0]}"),
+            await call(path=f"/v1/chat/completions?api_key={KEYS[0]}", body=body),
+            await call(body={**body, "api_key": KEYS[0]}, x_api_key=KEYS[0]),
+            await call("GET", "/metrics"),
+            await call("GET", "/health"),
+            await call("GET", "/health", **bearer(KEYS[1])),
+            call.log.getvalue(),
+        ]
+
+    *answers, log = inside(stub.url, work, keys=KEYS, host="0.0.0.0")
+    assert [one.status for one in answers] == [200, 200, *[401] * 8, 200, 200]
+    assert answers[3].json["error"]["code"] == "invalid_api_key"
+    assert answers[-2].json == {"status": "ok"}
+    assert answers[-1].json["upstream"]["state"] == "serving"
+    assert "sk-" not in log + "".join(one.body.decode() for one in answers)
+
+
+def test_who_listens_to_everyone_wants_keys_or_says_so(stub):
+    async def work(call):
+        return (await call(body=asked(caps={"n": 1}), host="evil.example")).status
+
+    with pytest.raises(SettingError, match="--host 0.0.0.0"):
+        inside(stub.url, work, host="0.0.0.0")
+    assert inside(stub.url, work, host="0.0.0.0", anyone=True) == 200
+    assert inside(stub.url, work) == 403, "a page that points its own name at this machine"
+    with pytest.raises(SettingError, match="control character"):
+        inside(stub.url, work, keys=("a\nb",))
+
+
+def test_limits_have_statuses(stub):
+    limits = Limits(body=2000, n=4, reading=0.2)
+
+    async def work(call):
+        return [
+            await call(body=asked("x" * 3000)),
+            await call(body=asked(), content_length="1" + "0" * 12),
+            await call(body=asked(), content_type="text/plain"),
+            await call(body=asked(), content_type=""),
+            await call(body=asked(caps={"n": 5})),
+            await call(body=asked(n=5)),
+            await call("GET"),
+            await call("DELETE", "/v1/models"),
+            await call(path="/v1/select", body={"problem": "?", "candidates": ["a"] * 5, "model": "caps/m"}),
+            await call(path="/v1/embeddings", body={"model": "caps/m", "input": "x"}),
+        ]
+
+    answers = inside(stub.url, work, limits=limits)
+    assert [one.status for one in answers] == [413, 413, 415, 415, 400, 400, 405, 405, 400, 400]
+    assert all(set(one.json["error"]) == {"message", "type", "param", "code"} for one in answers)
+    assert all(len(one.headers["x-caps-run-id"]) == 32 for one in answers)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "//v1/models", "/v1/models/", "/v1/../health", "/v1/%2e%2e/metrics", "/v1/chat/completions/", "/V1/models",
+     "/health/", "/health/../metrics", "/v1/models/../../metrics", "/v1/models\x00", "/v1/completions\r\nx: y"],
+)  # fmt: skip
+def test_tricks_with_paths_lead_nowhere(stub, path):
+    async def work(call):
+        return await call("GET", path), await call("GET", path, **bearer(KEYS[0]))
+
+    without, with_key = inside(stub.url, work, keys=KEYS)
+    assert without.status == 401
+    assert with_key.status in (404, 405)
+    assert with_key.json["error"]["code"] in ("not_found", "model_not_found", "method_not_allowed")
+
+
+def test_those_who_would_wait_too_long_are_sent_away_and_the_rest_is_answered():
+    def slow(body, number):
+        return Reply("same", delay=0.2)
+
+    async def work(call):
+        return await asyncio.gather(*(call(body=asked(caps={"n": 1})) for _ in range(6)))
+
+    with StubServer(slow) as stub:
+        answers = inside(stub.url, work, limits=Limits(concurrent=2, waiting=2))
+        assert sorted(one.status for one in answers) == [200, 200, 200, 200, 429, 429]
+        assert {one.headers.get("retry-after") for one in answers} == {None, "1"}
+        assert stub.requests == 4
+        late = inside(stub.url, work, limits=Limits(concurrent=1, seconds=0.3))
+        assert {200, 503} <= {one.status for one in late} <= {200, 503, 504}
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "status", "code"),
+    [
+        (Status(401, {"error": {"message": "bad key sk-upstream"}}), 502, "upstream_access"),
+        (Status(404, {"error": {"message": "The model `m` does not exist"}}), 404, "model_not_found"),
+        (Status(400, {"error": {"message": "context length is 10 tokens"}}), 400, "context_length_exceeded"),
+        (Status(422, {"error": {"message": "no such tool"}}), 400, "upstream_refused"),
+        (Reply(None), 502, "upstream_empty"),
+        (Hang(), 504, "timeout"),
+    ],
+)
+def test_faults_of_the_upstream_are_told_without_its_address(behaviour, status, code):
+    async def work(call):
+        plain = await call(body=asked(caps={"n": 2}))
+        stream = await call(body=asked(stream=True, caps={"n": 2}))
+        return plain, stream
+
+    with StubServer([behaviour]) as stub:
+        answers = inside(stub.url, work, limits=Limits(seconds=0.3))
+        address = stub.url.partition("//")[2].partition("/")[0]
+    for one in answers:
+        assert (one.status, one.json["error"]["code"]) == (status, code)
+        assert address not in one.body.decode()
+        assert "sk-upstream" not in one.body.decode()
+
+
+def test_an_upstream_that_is_gone_is_said_to_be(stub):
+    async def work(call):
+        return [
+            await call(body=asked(caps={"n": 2})),
+            await call(body=asked(model="other")),
+            await call("GET", "/v1/models"),
+            await call("GET", "/health"),
+        ]
+
+    answers = inside("http://127.0.0.1:9/v1", work)
+    assert [one.status for one in answers] == [502, 502, 502, 503]
+    assert answers[3].json["upstream"]["state"] == "silent"
+
+
+def test_a_fault_after_the_first_heartbeat_is_an_event():
+    def fail_late(body, number):
+        return Status(400, {"error": {"message": "no"}}, delay=0.2)
+
+    async def work(call):
+        return await call(body=asked(stream=True, caps={"n": 1}))
+
+    with StubServer(fail_late) as stub:
+        answer = inside(stub.url, work, heartbeat=0.05)
+    events = [part for part in answer.body.decode().split("\n\n") if part.startswith("data: ")]
+    assert answer.status == 200
+    assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "upstream_refused"
+
+
+def test_a_key_the_upstream_repeats_is_not_told_when_forwarding():
+    async def work(call):
+        return await call(body=asked(model="other"))
+
+    with StubServer(api_key="right") as stub:
+        answer = inside(stub.url, work, key="wrong-secret-key")
+    assert answer.status == 401
+    assert "***" in answer.body.decode()
+    assert "wrong-secret-key" not in answer.body.decode()
+
+
+def test_a_client_that_hangs_up_ends_the_work_upstream():
+    async def work(call):
+        leaves = asyncio.Event()
+        visits = [
+            asyncio.ensure_future(call(body=asked(caps={"n": 4}, stream=stream), leaves=leaves))
+            for stream in (False, True)
+        ]
+        async with asyncio.timeout(10):
+            while stub.busy < 8:
+                await asyncio.sleep(0.01)
+        leaves.set()
+        await asyncio.gather(*visits)
+        for _ in range(100):
+            if stub.busy == 0:
+                break
+            await asyncio.sleep(0.01)
+        return stub.busy, [json.loads(line)["status"] for line in call.log.getvalue().splitlines()]
+
+    with StubServer([Hang()]) as stub:
+        assert inside(stub.url, work, setup={"connections": 16}, heartbeat=0.05) == (0, [499, 499])
+
+
+def test_logs_hold_figures_and_no_words_and_metrics_count_them(stub):
+    async def work(call):
+        body = asked(caps={"n": 3, "strategy": "round-robin"})
+        body["messages"].insert(0, {"role": "system", "content": "my secret plan"})
+        await call(body=body)
+        return call.log.getvalue(), (await call("GET", "/metrics")).body.decode()
+
+    log, page = inside(stub.url, work)
+    line = json.loads(log)
+    assert (line["status"], line["samples"], line["judge_calls"], line["model"]) == (200, 3, 3, "m")
+    assert "secret" not in log
+    assert "boxed" not in log
+    assert 'caps_requests_total{route="/v1/chat/completions",status="200"} 1.0' in page
+    assert 'caps_calls_total{part="generation"} 3.0' in page
+    assert f'caps_tokens_total{{kind="prompt",part="generation"}} {3 * (4 + 1)}.0' in page
+    assert "secret" not in page
+
+
+def test_the_description_names_every_route_and_the_limits(stub):
+    async def work(call):
+        return (await call("GET", "/openapi.json")).json
+
+    told = inside(stub.url, work, limits=Limits(n=9))
+    assert told["openapi"].startswith("3.")
+    options = told["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]
+    assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9
+    assert {"/v1/select", "/v1/models", "/health", "/metrics"} < set(told["paths"])
+
+
+def junk(rng, depth=0):
+    """Any JSON value, the strange ones often."""
+    odd = [None, True, -1, 0, 1, 2**70, 1e308, "", "\x00", "\ud83d\ude00", "caps/m", [], {}, "vary", 3.5]
+    if depth > 3 or rng.random() < 0.5:
+        return rng.choice(odd)
+    if rng.random() < 0.5:
+        return [junk(rng, depth + 1) for _ in range(rng.randrange(4))]
+    names = ["role", "content", "text", "type", "tool_calls", "function", "name", "arguments", "user", "n"]
+    return {rng.choice(names): junk(rng, depth + 1) for _ in range(rng.randrange(4))}
+
+
+def malformed(rng):
+    """A body that is wrong in some way: fields of another kind, cut off, of other bytes, or no JSON at all."""
+    body = asked(rng.choice(["vary", "same"]), rng.choice(["caps/m", "caps", "caps/", "m", "caps/m"]))
+    body["caps"] = {"n": 1}
+    fields = [
+        "model",
+        "messages",
+        "n",
+        "stream",
+        "stream_options",
+        "caps",
+        "tools",
+        "response_format",
+        "seed",
+    ]
+    for name in rng.sample(fields, rng.randrange(1, 4)):
+        body[name] = junk(rng)
+    if isinstance(body["caps"], dict):
+        inner = ["n", "strategy", "set", "domain", "seed", "early_exit", "seconds", "budget_tokens", "x"]
+        body["caps"] |= {name: junk(rng) for name in rng.sample(inner, rng.randrange(3))}
+    payload = json.dumps(body).encode()
+    way = rng.randrange(6)
+    if way == 0:
+        return payload[: rng.randrange(len(payload))]
+    if way == 1:
+        return bytes(rng.randrange(256) for _ in range(rng.randrange(40)))
+    if way == 2:
+        spot = rng.randrange(len(payload))
+        return payload[:spot] + rng.choice(string.printable).encode() + payload[spot + 1 :]
+    return payload
+
+
+def test_no_body_brings_a_500():
+    rng = random.Random(11)
+    seen = set()
+
+    async def work(call):
+        for _ in range(2000):
+            payload = malformed(rng)
+            path = rng.choice(["/v1/chat/completions"] * 3 + ["/v1/select", "/v1/embeddings"])
+            answer = await call(path=path, body=payload)
+            seen.add(answer.status)
+            assert answer.status < 500, (path, payload, answer.body, call.log.getvalue()[-400:])
+            assert answer.status in (200, 404) or set(answer.json) == {"error"}, payload
+
+    reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
+    with StubServer([Raw(reply)]) as stub:
+        inside(stub.url, work, model="m")
+    assert {200, 400} <= seen
