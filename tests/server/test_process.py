@@ -60,7 +60,7 @@ def test_a_server_by_its_file_keeps_slow_and_rude_clients_off_and_finishes_what_
     """One server for all of this: it takes a while to start."""
     config = tmp_path / "caps.toml"
     config.write_text(
-        'samples = 2\nmax-samples = 4\nstrategy = "majority"\nbody-seconds = 0.4\nmax-body = 4000\nheartbeat = 0.1\nmax-connections = "64"\n'
+        'samples = 2\nmax-samples = 4\nstrategy = "majority"\nbody-seconds = 1.2\nmax-body = 4000\nheartbeat = 0.1\nmax-connections = "64"\n'
     )
 
     def behave(body, number):
