@@ -126,14 +126,19 @@ def inside(
     setup: dict | None = None,
     model: str = "",
     key: str | None = None,
+    judge: Endpoint | None = None,
+    prompts: bool = False,
     **settings: Any,
 ) -> Any:
     """Run `work` with a server's app in this process."""
 
     async def run() -> Any:
         log, where = StringIO(), Endpoint(base_url, model, key)
-        judging = Setup(endpoint=where, **(setup or {}))
-        serving = Serving(upstream=where, judging=judging, log=Log(file=log), **settings)
+        judging = Setup(endpoint=judge or where, **(setup or {}))
+        named = judge.model if judge else None
+        serving = Serving(
+            upstream=where, judging=judging, judge=named, log=Log(prompts=prompts, file=log), **settings
+        )
         async with opened(serving) as door:
             return await work(Inside(door, log))
 

@@ -7,6 +7,7 @@ import string
 
 import pytest
 
+from caps.assemble import Endpoint
 from caps.core.errors import SettingError
 from caps.server.rules import Limits
 from models.server import Hang, Raw, Reply, Status, StubServer
@@ -221,6 +222,27 @@ def test_logs_hold_figures_and_no_words_and_metrics_count_them(stub):
     assert 'caps_calls_total{part="generation"} 3.0' in page
     assert f'caps_tokens_total{{kind="prompt",part="generation"}} {3 * (4 + 1)}.0' in page
     assert "secret" not in page
+
+
+def test_words_are_logged_when_that_is_asked_for(stub):
+    async def work(call):
+        await call(body=asked("my secret plan", caps={"n": 1}))
+        return call.log.getvalue()
+
+    words = json.loads(inside(stub.url, work, prompts=True).splitlines()[0])
+    assert (words["event"], words["messages"][0]["content"]) == ("words", "my secret plan")
+    assert words["choices"][0]["content"] == "It is 4."
+
+
+def test_another_server_may_judge_and_the_key_of_the_first_is_not_shown_to_it(stub):
+    async def work(call):
+        return await call(body=asked(caps={"n": 3}))
+
+    with StubServer(upstream) as other:
+        answer = inside(stub.url, work, key="sk-writer", judge=Endpoint(other.url, "strict", "sk-judge"))
+        assert {body["model"] for body in other.bodies} == {"strict"}
+        assert {head["Authorization"] for head in other.headers} == {"Bearer sk-judge"}
+        assert other.requests == answer.json["usage"]["caps"]["verifier"]["calls"] > 0
 
 
 def test_the_description_names_every_route_and_the_limits(stub):
