@@ -1,30 +1,33 @@
 """Write docs/reference/cli.md from the program's own help."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from caps.cli.main import COMMANDS, make_app
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
-COMMANDS = (
-    "select", "sample", "solve", "grade", "replay", "plan", "simulate", "import", "export", "journal stats",
-    "journal prune", "journal redact", "list strategies", "list views", "list signatures", "list profiles",
-    "list presets", "list methods", "list datasets", "demo",
-)  # fmt: skip
+GROUPS = {
+    "journal": ("stats", "prune", "redact"),
+    "list": (
+        "strategies", "models", "views", "signatures", "profiles", "presets", "methods", "datasets",
+    ),
+}  # fmt: skip
 
 
 def page() -> str:
     """The whole page."""
     parts = ["# Commands\n\nWritten by `make docs` from the program itself; do not edit.\n"]
+    app, plain = make_app(), {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "TERMINAL_WIDTH": "100"}
     for command in COMMANDS:
-        words = [sys.executable, "-m", "caps", *command.split(), "--help"]
-        plain = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-        said = subprocess.run(words, capture_output=True, text=True, check=True, env=plain).stdout  # noqa: S603
-        text = "\n".join(
-            line.rstrip() for line in said.replace("python -m caps", "caps").splitlines()
-        ).strip()
-        parts.append(f"## caps {command}\n\n```text\n{text}\n```\n")
+        for part in GROUPS.get(command, ("",)):
+            words = [command, part] if part else [command]
+            said = CliRunner().invoke(app, [*words, "--help"], env=plain, prog_name="caps")
+            if said.exit_code:
+                raise SystemExit(f"caps {' '.join(words)} --help: {said.output}")
+            text = "\n".join(line.rstrip() for line in said.output.splitlines()).strip()
+            parts.append(f"## caps {' '.join(words)}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
 
 

@@ -77,6 +77,7 @@ def test_commands_run(page, server, tmp_path, monkeypatch):
         assert words[:1] == ["caps"], line
         words = [server.url if word.startswith("http") else word for word in words[1:]]
         words = ["40" if word == "2000" else word for word in words]
+        words += ["--contests", "20"] if words[0] == "diagnose" else []
         if "--journal" not in words and words[0] == "journal":
             words += ["--journal", _journal(tmp_path, server)]
         done = caps(*words, XDG_DATA_HOME=str(tmp_path))
