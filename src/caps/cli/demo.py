@@ -22,6 +22,7 @@ from caps.cli.demo_simulated import show_simulated
 from caps.cli.output import say, stdout
 from caps.cli.run import Meter
 from caps.cli.select import endpoint_of
+from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.types import Case
 from caps.datasets.jsonl import read_cases
 from caps.engines.base import Outcome
@@ -71,8 +72,10 @@ def demo(
         hard_evidence="auto",
         journal=journal or user_data_path("caps") / "demo.sqlite",
     )
-    tour = _Tour(setup, quiet=quiet)
-    raise typer.Exit(asyncio.run(tour.play()))
+    code = asyncio.run(unless_stopped(_Tour(setup, quiet=quiet).play()))
+    if code is None:
+        say_stopped(setup.journal)
+    raise typer.Exit(130 if code is None else code)
 
 
 class _Tour:

@@ -1,7 +1,5 @@
 """Having pairs judged with a bar to look at, and telling what came of it."""
 
-import asyncio
-import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from caps.assemble import Setup
 from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.sink import write_all
+from caps.cli.stopping import say_stopped, unless_stopped
 from caps.experiments.conclusion import Conclusion, conclude, measured_of
 from caps.experiments.diagnosis import Asked, Plan, Subject, ask
 from caps.reports import diagnosed, diagnosed_rows
@@ -23,18 +22,12 @@ async def judged_live(setup: Setup, scheduled: Sequence[Subject], plan: Plan, *,
     columns = (TextColumn("pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with bar(*columns, hidden=quiet) as progress:
         pairs = progress.add_task("pairs", total=sum(len(subject.duels) for subject in scheduled))
-        work = asyncio.ensure_future(
+        told = await unless_stopped(
             ask(setup, scheduled, plan, advance=lambda more: progress.advance(pairs, more))
         )
-        loop = asyncio.get_running_loop()
-        for signal_ in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(signal_, work.cancel)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            kept = "every reply so far is in the journal" if setup.journal else "no journal was kept"
-            say(f"interrupted; {kept}: run the same command again to go on", "yellow")
-            return None
+    if told is None:
+        say_stopped(setup.journal)
+    return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,5 @@
 """One run of a spending command: where results, progress, brackets and files go."""
 
-import asyncio
-import signal
 import sys
 import time
 from collections import Counter
@@ -22,6 +20,7 @@ from rich.progress import (
 
 from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.output import bar, say, stderr, stdout
+from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
@@ -68,19 +67,11 @@ class Run:
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
     ) -> int:
         """Play all cases; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
-        work = asyncio.ensure_future(self.play(source, total, out, cases))
-        loop = asyncio.get_running_loop()
-        for signal_ in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(signal_, work.cancel)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            kept = "every reply so far is in the journal" if self._setup.journal else "no journal was kept"
-            words = (
-                f"interrupted after {self._summary.cases} cases; {kept}: run the same command again to go on"
-            )
-            say(words, "yellow")
-            return 130
+        code = await unless_stopped(self.play(source, total, out, cases))
+        if code is not None:
+            return code
+        say_stopped(self._setup.journal, f" after {self._summary.cases} cases")
+        return 130
 
     async def play(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str

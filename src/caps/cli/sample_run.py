@@ -1,7 +1,5 @@
 """One run of `sample`: where cases, progress and figures go."""
 
-import asyncio
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -13,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from caps.assemble import Setup, sampler
 from caps.cli.output import bar, print_json, say
 from caps.cli.sink import Sink
+from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
@@ -50,21 +49,13 @@ class SampleRun:
 
     async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
         """Sample all problems; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
-        work = asyncio.ensure_future(self._sample(source, total))
-        loop = asyncio.get_running_loop()
-        for signal_ in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(signal_, work.cancel)
-        try:
-            return await work
-        except asyncio.CancelledError:
-            kept = "every reply so far is in the journal" if self._setup.journal else "no journal was kept"
-            words = (
-                f"interrupted after {self._tally.problems} problems, {self._tally.samples} samples; {kept}"
-            )
-            if self._out != "-":
-                words += f", the cases so far in {self._out}.partial"
-            say(f"{words}: run the same command again to go on", "yellow")
-            return 130
+        code = await unless_stopped(self._sample(source, total))
+        if code is not None:
+            return code
+        kept = "" if self._out == "-" else f", the cases so far in {self._out}.partial"
+        after = f" after {self._tally.problems} problems, {self._tally.samples} samples"
+        say_stopped(self._setup.journal, after, kept)
+        return 130
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
         started = time.perf_counter()

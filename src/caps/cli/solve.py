@@ -1,7 +1,6 @@
 """`caps solve`: sample, then select, one question."""
 
 import asyncio
-import signal
 import sys
 import time
 from dataclasses import replace
@@ -18,6 +17,7 @@ from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption, say
 from caps.cli.sample_run import SampleMeter
 from caps.cli.select import GRACE_SECONDS, confidence_of, endpoint_of, price_of
+from caps.cli.stopping import say_stopped, unless_stopped
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import share_out
@@ -150,15 +150,10 @@ async def _until_done_or_stopped(
     solving: Solving, case: Case, strategy: str, *, quiet: bool, as_json: bool
 ) -> int:
     """Solve; on Ctrl-C or SIGTERM keep what was paid."""
-    work = asyncio.ensure_future(_solve(solving, case, strategy, quiet=quiet, as_json=as_json))
-    loop = asyncio.get_running_loop()
-    for signal_ in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signal_, work.cancel)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        say("interrupted; run the same command again to go on", "yellow")
-        return 130
+    code = await unless_stopped(_solve(solving, case, strategy, quiet=quiet, as_json=as_json))
+    if code is None:
+        say_stopped(solving.writing.journal)
+    return 130 if code is None else code
 
 
 async def _solve(solving: Solving, case: Case, strategy: str, *, quiet: bool, as_json: bool) -> int:
