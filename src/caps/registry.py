@@ -74,6 +74,9 @@ _STRATEGIES = {
     "tests-first": Entry(
         "caps.strategies.tests_first:TestsFirst", "most public examples passed, then the majority", "caps"
     ),
+    "posterior": Entry(
+        "caps.strategies.posterior:Posterior", "votes, findings and verdicts in one probability", "caps"
+    ),
     "round-robin": Entry("caps.strategies.round_robin:RoundRobin", "everyone meets everyone", "Hunter 2004"),
     "knockout": Entry(
         "caps.strategies.knockout:Knockout", "single elimination, answers grouped", "Liu et al. 2025"
