@@ -6,7 +6,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from caps.core.errors import SettingError
+from caps.core.errors import InputError, SettingError
+from caps.core.judging import JudgeProfile
+from caps.core.settings import nearest, settings_of
 
 Model = Annotated[
     str | None,
@@ -76,6 +78,12 @@ ApiKeyE1 = Annotated[
 ]
 Strategy = Annotated[
     str, typer.Option("--strategy", envvar="CAPS_STRATEGY", help="How to choose: see caps list strategies.")
+]
+JudgeProfileFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--judge-profile", envvar="CAPS_JUDGE_PROFILE", help="What the judge is worth, as JSON (posterior)."
+    ),
 ]
 Profile = Annotated[
     str | None,
@@ -208,3 +216,24 @@ def parse_connections(word: str) -> Any:
     if not word.isdecimal() or int(word) < 1:
         raise SettingError(f"--max-connections {word!r}: must be a whole number of at least 1, or auto")
     return int(word)
+
+
+def judge_words(path: Path | None) -> list[str]:
+    """The fields of a judge's profile as words for --set; a file that is none is an error."""
+    if path is None:
+        return []
+    try:
+        given = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
+        profile = JudgeProfile(**given)
+    except OSError as error:
+        raise InputError(f"--judge-profile {path}: {error.strerror or error}") from None
+    except msgspec.MsgspecError as error:
+        raise InputError(f"--judge-profile {path}: {error}; wanted an object of numbers") from None
+    except TypeError:
+        known = list(settings_of(JudgeProfile()))
+        strange = next(name for name in given if name not in known)
+        hint = nearest(strange, known)
+        raise SettingError(
+            f"--judge-profile {path}: {strange!r}: no such field; {hint}there are {', '.join(known)}"
+        ) from None
+    return [f"{name}={value}" for name, value in settings_of(profile).items() if name in given]

@@ -47,6 +47,7 @@ def select(
     judge_api_key_e1: options.ApiKeyE1 = None,
     strategy: options.Strategy = "caps-r",
     set_: SetOption = None,
+    judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -86,7 +87,7 @@ def select(
     Results go to standard output, one JSON object a line (a table in a terminal, unless --json). What was
     paid for is kept in the journal: run the same command again and only what is missing is asked.
     """
-    chosen = make_strategy(strategy, parse_assignments(set_ or []))
+    chosen = make_strategy(strategy, parse_assignments([*options.judge_words(judge_profile), *(set_ or [])]))
     views = parse_assignments(view or [], option="--view")
     source = _opened(cases, limit)
     if dry_run:

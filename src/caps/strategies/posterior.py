@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import log
 from random import Random
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
 from caps.core.contest import Turn
@@ -19,7 +19,7 @@ from caps.core.play import Play
 from caps.core.settings import setting
 from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Round, Selection, Verdict
 from caps.strategies.belief import exchange, one_right, several_right, weigh
-from caps.strategies.dedup import clusters
+from caps.strategies.dedup import clusters, middling
 from caps.strategies.pairings import ORDERS, Seats
 from caps.strategies.sprint import Sprint
 from caps.strategies.verdicts import Evidence
@@ -43,12 +43,10 @@ class Question(NamedTuple):
 class Posterior(JudgeProfile):
     """Ask what is worth asking, and say how sure the choice is; the first fields are the judge's worth."""
 
-    votes: float = setting(2.0, "an answer of n candidates weighs n to this power", least=0)
-    nobody: float = setting(2.7, "no right answer weighs as much as one of so many", least=0.01)
+    votes: float = setting(2.1, "an answer of n candidates weighs n to this power", least=0)
+    nobody: float = setting(2.0, "no right answer weighs as much as one of so many", least=0.01)
     parses: float = setting(3.0, "log-odds lost by what does not parse", least=0)
-    tests: float = setting(
-        3.0, "log-odds lost by failing all public examples, half of it by the first", least=0
-    )
+    tests: float = setting(6.0, "log-odds lost by failing all public examples", least=0)
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
     answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
@@ -89,10 +87,11 @@ class Posterior(JudgeProfile):
             return list(end.value.order)
         return list(round_.ranking)
 
-    def voteless(self, groups: Sequence[Sequence[Entrant]]) -> bool:
-        """Whether nearly all differ and no three agree: then votes say nothing, and several may be right."""
+    def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
+        """Whether several answers may be right: nearly all differ and no three agree, so there are no votes."""
         alone, everyone = sum(len(group) == 1 for group in groups), sum(map(len, groups))
-        return alone >= self.apart * everyone and max(map(len, groups)) < A_CROWD
+        voteless = alone >= self.apart * everyone and max(map(len, groups)) < A_CROWD
+        return voteless if self.answers == "auto" else self.answers == "several"
 
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
         """Log-weight of each answer before anyone is asked."""
@@ -108,12 +107,10 @@ class Position:
         groups = clusters(entrants)
         self.strategy, self._sizes = strategy, {one.id: one.sizes for one in entrants}
         self._luck = dict(zip(self._sizes, luck, strict=True))
-        self._members = [self._middling(group) for group in groups]
+        self._members = [middling(group, self._luck) for group in groups]
         self.answer_of = {one: k for k, ids in enumerate(self._members) for one in ids}
         self._prior, self._evidence = strategy.prior(groups), Evidence(strategy, self.answer_of)
-        self.several = strategy.answers == "several" or (
-            strategy.answers == "auto" and strategy.voteless(groups)
-        )
+        self.several = strategy.several(groups)
         self._full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
         self._room = strategy.max_share * GAMES_OF_V1 * len(entrants) * self._full_game
         self._seats = Seats(self._luck)
@@ -209,12 +206,6 @@ class Position:
 
     def _tokens(self, shown: Sequence[int], level: Level) -> float:
         return self.strategy.prompt_tokens + sum(self._sizes[one][level] for one in shown)
-
-    def _middling(self, group: Sequence[Entrant]) -> list[int]:
-        """Those of usual length first: neither a bare answer nor a ramble stands for the others."""
-        sizes = {one.id: one.sizes[Level.FULL] for one in group}
-        middle = median(sizes.values())
-        return sorted(sizes, key=lambda one: (abs(sizes[one] - middle), self._luck[one]))
 
 
 def beliefs(
