@@ -1,11 +1,11 @@
-"""Accuracy, tokens and calibration of `posterior` and `sprint` beside the others; SIMULATED verdicts throughout.
+"""Accuracy, tokens and calibration of `posterior` and `sprint` beside the others; all verdicts SIMULATED.
 
     python benchmarks/beyond.py                          made-up pools
     python benchmarks/beyond.py --cases FILE --slice 5   labelled cases, each played by every 5th judge seed
     python benchmarks/beyond.py --wrong                  what happens where the assumptions are false
 
-What the judge is worth is estimated from games of other made-up pools with another seed, never given. Intervals
-are paired bootstraps over problems.
+What the judge is worth is estimated from games of other made-up pools with another seed, never given.
+Intervals are paired bootstraps over problems.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def estimate(model: JudgeModel, problems: int = 200, pairs: int = 20) -> JudgePr
             (Level.PARTIAL, Level.FULL), rng.sample(list(combinations(pool.entrants, 2)), pairs)
         ):
             if a.signature != b.signature:
-                _observe(sample, judge, pool, *rng.sample((a, b), 2), level, rng)
+                _observe(sample, judge, pool, rng.sample((a, b), 2), level=level, rng=rng)
     return sample.profile()
 
 
@@ -108,14 +108,14 @@ def _observe(
     sample: Sample,
     judge: SimulatedJudge,
     pool: LabelledPool,
-    a: Entrant,
-    b: Entrant,
+    pair: Sequence[Entrant],
+    *,
     level: Level,
     rng: Random,
 ) -> None:
+    a, b = pair
     verdict = judge.answer(Pairing(a.id, b.id, level))
-    assert isinstance(verdict, Verdict)
-    if verdict.outcome == 0.5:
+    if not isinstance(verdict, Verdict) or verdict.outcome == 0.5:
         return
     for_a = verdict.outcome == 1
     if pool.correct[a.id] != pool.correct[b.id]:
@@ -244,9 +244,10 @@ def vote_share(pools: Iterable[LabelledPool]) -> tuple[float, float]:
 
 
 def condition(
-    title: str, pools: Sequence[LabelledPool], accuracy: float, shared: float, seeds: int, every: int
+    title: str, pools: Sequence[LabelledPool], judge: tuple[float, float], seeds: int, every: int
 ) -> list[str]:
     """All strategies against one judge."""
+    accuracy, shared = judge
     model = simulated(accuracy, shared)
     worth = settings_of(estimate(model))
     strategies: dict[str, object] = {name: make_strategy(name) for name in RIVALS}
@@ -284,7 +285,7 @@ def wrong_assumptions(pools: Sequence[LabelledPool], seeds: int, every: int) -> 
 
 
 def _split(pool: LabelledPool) -> LabelledPool | None:
-    """The right cluster in two halves with different signatures, as if equal answers had not been recognised."""
+    """The right cluster in two halves of different signature, as if equal answers had not been recognised."""
     right = [one.id for one, label in zip(pool.entrants, pool.correct, strict=True) if label]
     if len(right) < 2:
         return None
@@ -326,8 +327,8 @@ def main() -> None:
             continue
         with ProcessPoolExecutor(given.processes, mp_context=get_context("spawn")) as workers:
             waiting = [
-                workers.submit(condition, kind, pools, accuracy, shared, given.seeds, given.slice)
-                for accuracy, shared in product(given.accuracy, given.shared)
+                workers.submit(condition, kind, pools, judge, given.seeds, given.slice)
+                for judge in product(given.accuracy, given.shared)
             ]
             for one in waiting:
                 print("\n".join(one.result()), flush=True)

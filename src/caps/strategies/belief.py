@@ -8,7 +8,7 @@ from caps.core.types import Entrant
 from caps.strategies.verdicts import Evidence
 
 RATES = (0.03, 0.15, 0.4, 0.7, 0.95)  # shares of right candidates, where several answers may be right
-SWEEPS = 12
+SWEEPS = 6
 
 Groups = Sequence[Sequence[Entrant]]
 

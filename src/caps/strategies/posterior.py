@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import log
 from random import Random
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from caps.core.contest import Turn
@@ -27,7 +27,7 @@ from caps.strategies.verdicts import Evidence
 IN_A_ROW = (1, 2, 3, 5)  # how many answers a question may need before it changes anything
 LEADERS = 8
 GAMES_OF_V1 = 3  # a candidate
-A_CROWD = 3
+STANDS_OUT = 2.0  # in log-odds: three votes among single ones, or examples that few pass
 
 
 class Question(NamedTuple):
@@ -51,7 +51,7 @@ class Posterior(JudgeProfile):
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
     answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
     apart: float = setting(
-        0.7, "auto: several, where such a part stands alone and no three agree", least=0, most=1
+        0.7, "auto: several, where such a part stands alone and none stands out", least=0, most=1
     )
     worth: float = setting(0.002, "gain in probability a full game must promise", least=0, most=1)
     confidence_target: float = setting(0.98, "sure enough to stop", least=0, most=1)
@@ -87,11 +87,11 @@ class Posterior(JudgeProfile):
             return list(end.value.order)
         return list(round_.ranking)
 
-    def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
-        """Whether several answers may be right: nearly all differ and no three agree, so there are no votes."""
+    def several(self, groups: Sequence[Sequence[Entrant]], prior: Sequence[float]) -> bool:
+        """Whether several answers may be right: nearly all stand alone, and none stands out beforehand."""
         alone, everyone = sum(len(group) == 1 for group in groups), sum(map(len, groups))
-        voteless = alone >= self.apart * everyone and max(map(len, groups)) < A_CROWD
-        return voteless if self.answers == "auto" else self.answers == "several"
+        flat = alone >= self.apart * everyone and max(prior) - median(prior) < STANDS_OUT
+        return flat if self.answers == "auto" else self.answers == "several"
 
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
         """Log-weight of each answer before anyone is asked."""
@@ -110,7 +110,7 @@ class Position:
         self._members = [middling(group, self._luck) for group in groups]
         self.answer_of = {one: k for k, ids in enumerate(self._members) for one in ids}
         self._prior, self._evidence = strategy.prior(groups), Evidence(strategy, self.answer_of)
-        self.several = strategy.several(groups)
+        self.several = strategy.several(groups, self._prior)
         self._full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
         self._room = strategy.max_share * GAMES_OF_V1 * len(entrants) * self._full_game
         self._seats = Seats(self._luck)
