@@ -8,16 +8,13 @@ Rules that must not be broken:
 * Any ask may come back `Unanswered`; the strategy goes on with what it has.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from random import Random
-from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from caps.core.types import Answer, Entrant, Group, Pairing, Pick, Rating, Round, Selection, Solo, Verdict
 
 T = TypeVar("T")
-
-NOTHING: Mapping[str, float] = MappingProxyType({})
 
 Play: TypeAlias = Generator[Round, Sequence[Answer], T]
 
@@ -46,17 +43,12 @@ class Game(NamedTuple):
 
 
 def compare(
-    stage: str,
-    asks: Sequence[Pairing],
-    *,
-    ranking: Sequence[int],
-    byes: Sequence[int] = (),
-    facts: Mapping[str, float] = NOTHING,
+    stage: str, asks: Sequence[Pairing], *, ranking: Sequence[int], byes: Sequence[int] = ()
 ) -> Play[list[Game]]:
     """Ask pairings as one round; no asks, no round."""
     if not asks:
         return []
-    answers = yield Round(stage, tuple(asks), tuple(ranking), tuple(byes), facts)
+    answers = yield Round(stage, tuple(asks), tuple(ranking), tuple(byes))
     return [
         Game(ask.a, ask.b, answer if isinstance(answer, Verdict) else None)
         for ask, answer in zip(asks, answers, strict=True)
