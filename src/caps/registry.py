@@ -74,6 +74,12 @@ _STRATEGIES = {
     "tests-first": Entry(
         "caps.strategies.tests_first:TestsFirst", "most public examples passed, then the majority", "caps"
     ),
+    "posterior": Entry(
+        "caps.strategies.posterior:Posterior", "votes, findings and verdicts in one probability", "caps"
+    ),
+    "sprint": Entry(
+        "caps.strategies.sprint:Sprint", "halve at E1, knockout at E2, doubtful games twice", "caps"
+    ),
     "round-robin": Entry("caps.strategies.round_robin:RoundRobin", "everyone meets everyone", "Hunter 2004"),
     "knockout": Entry(
         "caps.strategies.knockout:Knockout", "single elimination, answers grouped", "Liu et al. 2025"

@@ -49,6 +49,25 @@ def test_the_best_candidate_of_each_case_is_printed_with_its_cost(select, server
     assert "unknown" in done.stderr
 
 
+def test_a_strategy_that_knows_how_sure_it_is_says_so_on_the_result_line(select, tmp_path):
+    (tmp_path / "judge.json").write_text('{"e2_high": 0.95}')
+    cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
+    words = (
+        "--strategy",
+        "posterior",
+        "--judge-profile",
+        tmp_path / "judge.json",
+        "--set",
+        "abstain_below=0.999",
+    )
+    done = select(cases, *words)
+    assert done.returncode == 0, done.stderr
+    for line in lines(done):
+        assert 0.5 < line["probability"] < 0.999
+        assert line["abstain"] is True
+        assert line["winner"] == line["order"][0]
+
+
 def test_the_same_command_again_asks_only_the_canary(select, server, tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 3)
     first = lines(select(cases))

@@ -91,10 +91,10 @@ class Contest:
         """End now with the ranking the pending round carries; a finished contest stays as it is."""
         if self.pending is None:
             return
-        order = self.pending.ranking
+        order, facts = self.pending.ranking, self.pending.facts
         self._play.close()
         self.stopped, self.pending = reason, None
-        self._selection = Selection(order[0], order, provisional=True)
+        self._selection = Selection(order[0], order, facts=facts, provisional=True)
 
     def _advance(self, answers: tuple[Answer, ...] | None) -> None:
         self.pending = None

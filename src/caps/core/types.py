@@ -222,12 +222,13 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Asks that may be answered at once, and the order that stands if they never are."""
+    """Asks that may be answered at once, and the order, with its facts, that stands if they never are."""
 
     stage: str
     asks: tuple[Ask, ...]
     ranking: tuple[int, ...]
     byes: tuple[int, ...] = ()
+    facts: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Solo, Verdict
+from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Selection, Solo, Verdict
 from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Judged, Outcome
@@ -36,7 +36,16 @@ def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price |
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in bout.described.entrants}),
         **found_line(bout),
+        **_sureness(chosen),
     }
+
+
+def _sureness(chosen: Selection) -> Line:
+    """How likely the choice is right, where a strategy says so, and whether it would rather not choose."""
+    if "probability" not in chosen.facts:
+        return {}
+    flag = {"abstain": True} if chosen.facts.get("abstain") else {}
+    return {"probability": round(chosen.facts["probability"], 4), **flag}
 
 
 def tokens_line(ledger: Ledger) -> Line:

@@ -1,1 +1,1 @@
-"""One generator per file, importing the core only; `dedup` and `pairings` are what they share."""
+"""One generator per file, importing the core only; shared: `dedup`, `pairings`, `belief`, `verdicts`."""

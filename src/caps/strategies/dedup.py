@@ -1,7 +1,8 @@
 """Stage 0 (Dedup): who plays; entrants with equal signatures form a cluster, one of them stands for it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
+from statistics import median
 from typing import NamedTuple
 
 from caps.core.types import Entrant, Level
@@ -52,6 +53,13 @@ def dedup(entrants: Sequence[Entrant], representative: str, rng: Random) -> Pool
             merged += [member.id for member in members if member is not chosen]
         cluster_size[chosen.id] = len(members)
     return Pool(cluster_size, merged)
+
+
+def middling(members: Sequence[Entrant], luck: Mapping[int, float]) -> list[int]:
+    """Those of usual length first: neither a bare answer nor a ramble stands for the others."""
+    sizes = {member.id: member.sizes[Level.FULL] for member in members}
+    middle = median(sizes.values())
+    return sorted(sizes, key=lambda one: (abs(sizes[one] - middle), luck[one]))
 
 
 def keep_all(entrants: Sequence[Entrant]) -> Pool:

@@ -1,6 +1,7 @@
 """Who meets whom, and who sits in slot A: pairing rules, seeding, and the table they are played at."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from random import Random
 
@@ -63,7 +64,7 @@ class Table:
         games = yield from compare(stage, self.seat(pairs, level), ranking=ranking, byes=byes)
         if self._order != "both":
             return games
-        return [_average(there, back) for there, back in zip(games[::2], games[1::2], strict=True)]
+        return [average(there, back) for there, back in zip(games[::2], games[1::2], strict=True)]
 
     def seat(self, pairs: Sequence[Pair], level: Level) -> list[Pairing]:
         """Decide who sits in A."""
@@ -129,7 +130,37 @@ class Table:
         return [seated[index] for index in range(len(pairs))]
 
 
-def _average(there: Game, back: Game) -> Game:
+class Seats:
+    """Who was shown how often and sat where, for strategies that decide pair by pair."""
+
+    def __init__(self, luck: Mapping[int, float]) -> None:
+        self.asked = 0
+        self._luck = luck
+        self._shown: Counter[tuple[int, Level]] = Counter()
+        self._met: Counter[tuple[int, int, Level]] = Counter()
+        self._lead: Counter[int] = Counter()
+
+    def note(self, ask: Pairing) -> None:
+        """Take down what was asked."""
+        self.asked += 1
+        self._shown.update([(ask.a, ask.level), (ask.b, ask.level)])
+        self._met[ask.a, ask.b, ask.level] += 1
+        self._lead.update({ask.a: 1, ask.b: -1})
+
+    def least_shown(self, players: Sequence[int], level: Level) -> int:
+        """Whoever was shown least at a level, the first of equals."""
+        return min(players, key=lambda one: self._shown[one, level])
+
+    def seat(self, a: int, b: int, level: Level, *, order: str) -> list[Pairing]:
+        """Who sits in A: at a re-match the other one, else whoever sat there less often, else luck."""
+        pairs = [(a, b), (b, a)]
+        if order != "as-paired":
+            pairs.sort(key=lambda pair: (self._met[*pair, level], self._lead[pair[0]], self._luck[pair[0]]))
+        wanted = pairs if order == "both" else pairs[:1]
+        return [Pairing(one, other, level, self._met[one, other, level]) for one, other in wanted]
+
+
+def average(there: Game, back: Game) -> Game:
     """Merge the two orders of one pair; if one went unanswered the other counts alone."""
     mirrored = None if back.verdict is None else back.verdict.swapped()
     if there.verdict is None or mirrored is None:

@@ -1,0 +1,112 @@
+"""What is believed of each answer: votes, findings, scores and verdicts (docs/explanation/posterior.md)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+
+from caps.core.types import Entrant
+from caps.strategies.verdicts import Evidence
+
+RATES = (0.03, 0.15, 0.4, 0.7, 0.95)  # shares of right candidates, where several answers may be right
+SWEEPS = 6
+
+Groups = Sequence[Sequence[Entrant]]
+
+
+def weigh(
+    groups: Groups, *, votes: float, failing: Mapping[str, float], scored: Mapping[str, float]
+) -> list[float]:
+    """Log-weight of each answer before anyone is asked: its votes, what it fails, how it scores."""
+    fallen, risen = _fail(groups, failing), _stand_out(groups, scored)
+    return [votes * math.log(len(group)) + fallen[k] + risen[k] for k, group in enumerate(groups)]
+
+
+def _fail(groups: Groups, strength: Mapping[str, float]) -> list[float]:
+    """Log-odds each answer loses by a share below 1: half for falling short at all, half for how far."""
+    best = {
+        name: [max(one.features.get(name, 1.0) for one in group) for group in groups] for name in strength
+    }
+    return [
+        -sum(strength[name] * ((best[name][k] < 1) + 1 - best[name][k]) / 2 for name in strength)
+        for k in range(len(groups))
+    ]
+
+
+def _stand_out(groups: Groups, strength: Mapping[str, float]) -> list[float]:
+    """Log-odds each answer gains by what its candidates score above the mean, in standard deviations."""
+    gained = [0.0] * len(groups)
+    for name in strength:
+        known = [one.features[name] for group in groups for one in group if name in one.features]
+        if len(set(known)) > 1:
+            middle, spread = fmean(known), pstdev(known)
+            for k, group in enumerate(groups):
+                typical = fmean(one.features.get(name, middle) for one in group)
+                gained[k] += strength[name] * (typical - middle) / spread
+    return gained
+
+
+def one_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> list[float]:
+    """Chance of each answer if at most one is right; `prior` and `nobody` are log-weights."""
+    logs = [
+        p + g - evidence.strain[k][k] / 2
+        for k, (p, g) in enumerate(zip(prior, evidence.support, strict=True))
+    ]
+    top = max(nobody, *logs)
+    weights = [math.exp(x - top) for x in logs]
+    total = sum(weights) + math.exp(nobody - top)
+    return [w / total for w in weights]
+
+
+def several_right(prior: Sequence[float], evidence: Evidence) -> list[float]:
+    """Chance of each answer if any number may be right: mean field, mixed over shares of right ones."""
+    fits, beliefs = [], []
+    for rate in RATES:
+        odds = [math.log(rate / (1 - rate)) + p for p in prior]
+        belief, fit = _mean_field(odds, evidence)
+        fits.append(fit)
+        beliefs.append(belief)
+    top = max(fits)
+    weights = [math.exp(fit - top) for fit in fits]
+    total = sum(weights)
+    return [
+        sum(w * q for w, q in zip(weights, row, strict=True)) / total for row in zip(*beliefs, strict=True)
+    ]
+
+
+def _mean_field(odds: Sequence[float], evidence: Evidence) -> tuple[list[float], float]:
+    """Chances that agree with one another, and how well they explain the games (a lower bound)."""
+    strain = evidence.strain
+    met = [[(j, x) for j, x in enumerate(row) if x and j != k] for k, row in enumerate(strain)]
+    alone = [h + g - strain[k][k] / 2 for k, (h, g) in enumerate(zip(odds, evidence.support, strict=True))]
+    q = [_sigmoid(h) for h in alone]
+    for _ in range(SWEEPS):
+        for k, others in enumerate(met):
+            if others:
+                q[k] = _sigmoid(alone[k] - sum(x * q[j] for j, x in others))
+    fit = -sum(math.log1p(math.exp(h)) for h in odds)
+    for k, p in enumerate(q):
+        fit += p * alone[k] - sum(x * q[j] for j, x in met[k]) * p / 2
+        fit -= sum(x * math.log(x) for x in (p, 1 - p) if x > 0)
+    return q, fit
+
+
+def exchange(kept: float, gained: float, sharpness: float) -> float:
+    """What may be won by asking before one answer is kept or exchanged for another (Margrabe's option).
+
+    `kept`: chance that only the first is right; `gained`: that only the second is.
+    """
+    if gained <= 0 or sharpness <= 0:
+        return 0.0
+    if kept <= 0:
+        return gained
+    spread = math.sqrt(sharpness)
+    middle = math.log(gained / kept) / spread
+    return gained * _phi(middle + spread / 2) - kept * _phi(middle - spread / 2) - max(0.0, gained - kept)
+
+
+def _phi(x: float) -> float:
+    return math.erfc(-x * math.sqrt(0.5)) / 2
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -500 else 0.0

@@ -1,0 +1,75 @@
+"""Sprint: halve on partial views, then a knockout at full evidence; doubtful games are played twice.
+
+Beyond the paper: a cascade for candidates that all differ, where votes say nothing. What CAPS spends on a
+round-robin goes into second looks, seats exchanged, at games that were LOW or tied.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from caps.core.play import Game, Play, compare
+from caps.core.settings import check_settings, setting
+from caps.core.standings import Standings
+from caps.core.types import Entrant, Level, Pairing, Selection
+from caps.strategies.dedup import REPRESENTATIVES, dedup
+from caps.strategies.pairings import ORDERS, Table, average, prior, slaughter
+
+HARDLY_SHORTER = 0.7
+SURE = 4 / 9  # the weight from which a verdict is HIGH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sprint:
+    """Halvings at E1, then single elimination at E2 with second looks."""
+
+    halvings: int = setting(1, "rounds on partial views", least=0)
+    down_to: int = setting(4, "pools of at most so many are judged at full evidence", least=1)
+    second_look: str = setting("E2", "which doubtful games are played again", choices=("none", "E2", "all"))
+    screening: str = setting("auto", "evidence of the halvings", choices=("E1", "auto"))
+    representative: str = setting("longest", "who stands for a cluster", choices=REPRESENTATIVES)
+    weight_floor: float = setting(0.05, "least weight of a game", least=0, most=1)
+    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
+        """Pair the best seed with the worst, round by round, until one is left."""
+        players, merged = dedup(entrants, self.representative, rng)
+        standings, table = Standings(players, rng, floor=self.weight_floor), Table(self.order, rng)
+        known = {one.id: prior(one) for one in entrants}
+        pool = sorted(players, key=lambda one: (known[one], standings.rank(one)), reverse=True)
+        fallen: list[int] = []
+        halvings = self.halvings if self._shorter(entrants) else 0
+        while len(pool) > 1:
+            level = Level.PARTIAL if halvings > 0 and len(pool) > self.down_to else Level.FULL
+            halvings -= 1
+            pairs, winners = slaughter(pool, len(pool) // 2)
+            ranking, stage = [*pool, *fallen, *merged], "halve" if level == Level.PARTIAL else "knockout"
+            games = yield from table.play(stage, level, pairs, ranking=ranking, byes=winners)
+            games = yield from self._look_again(games, level, ranking)
+            losers = []
+            for game in games:
+                standings.record(game)
+                winner = standings.better(game.a, game.b) if game.winner is None else game.winner
+                winners.append(winner)
+                losers.append(game.b if winner == game.a else game.a)
+            pool, fallen = standings.ordered(winners), standings.ordered(losers) + fallen
+        order = (*pool, *fallen, *merged)
+        return Selection(order[0], order, scores=standings.score)
+
+    def _shorter(self, entrants: Sequence[Entrant]) -> bool:
+        """Whether partial views save enough to be worth a halving."""
+        partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
+        return self.screening == "E1" or not full or partial <= HARDLY_SHORTER * full
+
+    def _look_again(self, games: list[Game], level: Level, ranking: Sequence[int]) -> Play[list[Game]]:
+        """Play games that were LOW or tied again with the seats exchanged, and average the two."""
+        if self.order == "both" or self.second_look not in ("all", str(level)):
+            return games
+        doubtful = [one for one in games if one.verdict is not None and one.verdict.weight < SURE]
+        asks = [Pairing(one.b, one.a, level) for one in doubtful]
+        again = yield from compare("second look", asks, ranking=ranking)
+        back = {(game.b, game.a): game for game in again}
+        return [average(one, back[one.a, one.b]) if (one.a, one.b) in back else one for one in games]
