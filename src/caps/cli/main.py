@@ -17,6 +17,7 @@ from caps.cli import (
     list_,
     plan,
     replay,
+    report,
     sample,
     select,
     simulate,
@@ -43,6 +44,7 @@ app.command("grade")(grade.grade)
 app.command("import")(import_.import_)
 app.command("plan")(plan.plan)
 app.command("replay")(replay.replay)
+app.command("report")(report.report)
 app.command("sample")(sample.sample)
 app.command("select")(select.select)
 app.command("simulate")(simulate.simulate)
