@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor, log10
 
 from caps.reports.console import number
 from caps.reports.tree import Node, el
@@ -80,23 +81,22 @@ class Point:
 def plane(points: Sequence[Point], title: str) -> Node:
     """Accuracy against tokens, with intervals."""
     left, tall, right = 56, 260, 120
-    most = max((point.tokens for point in points), default=0) * 1.08 or 1
-    low = max(0.0, min((point.low for point in points), default=0) - 0.05)
-    high = min(1.0, max((point.high for point in points), default=1) + 0.05)
+    across = ticks(0, max((point.tokens for point in points), default=1))
+    upward = ticks(
+        min((point.low for point in points), default=0), max((point.high for point in points), default=1)
+    )
+    most, low, high = across[-1], upward[0], upward[-1]
     drawn = []
-    for step in range(5):
-        share = low + (high - low) * step / 4
-        y = tall - tall * step / 4 + 10
+    for share in upward:
+        y = 10 + tall - tall * (share - low) / (high - low)
         drawn.append(el("path", d=f"M{left} {y:g}H{WIDE - right}", class_="grid"))
         text = f"{100 * share:.0f} %"
         drawn.append(el("text", text, x=left - 8, y=y + 4, class_="note", text_anchor="end"))
-        x = left + (WIDE - left - right) * step / 4
-        words = number(most * step / 4, 0)
-        drawn.append(el("text", words, x=x, y=tall + 28, class_="note", text_anchor="middle"))
-    drawn.append(
-        el("text", "tokens read a case", x=(left + WIDE - right) / 2, y=tall + 48, class_="note",
-           text_anchor="middle")
-    )  # fmt: skip
+    for many in across:
+        x = left + (WIDE - left - right) * many / most
+        drawn.append(el("text", number(many, 0), x=x, y=tall + 28, class_="note", text_anchor="middle"))
+    middle = (left + WIDE - right) / 2
+    drawn.append(el("text", "tokens read a case", x=middle, y=tall + 48, class_="note", text_anchor="middle"))
     for place, point in enumerate(points):
         x = left + (WIDE - left - right) * point.tokens / most
         top, middle, bottom = (
@@ -106,6 +106,15 @@ def plane(points: Sequence[Point], title: str) -> Node:
         drawn.append(el("circle", cx=x, cy=middle, r=6, class_=f"dot d{place % 6}"))
         drawn.append(el("text", point.label, x=x + 11, y=middle + 4, class_="who"))
     return _svg(drawn, tall + 56, title)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from below one to above the other."""
+    rough = max(high - low, 1e-9) / 5
+    unit = 10.0 ** floor(log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    return [place * step for place in range(first, max(last, first + 1) + 1)]
 
 
 def _svg(drawn: Sequence[Node], height: float, title: str) -> Node:

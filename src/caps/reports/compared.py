@@ -1,4 +1,4 @@
-"""Several runs side by side: how right, at what cost; of two, on which cases they part and whether that is luck."""
+"""Several runs side by side: how right, at what cost; of two, where they part and whether that is luck."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,11 @@ from caps.reports.charts import Point, plane
 from caps.reports.console import number, percent
 from caps.reports.figures import Figures, Labels
 from caps.reports.lines import Line
-from caps.reports.listing import Listing, right_of
+from caps.reports.listing import Listing, bits, right_of
 from caps.reports.run_view import section, table
 from caps.reports.tree import Node, el, visible
 
-COLUMNS = (
-    ("case", "text"), ("first", "mark"), ("second", "mark"), ("first chose", "number"), ("second chose", "number"),
-    ("tokens first", "number wide"), ("tokens second", "number wide"),
-)  # fmt: skip
-FILTERS = ("chose differently", "only first right", "only second right", "both wrong")
+LUCK = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +71,30 @@ def runs_view(names: Sequence[str], figures: Sequence[Figures]) -> list[Node]:
 def pair_view(names: Sequence[str], compared: Compared) -> Node:
     """In words: where two runs part."""
     first, second = names
-    words = f"They share {number(compared.shared, 0)} cases and chose differently on {number(compared.different, 0)}. "
+    shared, different = number(compared.shared, 0), number(compared.different, 0)
+    words = f"They share {shared} cases and chose differently on {different}. "
     if compared.labelled:
+        luck = "so chance would rarely do that." if compared.p < LUCK else "which chance may well do."
         words += (
             f"Of {number(compared.labelled, 0)} with known labels, only {first} is right on "
             f"{compared.only_first}, only {second} on {compared.only_second}: McNemar's exact test gives "
-            f"p = {compared.p:.3g}, "
-            + (
-                "so chance alone would rarely do that."
-                if compared.p < 0.05
-                else "which chance alone may well do."
-            )
+            f"p = {compared.p:.3g}, {luck}"
         )
     else:
         words += "No labels are known, so nobody can say which is better."
     return section("Do they differ?", None, el("p", words, class_="lead"))
 
 
-def pair_listing(first: Mapping[str, Line], second: Mapping[str, Line], labels: Labels) -> Listing:
+def pair_listing(
+    names: Sequence[str], first: Mapping[str, Line], second: Mapping[str, Line], labels: Labels
+) -> Listing:
     """The cases both runs have; a row opens both receipts."""
+    one, two = names
+    columns = (
+        ("case", "text"), (one, "mark"), (two, "mark"), (f"{one} chose", "number"),
+        (f"{two} chose", "number"), (f"{one} tokens", "number wide"), (f"{two} tokens", "number wide"),
+    )  # fmt: skip
+    filters = ("chose differently", f"only {one} right", f"only {two} right", "both wrong")
     rows: list[list[Any]] = []
     places = {name: len(first) + place for place, name in enumerate(second)}
     for place, (name, line) in enumerate(first.items()):
@@ -105,10 +106,10 @@ def pair_listing(first: Mapping[str, Line], second: Mapping[str, Line], labels: 
         differs = line.get("winner") != other.get("winner")
         true = (differs, a == 1 and b == 0, a == 0 and b == 1, a == 0 and b == 0)
         rows.append([
-            sum(1 << bit for bit, is_so in enumerate(true) if is_so), [place, places[name]], visible(name), a, b,
+            bits(true), [place, places[name]], visible(name), a, b,
             line.get("winner"), other.get("winner"), _tokens(line), _tokens(other), "",
         ])  # fmt: skip
-    return Listing(COLUMNS, FILTERS, rows)
+    return Listing(columns, filters, rows)
 
 
 def _tokens(line: Line) -> int | None:

@@ -1,4 +1,4 @@
-"""Which single verdict, had it gone the other way, would have changed the winner: played again, not guessed."""
+"""Which single verdict, turned around, would have changed the winner: played again, not guessed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The prompt in pieces (those of candidates stand alone), whether it is what was sent, and the replies."""
+    """The prompt in pieces (candidates stand alone), whether it is what was sent, and the replies."""
 
     prompt: tuple[str, ...]
     exact: bool

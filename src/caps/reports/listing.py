@@ -23,8 +23,9 @@ class Listing:
 
 
 COLUMNS = (
-    ("case", "text"), ("result", "mark"), ("chosen", "number"), ("of", "number"), ("different", "number wide"),
-    ("calls E1", "number wide"), ("calls E2", "number wide"), ("tokens read", "number"), ("note", "text wide"),
+    ("case", "text"), ("result", "mark"), ("chosen", "number"), ("of", "number"),
+    ("different", "number wide"), ("calls E1", "number wide"), ("calls E2", "number wide"),
+    ("tokens read", "number"), ("note", "text wide"),
 )  # fmt: skip
 FILTERS = ("right", "wrong", "rescued", "provisional", "unreadable", "failed")
 
@@ -50,28 +51,20 @@ def _row(place: int, line: Line, calls: list[Line], known: Sequence[bool | None]
     name = visible(line["id"])
     if "winner" not in line:
         failed = 1 << FILTERS.index("failed")
-        return [
-            failed,
-            [place],
-            name,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            "failed",
-            visible(str(line["error"])),
-        ]
+        empty = [None] * (len(COLUMNS) - 2)
+        return [failed, [place], name, *empty, "failed", visible(str(line["error"]))]
     right = right_of(line, known)
     true = (right == 1, right == 0, line["rescued"] is not None, line["provisional"], bool(line["malformed"]))
     notes = [name for name, is_so in zip(FILTERS[2:], true[2:], strict=False) if is_so]
     return [
-        sum(1 << bit for bit, is_so in enumerate(true) if is_so), [place], name, right, line["winner"],
-        len(line["order"]), line["clusters"], line["calls"]["E1"], line["calls"]["E2"], line["tokens"]["asked"],
-        ", ".join(notes), in_short(calls),
+        bits(true), [place], name, right, line["winner"], len(line["order"]), line["clusters"],
+        line["calls"]["E1"], line["calls"]["E2"], line["tokens"]["asked"], ", ".join(notes), in_short(calls),
     ]  # fmt: skip
+
+
+def bits(true: Sequence[bool]) -> int:
+    """What is so, as bits."""
+    return sum(1 << bit for bit, is_so in enumerate(true) if is_so)
 
 
 def in_short(calls: list[Line]) -> str:

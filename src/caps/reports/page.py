@@ -1,4 +1,4 @@
-"""A page put together: one file that asks nothing of the network, with shards beside it where it would get large."""
+"""A page put together: one file that asks nothing of the network; what would make it large lies beside it."""
 
 import html
 import re

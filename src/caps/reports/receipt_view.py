@@ -102,7 +102,16 @@ def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
     else:
         sign = ("+" if game.preferred == one else "−") * (1 if game.said == "LOW" else 2)
     seat = el("sub", "A") if game.shown[0] == one else None
-    link = el("a", sign, seat, href=f"#g{game.number}", data_game=game.number, aria_label=describe(game))
+    tone = {"+": "plus", "−": "minus"}.get(sign[0])
+    link = el(
+        "a",
+        sign,
+        seat,
+        class_=tone,
+        href=f"#g{game.number}",
+        data_game=game.number,
+        aria_label=describe(game),
+    )
     return el("td", link)
 
 
@@ -115,11 +124,13 @@ def _flips(receipt: Receipt) -> Node | None:
         el(
             "li",
             el("a", f"game {flip.game + 1}", href=f"#g{flip.game}", data_game=flip.game),
-            f": had {flip.preferred} been preferred, {flip.winner}{mark(receipt.right(flip.winner or 0))} had won",
+            f": had {flip.preferred} been preferred, {_named(receipt, flip.winner)} had won",
         )
         for flip in changed
     ]
     words = f"{len(changed)} verdicts would each, turned around, have changed the winner."
+    if len(changed) == 1:
+        words = "One verdict, turned around, would have changed the winner."
     if not changed:
         words = "No single verdict that can be followed to the end would have changed the winner."
     if unknown:
@@ -138,14 +149,15 @@ def _candidates(receipt: Receipt, case: Case | None, texts: Texts) -> Node:
     ]
     rows = []
     for one in receipt.candidates:
-        cells = [el("th", f"{one.id}{mark(one.right)}", scope="row"), el("td", one.fate)]
+        cells = [el("th", f"{one.id}{mark(one.right)}", scope="row"), el("td", one.fate, class_="text")]
         if tested:
             cells.append(el("td", "–" if one.passed is None else f"{one.passed} of {receipt.examples}"))
         if scored:
             cells.append(el("td", "–" if one.score is None else f"{one.score:.2f}"))
         cells.append(el("td", _candidate_text(one, case, texts)))
         rows.append(el("tr", *cells, class_="chosen" if one.id == receipt.winner else None))
-    head = el("tr", *(el("th", name, scope="col") for name in [*heads, "text"]))
+    named = (el("th", name, scope="col", class_="text" if name == "came to" else None) for name in heads)
+    head = el("tr", *named, el("th", "text", scope="col"))
     return _scrolled(el("table", el("thead", head), el("tbody", *rows)))
 
 
@@ -221,6 +233,10 @@ def _section(title: str, about: str | None, *children: Child | None) -> Node:
 
 def _scrolled(child: Node) -> Node:
     return el("div", child, class_="scroll", tabindex=0, role="region", aria_label="scrolls sideways")
+
+
+def _named(receipt: Receipt, one: int | None) -> str:
+    return "nobody" if one is None else f"{one}{mark(receipt.right(one))}"
 
 
 def _listed(ids: Sequence[int]) -> str:

@@ -28,7 +28,8 @@ def lead(made: dict[str, Any], figures: Figures, *, finished: bool) -> Node:
     state = "" if finished else " The run is not finished: this is what there is so far."
     return el(
         "p",
-        f"Each of {number(figures.cases, 0)} problems came with several candidate answers, and a language model, ",
+        f"Each of {number(figures.cases, 0)} problems came with several candidate answers, "
+        "and a language model, ",
         el("b", judge),
         ", was asked which of them is right. The strategy ",
         el("b", str(made["strategy"]["name"])),
@@ -49,7 +50,8 @@ def cards(figures: Figures) -> Node:
             _card(
                 f"{percent(figures.pass_at_1)} %",
                 "chosen answers right",
-                f"{figures.right} of {figures.labelled} labelled; 95 % interval {percent(low)} to {percent(high)}. "
+                f"{figures.right} of {figures.labelled} labelled; 95 % interval {percent(low)} to "
+                f"{percent(high)}. "
                 f"A random pick: {chance} %; at best {best} %.",
             )
         )
@@ -60,8 +62,8 @@ def cards(figures: Figures) -> Node:
         _card(
             number(total.asked, 0),
             "tokens read by the judge",
-            f"{about}{number(total.billed, 0)} of them new, {number(total.cached, 0)} from the server's cache; "
-            f"{number(total.output, 0)} written.",
+            f"{about}{number(total.billed, 0)} of them new, {number(total.cached, 0)} from the server's "
+            f"cache; {number(total.output, 0)} written.",
         )
     )
     against = (
@@ -76,21 +78,22 @@ def cards(figures: Figures) -> Node:
             against or "Not known without a comparison of whole answers.",
         )
     )
-    causes = ", ".join(f"{cause} {count}" for cause, count in sorted(figures.ledger.malformed.items()))
+    causes = "".join(f", {cause} {many}" for cause, many in sorted(figures.ledger.malformed.items()))
     shown.append(
         _card(
             "–" if figures.malformed_rate is None else f"{percent(figures.malformed_rate)} %",
             "of calls unreadable",
-            f"{figures.ledger.malformed.total()} of {number(total.calls, 0)} calls{': ' if causes else ''}{causes}.",
+            f"{figures.ledger.malformed.total()} of {number(total.calls, 0)} calls{causes}.",
         )
     )
-    money = "unknown" if figures.usd is None else f"${figures.usd:,.4f}"
+    money = "–" if figures.usd is None else f"${figures.usd:,.4f}"
     less = [
         f"{figures.rescued} with a rescue",
         f"{figures.provisional} provisional",
         f"{figures.failed} failed",
     ]
-    shown.append(_card(money, "paid", f"{number(figures.cases, 0)} cases: {', '.join(less)}."))
+    unpriced = "The price of a token is not known. " if figures.usd is None else ""
+    shown.append(_card(money, "paid", f"{unpriced}{number(figures.cases, 0)} cases: {', '.join(less)}."))
     return el("div", *shown, class_="cards")
 
 

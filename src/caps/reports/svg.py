@@ -37,7 +37,7 @@ def bracket(receipt: Receipt) -> Node | None:
         return None
     canvas = _Canvas()
     height = _leaves(canvas, receipt, stages)
-    heads = [_head(PILL / 2, "equal answers merged")]
+    heads = [el("text", "different answers", x=0, y=14, class_="head")]
     for place, stage in enumerate(stages):
         x = PILL + GAP + place * (CARD + GAP)
         heads.append(_head(x + CARD / 2, f"stage {stage.name} · {_levels(stage)}"))
@@ -118,7 +118,8 @@ def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float
     for one in finalists:
         canvas.join(one, goal, middle, "line" if one == receipt.winner else "line out")
     if receipt.winner is not None:
-        canvas.boxes.append(_pill(receipt, receipt.winner, goal, middle, class_="pill chosen"))
+        tone = {True: "good", False: "bad", None: ""}[receipt.right(receipt.winner)]
+        canvas.boxes.append(_pill(receipt, receipt.winner, goal, middle, class_=f"pill chosen {tone}"))
     return height + 8
 
 

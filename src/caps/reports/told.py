@@ -95,7 +95,7 @@ def pair_page(runs: Sequence[Told]) -> Page:
         first, second = (told.run.selections for told in runs)
         labels = {**runs[1].labels, **runs[0].labels}
         figures.append(compared.pair_view(names, compared.compare_runs(first, second, labels)))
-        listing = compared.pair_listing(first, second, labels)
+        listing = compared.pair_listing(names, first, second, labels)
     made = [el("h3", name) for name in names]
     after = [
         node for title, told in zip(made, runs, strict=True) for node in (title, settings(told.run.made))
