@@ -100,7 +100,7 @@ def test_cases_sort_filter_and_are_found(visit):
 def test_a_receipt_opens_a_game_shows_the_prompt_and_back_leads_home(visit):
     page = visit()
     page.get_by_role("link", name="case 1").click()
-    page.locator("h2", has_text="Case case 1").wait_for()
+    page.locator("h1", has_text="Case case 1").wait_for()
     assert not page.locator("#overview").is_visible()
     page.locator("svg [data-game='2']").click()
     game = page.locator("#g2")

@@ -65,7 +65,7 @@ def runs_view(names: Sequence[str], figures: Sequence[Figures]) -> list[Node]:
             points.append(Point(name, a_case, share, low, high))
     heads = ("run", "cases", "right (95 % interval)", "calls", "tokens read a case", "of V1-Infer", "paid")
     picture = plane(points, "Accuracy against tokens") if points else None
-    return [section("The runs", None, table(heads, rows), picture)]
+    return [section("The runs", None, table(heads, rows, "figures of the runs"), picture)]
 
 
 def pair_view(names: Sequence[str], compared: Compared) -> Node:

@@ -4,22 +4,12 @@ from collections.abc import Sequence
 
 from caps.core.types import Case
 from caps.reports.console import number
-from caps.reports.heard import Heard, Said
-from caps.reports.receipt import ELIMINATION, Game, Receipt, Stage, Standing
+from caps.reports.games import ELIMINATION, Game, Stage
+from caps.reports.heard import Heard
+from caps.reports.receipt import Receipt, Standing
 from caps.reports.svg import bracket, describe, mark
 from caps.reports.tree import Child, Node, Texts, el
-
-HOW = {
-    "tags": "Read from the tags of the reply.",
-    "plain": "No tags: read from plain words on its last lines.",
-    "none": "Could not be read.",
-}
-CAUSES = {
-    "truncated": "It was cut off before the verdict.",
-    "refused": "The judge declined to judge.",
-    "empty": "It was empty.",
-    "no-tag": "It holds no verdict.",
-}
+from caps.reports.words_view import folded, words_view
 
 
 def receipt_view(receipt: Receipt, heard: Sequence[Heard], case: Case | None, texts: Texts) -> Node:
@@ -28,10 +18,12 @@ def receipt_view(receipt: Receipt, heard: Sequence[Heard], case: Case | None, te
     finals = [stage for stage in receipt.stages if stage.name == "C"]
     return el(
         "article",
-        el("h2", "Case ", el("bdi", receipt.case)),
+        el("h1", "Case ", el("bdi", receipt.case)),
         el("p", *_outcome(receipt), class_="lead"),
-        None if case is None else _folded("The problem", texts, case.problem.text),
-        None if picture is None else _section("How it was decided", _HOW_TO_READ, _scrolled(picture)),
+        None if case is None else folded("The problem", texts, case.problem.text),
+        None
+        if picture is None
+        else _section("How it was decided", _HOW_TO_READ, _scrolled(picture, "the bracket")),
         *(
             _section("The finalists, everyone against everyone", _CROSS, _cross(one, receipt))
             for one in finals
@@ -90,7 +82,7 @@ def _cross(stage: Stage, receipt: Receipt) -> Node:
         rows.append(el("tr", who, *cells, el("td", rate), class_=chosen))
     heads = [el("th", str(one), scope="col") for one in players]
     head = el("thead", el("tr", el("td"), *heads, el("th", "win rate", scope="col")))
-    return _scrolled(el("table", head, el("tbody", *rows), class_="cross"))
+    return _scrolled(el("table", head, el("tbody", *rows), class_="cross"), "the finals")
 
 
 def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
@@ -104,13 +96,7 @@ def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
     seat = el("sub", "A") if game.shown[0] == one else None
     tone = {"+": "plus", "−": "minus"}.get(sign[0])
     link = el(
-        "a",
-        sign,
-        seat,
-        class_=tone,
-        href=f"#g{game.number}",
-        data_game=game.number,
-        aria_label=describe(game),
+        "a", sign, seat, class_=tone, href=f"#g{game.number}", data_game=game.number, title=describe(game)
     )
     return el("td", link)
 
@@ -158,13 +144,13 @@ def _candidates(receipt: Receipt, case: Case | None, texts: Texts) -> Node:
         rows.append(el("tr", *cells, class_="chosen" if one.id == receipt.winner else None))
     named = (el("th", name, scope="col", class_="text" if name == "came to" else None) for name in heads)
     head = el("tr", *named, el("th", "text", scope="col"))
-    return _scrolled(el("table", el("thead", head), el("tbody", *rows)))
+    return _scrolled(el("table", el("thead", head), el("tbody", *rows)), "the candidates")
 
 
 def _candidate_text(one: Standing, case: Case | None, texts: Texts) -> Child:
     if case is None or one.id >= len(case.candidates):
         return "–"
-    return _folded("read", texts, case.candidates[one.id].text)
+    return folded("read", texts, case.candidates[one.id].text)
 
 
 def _games(receipt: Receipt, heard: Sequence[Heard], texts: Texts) -> list[Node]:
@@ -172,7 +158,7 @@ def _games(receipt: Receipt, heard: Sequence[Heard], texts: Texts) -> list[Node]
     for place, stage in enumerate(receipt.stages, 1):
         title = f"Stage {stage.name}" if stage.name in (*ELIMINATION, "C") else f"Round {place}: {stage.name}"
         byes = f" · bye: {_listed(stage.byes)}" if stage.byes else ""
-        drawn.append(el("h4", title + byes))
+        drawn.append(el("h3", title + byes))
         for game in stage.games:
             words = heard[game.number] if game.number < len(heard) else None
             drawn.append(_game(game, words, texts))
@@ -187,52 +173,19 @@ def _game(game: Game, heard: Heard | None, texts: Texts) -> Node:
         "details",
         el("summary", el("b", f"{game.number + 1}"), f" {describe(game)} ", unread),
         el("p", cost + tries, class_="note"),
-        *([] if heard is None else _words(heard, texts)),
+        *([] if heard is None else words_view(heard, texts)),
         class_="game",
         id=f"g{game.number}",
     )
 
 
-def _words(heard: Heard, texts: Texts) -> list[Node]:
-    drawn = [el("h5", "What the judge saw")]
-    if heard.prompt:
-        sure = (
-            "Rendered again from the cases; its key is the one in the run, so this is what was sent."
-            if heard.exact
-            else "Rendered again from the cases. Its key is not the run's: cases or settings have changed, "
-            "or nothing was sent."
-        )
-        drawn += [el("p", sure, class_="note"), el("pre", texts.passage(heard.prompt), tabindex=0)]
-    else:
-        drawn.append(el("p", "The prompt cannot be rendered: the cases are not at hand.", class_="note"))
-    for said in heard.replies:
-        drawn += _reply(said, texts)
-    return drawn
-
-
-def _reply(said: Said, texts: Texts) -> list[Node]:
-    drawn = [el("h5", "What it answered")]
-    if said.text is None:
-        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
-    else:
-        if said.reasoning:
-            drawn.append(_folded("Its reasoning", texts, said.reasoning))
-        drawn.append(el("pre", texts.passage([said.text]), tabindex=0))
-    cause = f" {CAUSES.get(said.cause, said.cause)}" if said.cause else ""
-    return [*drawn, el("p", HOW.get(said.how, said.how) + cause, class_="note")]
-
-
-def _folded(title: str, texts: Texts, words: str) -> Node:
-    return el("details", el("summary", title), el("pre", texts.passage([words]), tabindex=0), class_="fold")
-
-
 def _section(title: str, about: str | None, *children: Child | None) -> Node:
     note = None if about is None else el("p", about, class_="note")
-    return el("section", el("h3", title), note, *children)
+    return el("section", el("h2", title), note, *children)
 
 
-def _scrolled(child: Node) -> Node:
-    return el("div", child, class_="scroll", tabindex=0, role="region", aria_label="scrolls sideways")
+def _scrolled(child: Node, name: str) -> Node:
+    return el("div", child, class_="scroll", tabindex=0, role="region", aria_label=name)
 
 
 def _named(receipt: Receipt, one: int | None) -> str:

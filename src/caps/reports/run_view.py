@@ -121,7 +121,7 @@ def tokens(figures: Figures) -> Node:
         (stage, str(level), *(number(value, 0) for value in (s.calls, s.asked, s.billed, s.cached, s.output)))
         for (stage, level), s in lines
     ]
-    return el("div", bars(drawn, "Tokens read by the judge, by stage"), table(names, body))
+    return el("div", bars(drawn, "Tokens read by the judge, by stage"), table(names, body, "tokens by stage"))
 
 
 def times(stamps: Sequence[tuple[float, str]]) -> Node | None:
@@ -169,12 +169,12 @@ def words() -> Node:
     return el("details", el("summary", "What the words mean"), el("dl", *listed), class_="fold")
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Node:
+def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Node:
     """A plain table; the first column heads its row."""
     head = el("thead", el("tr", *(el("th", name, scope="col") for name in names)))
     body = [el("tr", el("th", row[0], scope="row"), *(el("td", cell) for cell in row[1:])) for row in rows]
     drawn = el("table", head, el("tbody", *body))
-    return el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label="scrolls sideways")
+    return el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=name)
 
 
 def section(title: str, about: str | None, *children: Child | None) -> Node:

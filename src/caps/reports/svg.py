@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from caps.reports.receipt import Game, Receipt, Stage
+from caps.reports.games import Game, Stage
+from caps.reports.receipt import Receipt
 from caps.reports.tree import Node, el
 
 LEAF, ROW, PILL, CARD, GAP = 34, 22, 92, 148, 40
@@ -148,7 +149,7 @@ def _card(receipt: Receipt, stage: Stage, game: Game, *, winner: int, x: float, 
         )
     frame = el("rect", x=x, y=middle - ROW, width=CARD, height=2 * ROW, rx=5, class_="frame")
     words = f"stage {stage.name}: {describe(game)}; {winner} goes on"
-    return el("a", *rows, frame, href=f"#g{game.number}", data_game=game.number, aria_label=words)
+    return el("a", el("title", words), *rows, frame, href=f"#g{game.number}", data_game=game.number)
 
 
 def describe(game: Game) -> str:

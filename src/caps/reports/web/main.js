@@ -52,7 +52,7 @@ async function show(row) {
   const drawn = held.map((receipt, place) => {
     if (receipt) return apart(grown(receipt.tree, receipt.texts), place);
     const article = document.createElement("article");
-    article.append(make("h2", `Case ${row[2]}`),
+    article.append(make("h1", `Case ${row[2]}`),
       make("p", data.folder ? `The receipt is in the folder ${data.folder}, which is not beside this page. The games in short:`
         : "This page was written without receipts. The games in short:"),
       make("p", row[row.length - 1], { class: "log" }));
@@ -63,7 +63,7 @@ async function show(row) {
   overview.hidden = true;
   room.hidden = false;
   window.scrollTo(0, 0);
-  const head = room.querySelector("h2");
+  const head = room.querySelector("h1");
   head.tabIndex = -1;
   head.focus({ preventScroll: true });
 }
