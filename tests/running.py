@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from caps.assemble import Endpoint, Setup, make_strategy
@@ -56,7 +57,7 @@ def run_cases(
     )
     REPLY.append(reply)
     try:
-        asyncio.run(run.play(open_cases(str(cases)), None, out, str(cases)))
+        asyncio.run(run.play(islice(open_cases(str(cases)), limit), None, out, str(cases)))
     finally:
         REPLY.pop()
     return out

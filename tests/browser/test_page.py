@@ -1,6 +1,9 @@
 """The page in a real browser, opened from disk: it works, it is silent, and hostile words stay words."""
 
 import json
+import shutil
+import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -153,6 +156,32 @@ def test_one_case_is_readable_with_scripts_off(visit):
     assert page.locator("svg.bracket [data-game]").count() == 12
     page.locator("#g0 summary").click()
     assert len(QUALITY.findall(page.locator("#g0 pre").first.inner_text())) == 2
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    """The rules of axe-core as a script, fetched with npm where that can be done."""
+    place = tmp_path_factory.mktemp("axe")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm, so axe-core cannot be fetched")
+    try:
+        subprocess.run([npm, "pack", "axe-core@4"], cwd=place, check=True, capture_output=True, timeout=20)
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip("axe-core cannot be fetched from here")
+    with tarfile.open(next(place.glob("*.tgz"))) as packed:
+        return packed.extractfile("package/axe.min.js").read().decode()
+
+
+def test_axe_finds_nothing_to_complain_of(visit, axe):
+    page = visit()
+    for place in ("#", "#case=case%201"):
+        page.evaluate(f"location.hash = {place!r}")
+        page.wait_for_timeout(50)
+        page.evaluate("document.querySelectorAll('details.fold, #g0').forEach((one) => { one.open = true; })")
+        page.evaluate(axe)
+        found = page.evaluate("axe.run().then((result) => result.violations.map((one) => one.id))")
+        assert found == []
 
 
 CONTRAST = """() => {

@@ -10,6 +10,7 @@ from caps.cli.report import _write, opened
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Verdict
+from caps.engines.budget import Budget
 from caps.reports import page as pages
 from caps.reports.compared import compare_runs
 from caps.reports.flips import flips
@@ -148,6 +149,24 @@ def flips_of(contest: Contest, entrants):
     from caps.assemble import make_strategy  # noqa: PLC0415
 
     return flips(make_strategy("caps"), entrants, seed=0, contest=contest)
+
+
+def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_path):
+    out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, case_budget=Budget(tokens=6_500))
+    with opened(out) as run:
+        told = receipt_line(run, "first")
+        shown = read(page_html(case_page(run, "first"), Kept())).text
+    assert (told["whole"], told["provisional"], told["stopped"]) == (True, True, "budget")
+    assert told["stages"][-1]["name"] == "not answered"
+    assert "unanswered: budget" in shown
+
+
+def test_examples_passed_stand_beside_the_candidates(run):
+    line = {**run.selections["first"], "tests_passed": [2, *[None] * 15], "examples": 3}
+    run.selections["first"] = line
+    shown = read(page_html(case_page(run, "first"), Kept())).text
+    assert "examples passed" in shown
+    assert "2 of 3" in shown
 
 
 def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):

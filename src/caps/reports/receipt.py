@@ -140,6 +140,6 @@ def _from_contest(
 
 def _standing(one: int, fate: str, line: Line, case: Case | None, score: float | None = None) -> Standing:
     label = None if case is None or one >= len(case.candidates) else case.candidates[one].correct
-    passed = (line.get("tests_passed") or {}) and line["tests_passed"][one]
+    passed = line["tests_passed"][one] if "tests_passed" in line else None
     fate = "chosen" if one == line.get("winner") else fate
-    return Standing(one, fate, label, passed if isinstance(passed, int) else None, score)
+    return Standing(one, fate, label, passed, score)
