@@ -118,7 +118,8 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def _svg(drawn: Sequence[Node], height: float, title: str) -> Node:
-    return el(
+    drawing = el(
         "svg", el("title", title), *drawn,
         viewBox=f"0 0 {WIDE} {max(height, 1):g}", role="img", class_="chart", aria_label=title,
     )  # fmt: skip
+    return el("div", drawing, class_="scroll", tabindex=0, role="region", aria_label=title)

@@ -69,7 +69,8 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
 def _reading(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:
     if isinstance(answer, Verdict) and isinstance(ask, Pairing):
         winner = None if answer.a == answer.b else ask.a if answer.a > answer.b else ask.b
-        return winner, confidence(answer)
+        ratings = f"{answer.a:g}-{answer.b:g}"
+        return winner, ratings if ask.dialect == "ratings" else confidence(answer)
     if isinstance(answer, Rating):
         return None, f"{answer.value:g} of 10"
     if isinstance(answer, Pick):

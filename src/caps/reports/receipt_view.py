@@ -37,7 +37,8 @@ def receipt_view(receipt: Receipt, heard: Sequence[Heard], case: Case | None, te
 
 _HOW_TO_READ = (
     "Read from left to right. Each box is one question to the judge: which of two answers is more likely "
-    "right? The upper one was shown first (slot A). ×3 means that three candidates gave the same answer."
+    "right? The upper one was shown first (slot A); HIGH and LOW say how sure the judge was. ×3 means that "
+    "three candidates gave the same answer. ✓ and ✗ are known labels, which the judge never sees."
 )
 _CROSS = (
     "The row's answer against the column's: + preferred, − not, = a tie; doubled where the judge was sure."
@@ -90,7 +91,7 @@ def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
     if game is None:
         return el("td", "·")
     if game.preferred is None:
-        sign = "=" if game.said == "tie" else "?"
+        sign = "?" if game.said.startswith("unanswered") else "="
     else:
         sign = ("+" if game.preferred == one else "−") * (1 if game.said == "LOW" else 2)
     seat = el("sub", "A") if game.shown[0] == one else None

@@ -116,7 +116,7 @@ def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float
     seats = [canvas.at[one][1] for one in finalists if one in canvas.at]
     middle = sum(seats) / len(seats) if seats else height / 2
     goal = x + PILL + GAP
-    for one in finalists:
+    for one in sorted(finalists, key=lambda one: one == receipt.winner):  # the winner's line lies on top
         canvas.join(one, goal, middle, "line" if one == receipt.winner else "line out")
     if receipt.winner is not None:
         tone = {True: "good", False: "bad", None: ""}[receipt.right(receipt.winner)]

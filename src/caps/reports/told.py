@@ -89,7 +89,8 @@ def pair_page(runs: Sequence[Told]) -> Page:
     names = [told.name for told in runs]
     if len(set(names)) < len(names):
         names = [str(told.run.path) for told in runs]
-    figures = head(" and ".join(names), *compared.runs_view(names, [told.figures for told in runs]))
+    title = ", ".join(names)
+    figures = head(title, *compared.runs_view(names, [told.figures for told in runs]))
     listing = None
     if len(runs) == 2:
         first, second = (told.run.selections for told in runs)
@@ -101,7 +102,7 @@ def pair_page(runs: Sequence[Told]) -> Page:
         node for title, told in zip(made, runs, strict=True) for node in (title, settings(told.run.made))
     ]
     return Page(
-        title=f"{' and '.join(names)} · caps report",
+        title=f"{title} · caps report",
         figures=figures,
         after=[section("How they were run", None, words(), *after)],
         listing=listing,
