@@ -1,6 +1,7 @@
 """The page in a real browser, opened from disk: it works, it is silent, and hostile words stay words."""
 
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -80,6 +81,12 @@ def visit(browser, folder):
     assert troubles == []
 
 
+def text_of(pre):
+    """The words of a folded text: they are put in a moment after it opens."""
+    pre.filter(has_text=re.compile(r"\S")).wait_for()
+    return pre.inner_text()
+
+
 def names(page):
     return page.locator("#listing tbody th").all_inner_texts()
 
@@ -108,7 +115,7 @@ def test_a_receipt_opens_a_game_shows_the_prompt_and_back_leads_home(visit):
     page.locator("svg [data-game='2']").click()
     game = page.locator("#g2")
     assert game.get_attribute("open") is not None
-    prompt, answer = (game.locator("pre").nth(place).inner_text() for place in (0, 1))
+    prompt, answer = (text_of(game.locator("pre").nth(place)) for place in (0, 1))
     assert len(QUALITY.findall(prompt)) == 2
     assert "<winner>" in answer
     assert "this is what was sent" in game.inner_text()
@@ -124,11 +131,11 @@ def test_hostile_words_are_shown_as_words(visit):
     page.locator("#listing tbody a", has_text="bad").click()
     page.locator("article").wait_for()
     page.get_by_text("The problem").click()
-    shown = page.locator("article pre").first.inner_text()
+    shown = text_of(page.locator("article pre").first)
     assert "<script>document.title='owned'</script></style>" in shown
     assert "⟦U+202E⟧gnihsif⟦U+2066⟧ javascript:alert(1)" in shown
     page.locator("svg [data-game]").first.click()
-    assert "onerror=alert(1)" in page.locator("details.game[open] pre").nth(1).inner_text()
+    assert "onerror=alert(1)" in text_of(page.locator("details.game[open] pre").nth(1))
     assert page.title() == "run · caps report"
     assert page.locator("article script, article img, article style").count() == 0
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import msgspec
 import pytest
 
-from caps.cli.report import _write, opened
+from caps.cli.report import _write, opened, report
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Verdict
@@ -201,6 +201,31 @@ def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
         assert told["games"][0]["replies"][0].text is None
         assert any("gone.jsonl" in note for note in run.notes)
         assert any("journal" in note for note in run.notes)
+
+
+def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    made = json.loads((folder / "run" / "run.json").read_text()) | {"prompts_folder": "/gone"}
+    (bare / "run.json").write_text(json.dumps(made))
+    for name in ("selections.jsonl", "rulings.jsonl"):
+        (bare / name).write_bytes((folder / "run" / name).read_bytes())
+    with opened(bare) as run:
+        told = receipt_line(run, "first")
+        assert any("/gone" in note for note in run.notes)
+        assert tell(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
+    assert [(game["prompt"], bool(game["replies"][-1].text)) for game in told["games"][:2]] == [
+        ("", True)
+    ] * 2
+
+
+def test_what_does_not_go_together_is_refused(folder, tmp_path):
+    with pytest.raises(InputError, match="take one run"):
+        report([folder / "run", folder / "run"], case="first")
+    with pytest.raises(InputError, match="name it with --case"):
+        report([folder / "run"], as_json=True)
+    with pytest.raises(InputError, match="a folder made with --out is wanted"):
+        report([tmp_path])
 
 
 def test_two_runs_are_compared_case_by_case(folder, tmp_path):

@@ -74,15 +74,14 @@ def opened(path: Path) -> Iterator[Retelling]:
         raise InputError(
             f"{path / 'run.json'}: {error!r} is missing or wrong: was it made by this version?"
         ) from None
-    if where is None or not where.is_file():
-        yield Retelling(path)
-        return
-    try:
-        with Journal.open(where) as journal:
-            yield Retelling(path, journal)
-    except JournalError as error:
-        say(f"{error}; the page goes without", "yellow")
-        yield Retelling(path)
+    with ExitStack() as stack:
+        journal = None
+        if where is not None and where.is_file():
+            try:
+                journal = stack.enter_context(Journal.open(where))
+            except JournalError as error:
+                say(f"{error}; the page goes without", "yellow")
+        yield Retelling(path, journal)
 
 
 def _write(runs: list[Retelling], case: str | None, output: Path | None, *, texts: bool) -> None:

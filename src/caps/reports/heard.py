@@ -49,7 +49,7 @@ def heard_in(run: Retelling, bout: Bout | None, name: str) -> Iterator[Heard]:
 
 
 def _prompt(run: Retelling, bout: Bout | None, ask: Ask, line: Line) -> tuple[tuple[str, ...], bool]:
-    if bout is None:
+    if bout is None or run.judge is None:
         return (), False
     try:
         request = run.judge.request(bout, ask)

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +15,7 @@ from caps.reports.listing import run_rows
 from caps.reports.page import Kept, page_html, receipt_json, shard
 from caps.reports.receipt_view import receipt_view
 from caps.reports.retold import Retelling
-from caps.reports.told import one_receipt, run_figures, run_page, status, tell
+from caps.reports.told import Told, one_receipt, run_figures, run_page, status, tell
 from caps.reports.tree import Texts, plain, safe_json
 
 HOST = "127.0.0.1"
@@ -25,10 +26,12 @@ Opened = Callable[[Path], AbstractContextManager[Retelling]]
 
 
 class Live:
-    """Answers requests about one run; each reads the folder as it is then."""
+    """Answers requests about one run, as its folder is then."""
 
     def __init__(self, path: Path, opened: Opened, *, every: float = EVERY) -> None:
         self._path, self._opened, self._every = path, opened, every
+        self._stack, self._lock = ExitStack(), Lock()
+        self._held: tuple[tuple[Any, ...], Told] | None = None
 
     def app(self) -> web.Application:
         """The application."""
@@ -36,6 +39,7 @@ class Live:
         app.router.add_get("/", self._page)
         app.router.add_get("/events", self._events)
         app.router.add_get(r"/receipts/{place:\d+}.js", self._receipt)
+        app.on_cleanup.append(self._close)
         return app
 
     async def _page(self, _: web.Request) -> web.Response:
@@ -71,31 +75,42 @@ class Live:
         return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in files))
 
     def _html(self) -> str:
-        with self._opened(self._path) as run:
-            told = tell(run)
-            return page_html(run_page(told, live=True), Kept([], "receipts", None))
+        with self._lock:
+            return page_html(run_page(self._told(), live=True), Kept([], "receipts", None))
 
     def _news(self, sent: int) -> dict[str, Any]:
-        with self._opened(self._path) as run:
-            told = tell(run)
-            rows = run_rows(told.lines, run.calls, told.labels, start=sent)
+        with self._lock:
+            told = self._told()
+            rows = run_rows(told.lines, told.run.calls, told.labels, start=sent)
             return {
                 "again": len(told.lines) < sent,
                 "figures": [plain(node) for node in run_figures(told)],
                 "status": status(told),
                 "rows": rows,
                 "sent": len(told.lines),
-                "finished": run.finished,
+                "finished": told.run.finished,
             }
 
     def _shard(self, place: int) -> str:
-        with self._opened(self._path) as run:
+        with self._lock:
+            run = self._told().run
             names = list(run.selections)
             if place >= len(names):
                 return shard(place, [])
             receipt, heard, case = one_receipt(run, names[place])
-            texts = Texts()
-            return shard(place, [receipt_json(receipt_view(receipt, heard, case, texts), texts)])
+        texts = Texts()
+        return shard(place, [receipt_json(receipt_view(receipt, heard, case, texts), texts)])
+
+    def _told(self) -> Told:
+        """The run as it is now; read again only when it has moved on."""
+        now = self._state()
+        if self._held is None or self._held[0] != now:
+            self._stack.close()
+            self._held = (now, tell(self._stack.enter_context(self._opened(self._path))))
+        return self._held[1]
+
+    async def _close(self, _: web.Application) -> None:
+        self._stack.close()
 
 
 @web.middleware

@@ -110,7 +110,7 @@ def _from_contest(
     clusters = clusters_of([(one.id, one.signature) for one in entrants], stages, chosen.winner)
     fates = fates_of(stages, clusters, line)
     turned = None
-    if turn:
+    if turn and run.strategy is not None:
         seed = f"{run.made['seed']}/{case.id}"
         turned = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
     return Receipt(

@@ -7,6 +7,7 @@ from typing import Any
 
 from caps.assemble import judge_over, make_strategy, prepare_for
 from caps.core.errors import CapsError, InputError, NotRecordedError
+from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Usage
 from caps.datasets.imports import open_cases
 from caps.engines.base import Play
@@ -14,6 +15,7 @@ from caps.engines.forward import fast_forward
 from caps.findings.kept import recall
 from caps.journal.store import Journal
 from caps.judges.base import NOTHING, Attempt, Bout, Purse, Ruling
+from caps.judges.llm import LlmJudge
 from caps.models.base import Completion, Request
 from caps.reports.figures import malformed
 from caps.reports.lines import Line, answer_of, ask_of
@@ -68,8 +70,13 @@ class Retelling:
         if journal is None:
             self._note("the journal of the run is not at hand, so what the judge answered cannot be shown")
         self.setup = setup_of_run(self.made)
-        self.judge = judge_over(self.setup, Mute())
-        self.strategy = make_strategy(self.made["strategy"]["name"], settings_of_run(self.made))
+        self.judge: LlmJudge | None = None
+        self.strategy: Strategy | None = None
+        try:
+            self.judge = judge_over(self.setup, Mute())
+            self.strategy = make_strategy(self.made["strategy"]["name"], settings_of_run(self.made))
+        except CapsError as error:  # own prompts or an own strategy that are not here
+            self._note(f"contests cannot be played again: {error}")
         self._prepare = prepare_for(self.setup)
 
     @property
@@ -100,6 +107,8 @@ class Retelling:
 
     def play(self, bout: Bout) -> Play | None:
         """The contest of a case, played again; none where it cannot be, or comes out differently."""
+        if self.strategy is None:
+            return None
         name = bout.case.id
         try:
             play = Play(0, bout, self.strategy, self.made["seed"])

@@ -28,7 +28,13 @@ def words_view(heard: Heard, texts: Texts) -> list[Node]:
         )
         drawn += [el("p", sure, class_="note"), el("pre", texts.passage(heard.prompt), tabindex=0)]
     else:
-        drawn.append(el("p", "The prompt cannot be rendered: the cases are not at hand.", class_="note"))
+        drawn.append(
+            el(
+                "p",
+                "The prompt cannot be rendered: the cases or its template are not at hand.",
+                class_="note",
+            )
+        )
     for said in heard.replies:
         drawn += _reply(said, texts)
     return drawn

@@ -79,8 +79,7 @@ function apart(article, place) {
 }
 
 function route() {
-  const name = location.hash.startsWith("#case=") ? decodeURIComponent(location.hash.slice(6)) : null;
-  const row = name === null ? null : data.rows.find((one) => one[2] === name);
+  const row = data.rows.find((one) => location.hash === `#case=${encodeURIComponent(one[2])}`);
   if (row) { show(row); return; }
   if (room.hidden) return;
   room.hidden = true;
