@@ -19,6 +19,7 @@ demo: $(VENV)/.local     ## Set up, fetch a small model and do the main job with
 
 test: $(VENV)/.dev       ## Set up and run the tests
 	@sh scripts/install_bubblewrap.sh
+	@sh scripts/install_chromium.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.dev      ## Lint, types, and who may import whom

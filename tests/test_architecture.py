@@ -1,6 +1,7 @@
 """Rules of the tree that import-linter does not know."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import caps
@@ -14,7 +15,12 @@ HEAVY = {
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
 def imports_of(path):
+    return list(_imports(path))
+
+
+def _imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

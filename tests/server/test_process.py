@@ -110,7 +110,7 @@ def test_a_server_by_its_file_keeps_slow_and_rude_clients_off_and_finishes_what_
 
         answers = asyncio.run(under_load())
         assert [one[0] for one in answers] == [200] * 20
-        assert up.end() == 0
+        assert up.end(0) == 0
     assert up.lines[-1]["event"] == "stopped"
     assert sum(line.get("status") == 200 for line in up.lines) == 22
     assert KEY not in json.dumps(up.lines)

@@ -14,6 +14,7 @@ from caps.assemble.parts import (
 from caps.assemble.sessions import (
     Session,
     connected,
+    judge_over,
     open_journal,
     remembering,
     sampler,
@@ -34,6 +35,7 @@ __all__ = [
     "counts_votes",
     "find",
     "has_setting",
+    "judge_over",
     "load_templates",
     "make_findings",
     "make_graders",

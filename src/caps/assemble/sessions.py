@@ -125,12 +125,17 @@ def connected(where: Endpoint, setup: Setup) -> Connected:
 
 def remembering(setup: Setup, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> RecordedJudge:
     """The judge of a run, answering from its journal alone."""
-    model, partial = RecordedModel(journal), setup.endpoint_partial or setup.endpoint
+    return RecordedJudge(judge_over(setup, RecordedModel(journal)), unanswered)
+
+
+def judge_over(setup: Setup, model: Model) -> LlmJudge:
+    """The judge of a run with another model in its seats: it asks in the same words."""
+    partial = setup.endpoint_partial or setup.endpoint
     seats = {
         Level.PARTIAL: Seat(model, partial.model, setup.extra),
         Level.FULL: Seat(model, setup.endpoint.model, setup.extra),
     }
-    return RecordedJudge(LlmJudge(seats, load_templates(setup.prompts), setup.judge), unanswered)
+    return LlmJudge(seats, load_templates(setup.prompts), setup.judge)
 
 
 def open_journal(path: Path, *, durable: bool = False) -> Journal:

@@ -21,6 +21,7 @@ COMMANDS = {
     "list": "list_",
     "plan": "plan",
     "replay": "replay",
+    "report": "report",
     "sample": "sample",
     "select": "select",
     "serve": "serve",

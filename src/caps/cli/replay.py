@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from caps.assemble import Endpoint, Setup, load_templates, make_strategy, prepare_for, remembering
+from caps.assemble import Setup, make_strategy, prepare_for, remembering
 from caps.cli import options
 from caps.cli.output import SetOption, say
 from caps.cli.select import select
@@ -22,10 +22,10 @@ from caps.engines.budget import Budget, CasePurse, Total
 from caps.engines.forward import fast_forward
 from caps.findings.kept import recall
 from caps.journal.store import Journal
-from caps.judges.llm import JudgeSettings
 from caps.reports.console import number
 from caps.reports.lines import selection_line
-from caps.reports.rundir import Record, digests, read_run
+from caps.reports.remade import check_prompts, price_of_run, settings_of_run, setup_of_run
+from caps.reports.rundir import Record, read_run
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, made with --out.")]
 Other = Annotated[str | None, typer.Option("--strategy", help="Another strategy over the same journal.")]
@@ -53,14 +53,14 @@ def replay(
         _ask_again(made, strategy, set_ or [], judge_profile, api_key, out, quiet=quiet)
     other = strategy is not None or bool(set_) or judge_profile is not None
     name = strategy or made["strategy"]["name"]
-    changes = parse_assignments(set_ or []) if other else _settings(made)
+    changes = parse_assignments(set_ or []) if other else settings_of_run(made)
     chosen = make_strategy(name, changes, options.known_judge(judge_profile))
-    setup, price = _setup(made), _price(made)
+    setup, price = setup_of_run(made), price_of_run(made)
     if setup.journal is None or not setup.journal.is_file():
         raise JournalError(f"{setup.journal}: the journal of this run is not there: nothing can be replayed")
     if made["cases"] == "-":
         raise InputError(f"{run}: this run read standard input; save the cases to a file to replay them")
-    _check_prompts(made, setup)
+    check_prompts(made, setup)
     with Journal.open(setup.journal) as journal:
         replayed = _Replay(record, setup, price, journal, name=name, other=other)
         replayed.play(chosen)
@@ -142,44 +142,6 @@ class _Replay:
         )
 
 
-def _settings(made: dict[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in made["strategy"].items() if name != "name"}
-
-
-def _setup(made: dict[str, Any]) -> Setup:
-    """The setup a run was made with, without its keys."""
-    at_partial = None
-    if made.get("model_e1"):
-        at_partial = Endpoint(made.get("base_url_e1") or made["base_url"], made["model_e1"])
-    return Setup(
-        endpoint=Endpoint(made["base_url"], made["model"]),
-        endpoint_partial=at_partial,
-        judge=JudgeSettings(**made["judge"]),
-        hard_evidence="auto" if made.get("findings") else "off",
-        merge_found=made.get("merge_found", False),
-        extra=made["extra"],
-        profile=made["profile"],
-        views=made["views"],
-        prompts=None if made["prompts_folder"] is None else Path(made["prompts_folder"]),
-        journal=None if made["journal"] is None else Path(made["journal"]),
-        case_budget=Budget(**{**made["budget"]["case"], "seconds": None}),
-    )
-
-
-def _price(made: dict[str, Any]) -> Price | None:
-    return None if made["price"] is None else Price(**made["price"])
-
-
-def _check_prompts(made: dict[str, Any], setup: Setup) -> None:
-    """Changed words are other prompts: nothing of the journal would be found."""
-    now = digests(load_templates(setup.prompts))
-    changed = [name for name, digest in made["prompts"].items() if now.get(name) != digest]
-    if changed:
-        raise InputError(
-            f"the prompt {changed[0]} has changed since the run: put its old words into --prompts"
-        )
-
-
 def _ask_again(
     made: dict[str, Any],
     strategy: str | None,
@@ -194,7 +156,7 @@ def _ask_again(
     changes = (
         set_
         if strategy or set_ or judge_profile
-        else [f"{name}={value}" for name, value in _settings(made).items()]
+        else [f"{name}={value}" for name, value in settings_of_run(made).items()]
     )
     price = made["price"] or {}
     budget = made["budget"]["case"]

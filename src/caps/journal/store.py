@@ -119,6 +119,14 @@ class Journal:
                 found[row[0]] = Reply.of(row)
         return found
 
+    def stamps(self, keys: Iterable[str]) -> dict[str, float]:
+        """When the replies under these keys were stored."""
+        found: dict[str, float] = {}
+        for part in chunks(list(keys), LOOKUPS):
+            marks = ", ".join("?" * len(part))
+            found.update(self._read(f"SELECT key, at FROM replies WHERE key IN ({marks})", part))  # noqa: S608
+        return found
+
     def fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key, or None."""
         rows = self._read(FACTS.lookup, [kind, key])

@@ -4,7 +4,19 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Selection, Solo, Verdict
+from caps.core.types import (
+    Answer,
+    Ask,
+    Group,
+    Level,
+    Pairing,
+    Pick,
+    Rating,
+    Selection,
+    Solo,
+    Unanswered,
+    Verdict,
+)
 from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Judged, Outcome
@@ -97,6 +109,17 @@ def ask_of(line: Line) -> Ask:
         return Pairing(a, b, level, draw, line["dialect"])
     shown = tuple(line["shown"])
     return Group(shown, level, draw) if line["group"] else Solo(shown[0], level, draw)
+
+
+def answer_of(line: Line) -> Answer | None:
+    """The answer a line of a call holds; none where a further try followed."""
+    if "ratings" in line:
+        return Verdict(*line["ratings"])
+    if "rating" in line:
+        return Rating(line["rating"])
+    if "pick" in line:
+        return Pick(line["pick"])
+    return Unanswered(line["unanswered"]) if line.get("unanswered") is not None else None
 
 
 def _answer_line(answer: Answer) -> Line:

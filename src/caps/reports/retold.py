@@ -1,0 +1,137 @@
+"""A run told again from its folder: its cases, every call, and each contest played as it was answered."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from caps.assemble import judge_over, make_strategy, prepare_for
+from caps.core.errors import CapsError, InputError, NotRecordedError
+from caps.core.play import Strategy
+from caps.core.types import Ask, Case, Usage
+from caps.datasets.imports import open_cases
+from caps.engines.base import Play
+from caps.engines.forward import fast_forward
+from caps.findings.kept import recall
+from caps.journal.store import Journal
+from caps.judges.base import NOTHING, Attempt, Bout, Purse, Ruling
+from caps.judges.llm import LlmJudge
+from caps.models.base import Completion, Request
+from caps.reports.figures import malformed
+from caps.reports.lines import Line, answer_of, ask_of
+from caps.reports.remade import settings_of_run, setup_of_run
+from caps.reports.rundir import read_rulings, read_run
+
+
+class Transcript:
+    """A judge that repeats the lines of a case's calls."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self.tries: dict[Ask, list[Line]] = {}
+        for line in lines:
+            self.tries.setdefault(ask_of(line), []).append(line)
+
+    async def rule(self, bout: Bout, ask: Ask, purse: Purse) -> Ruling:  # noqa: ARG002
+        """Answer as it was answered."""
+        tries = self.tries.get(ask)
+        answer = None if tries is None else answer_of(tries[-1])
+        if tries is None or answer is None:
+            raise NotRecordedError(f"no line of the run answers {ask!r}")
+        heard = tuple(_attempt(line) for line in tries if "attempt" in line)
+        return Ruling(answer, heard, malformed(tries))
+
+    def worst(self, bout: Bout, ask: Ask) -> Usage:  # noqa: ARG002
+        """Nothing: all is paid."""
+        return NOTHING
+
+
+class Mute:
+    """A model for seats of a judge that only renders prompts."""
+
+    async def complete(self, request: Request) -> Completion:
+        """Refuse."""
+        raise NotRecordedError(f"nobody is asked this {request.template!r} prompt")
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Retelling:
+    """Reads a run's folder, and what it points to as far as that is still there; `notes` say what is not."""
+
+    def __init__(self, path: Path, journal: Journal | None = None) -> None:
+        record = read_run(path)
+        self.path, self.made, self.selections = path, record.made_of, record.selections
+        self.calls: dict[str, list[Line]] = {}
+        for line in read_rulings(path):
+            self.calls.setdefault(line["case"], []).append(line)
+        self.notes: list[str] = []
+        self.journal = journal
+        if journal is None:
+            self._note("the journal of the run is not at hand, so what the judge answered cannot be shown")
+        self.setup = setup_of_run(self.made)
+        self.judge: LlmJudge | None = None
+        self.strategy: Strategy | None = None
+        try:
+            self.judge = judge_over(self.setup, Mute())
+            self.strategy = make_strategy(self.made["strategy"]["name"], settings_of_run(self.made))
+        except CapsError as error:  # own prompts or an own strategy that are not here
+            self._note(f"contests cannot be played again: {error}")
+        self._prepare = prepare_for(self.setup)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return bool(self.made.get("summary"))
+
+    def cases(self) -> Iterator[Case]:
+        """The cases of the run as far as they can be read; labels are in them."""
+        source = self.made["cases"]
+        if source == "-":
+            self._note("the run read standard input, so its cases are not at hand")
+            return
+        try:
+            for case in islice(open_cases(source), self.made["limit"]):
+                if isinstance(case, Case):
+                    yield case
+        except (InputError, OSError) as error:
+            self._note(f"the cases cannot be read: {error}")
+
+    def bout(self, case: Case) -> Bout:
+        """A case made ready as the run did; without its journal, without what was found of it."""
+        try:
+            known = case if self.journal is None else recall(self.journal, self._versions, case)
+        except NotRecordedError:
+            known = case
+        return self._prepare(known)
+
+    def play(self, bout: Bout) -> Play | None:
+        """The contest of a case, played again; none where it cannot be, or comes out differently."""
+        if self.strategy is None:
+            return None
+        name = bout.case.id
+        try:
+            play = Play(0, bout, self.strategy, self.made["seed"])
+            if fast_forward(play, Transcript(self.calls.get(name, []))):
+                return None
+        except CapsError:
+            return None
+        chosen = play.outcome.selection
+        told = self.selections.get(name, {}).get("order")
+        return play if chosen is not None and list(chosen.order) == told else None
+
+    @property
+    def _versions(self) -> dict[str, str]:
+        return self.made.get("findings") or {}
+
+    def _note(self, words: str) -> None:
+        if words not in self.notes:
+            self.notes.append(words)
+
+
+def _attempt(line: dict[str, Any]) -> Attempt:
+    usage = Usage(line["tokens"], line["output"], line["cached"])
+    return Attempt(
+        line["key"], usage, line["finish"], line["how"], line["cause"], line["latency"],
+        replayed=line["replayed"], requests=line["requests"],
+    )  # fmt: skip

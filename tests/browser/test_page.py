@@ -1,0 +1,232 @@
+"""The page in a real browser, opened from disk: it works, it is silent, and hostile words stay words."""
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from caps.cli.report import _write, opened
+from caps.reports import page as pages
+from judging import QUALITY, case_line, spread
+from running import by_quality, run_cases
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = [
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: sh scripts/install_chromium.sh"),
+    pytest.mark.xdist_group("browser"),
+]
+HOSTILE = "<script>document.title='owned'</script></style></script><img src=x onerror=alert(1)>\u202egnihsif\u2066 javascript:alert(1)"
+
+
+def reply(request):
+    return (
+        f"{HOSTILE}\n{by_quality(request)}" if "owned" in request.messages[0].content else by_quality(request)
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("page")
+    lines = [case_line(f"case {start}", spread(16, start)) for start in range(3)]
+    bad = json.loads(case_line(f"bad {HOSTILE}", spread(8)))
+    bad["problem"] += HOSTILE
+    for candidate in bad["candidates"]:
+        candidate["text"] += HOSTILE
+    lines.append(json.dumps(bad))
+    (place / "cases.jsonl").write_text("\n".join(lines) + "\n")
+    run_cases(place / "cases.jsonl", place / "run", reply=reply)
+    with opened(place / "run") as run:
+        _write([run], None, place / "report.html", texts=True)
+        pages_whole, pages.WHOLE = pages.WHOLE, 1000
+        try:
+            _write([run], None, place / "large.html", texts=True)
+        finally:
+            pages.WHOLE = pages_whole
+        _write([run], "case 1", place / "case.html", texts=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def browser(folder):  # the run first: a browser under way holds the event loop
+    with sync_api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser, folder):
+    """Opens a page from disk; whatever it says on the console, asks of the network or pops up fails the test."""
+    contexts, troubles = [], []
+
+    def open_page(name="report.html", *, width=1200, **more):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme="light", **more)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("dialog", lambda dialog: troubles.append(dialog.message))
+        page.on("request", lambda request: request.url.startswith("file:") or troubles.append(request.url))
+        page.goto((folder / name).as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def text_of(pre):
+    """The words of a folded text: they are put in a moment after it opens."""
+    pre.filter(has_text=re.compile(r"\S")).wait_for()
+    return pre.inner_text()
+
+
+def names(page):
+    return page.locator("#listing tbody th").all_inner_texts()
+
+
+def test_cases_sort_filter_and_are_found(visit):
+    page = visit()
+    assert len(names(page)) == 4
+    page.get_by_role("button", name="tokens read").click()
+    tokens = page.locator("#listing tbody td:nth-child(8)").all_inner_texts()
+    assert tokens == sorted(tokens, key=lambda text: -int(text.replace(",", "")))
+    assert page.locator("#listing thead th:nth-child(8)").get_attribute("aria-sort") == "descending"
+    page.get_by_role("button", name="right", exact=False).first.click()
+    marks = page.locator("#listing tbody td:nth-child(2)").all_inner_texts()
+    assert marks
+    assert set(marks) == {"✓ right"}
+    page.get_by_role("button", name="all 4").click()
+    page.get_by_label("Find a case").fill("CASE 2")
+    assert names(page) == ["case 2"]
+
+
+def test_a_receipt_opens_a_game_shows_the_prompt_and_back_leads_home(visit):
+    page = visit()
+    page.get_by_role("link", name="case 1").click()
+    page.locator("h1", has_text="Case case 1").wait_for()
+    assert not page.locator("#overview").is_visible()
+    page.locator("svg [data-game='2']").click()
+    game = page.locator("#g2")
+    assert game.get_attribute("open") is not None
+    prompt, answer = (text_of(game.locator("pre").nth(place)) for place in (0, 1))
+    assert len(QUALITY.findall(prompt)) == 2
+    assert "<winner>" in answer
+    assert "this is what was sent" in game.inner_text()
+    page.locator(".cross [data-game]").first.press("Enter")
+    assert page.locator("details.game[open]").count() == 2
+    page.go_back()
+    page.locator("#overview").wait_for()
+    assert not page.locator("#receipt").is_visible()
+
+
+def test_hostile_words_are_shown_as_words(visit):
+    page = visit()
+    page.locator("#listing tbody a", has_text="bad").click()
+    page.locator("article").wait_for()
+    page.get_by_text("The problem").click()
+    shown = text_of(page.locator("article pre").first)
+    assert "<script>document.title='owned'</script></style>" in shown
+    assert "⟦U+202E⟧gnihsif⟦U+2066⟧ javascript:alert(1)" in shown
+    page.locator("svg [data-game]").first.click()
+    assert "onerror=alert(1)" in text_of(page.locator("details.game[open] pre").nth(1))
+    assert page.title() == "run · caps report"
+    assert page.locator("article script, article img, article style").count() == 0
+
+
+def test_receipts_of_a_large_run_come_from_the_folder_beside_it(visit):
+    page = visit("large.html")
+    page.get_by_role("link", name="case 2").click()
+    page.locator("svg.bracket").wait_for()
+    assert page.locator("details.game").count() > 10
+
+
+def test_the_theme_switches_and_a_phone_needs_no_sideways_scrolling(visit):
+    page = visit(width=390)
+    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Switch to the dark theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
+    for place in ("#", "#case=case%201"):
+        page.evaluate(f"location.hash = {place!r}")
+        page.wait_for_timeout(50)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_one_case_is_readable_with_scripts_off(visit):
+    page = visit("case.html", java_script_enabled=False)
+    assert page.locator("svg.bracket [data-game]").count() == 12
+    page.locator("#g0 summary").click()
+    assert len(QUALITY.findall(page.locator("#g0 pre").first.inner_text())) == 2
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    """The rules of axe-core as a script, fetched with npm where that can be done."""
+    place = tmp_path_factory.mktemp("axe")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm, so axe-core cannot be fetched")
+    try:
+        subprocess.run([npm, "pack", "axe-core@4"], cwd=place, check=True, capture_output=True, timeout=20)
+    except (subprocess.SubprocessError, OSError):
+        pytest.skip("axe-core cannot be fetched from here")
+    with tarfile.open(next(place.glob("*.tgz"))) as packed:
+        return packed.extractfile("package/axe.min.js").read().decode()
+
+
+def test_axe_finds_nothing_to_complain_of(visit, axe):
+    page = visit()
+    for place in ("#", "#case=case%201"):
+        page.evaluate(f"location.hash = {place!r}")
+        page.wait_for_timeout(50)
+        page.evaluate("document.querySelectorAll('details.fold, #g0').forEach((one) => { one.open = true; })")
+        page.evaluate(axe)
+        found = page.evaluate("axe.run().then((result) => result.violations.map((one) => one.id))")
+        assert found == []
+
+
+CONTRAST = """() => {
+  const light = (text) => {
+    const [r, g, b] = text.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255).map((v) => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const ground = (node) => { for (; node; node = node.parentElement) { const c = getComputedStyle(node).backgroundColor; if (!c.endsWith(", 0)")) return c; } return "rgb(255,255,255)"; };
+  const worst = [];
+  for (const node of document.querySelectorAll("main *:not(svg *), header *, footer *")) {
+    if (![...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()) || !node.checkVisibility() || node.disabled) continue;
+    const [a, b] = [light(getComputedStyle(node).color), light(ground(node))].sort((x, y) => y - x);
+    if ((a + .05) / (b + .05) < 4.5) worst.push(`${node.tagName} ${node.textContent.slice(0, 30)} ${((a + .05) / (b + .05)).toFixed(2)}`);
+  }
+  return worst;
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_landmarks_names_and_contrast_serve_everyone(visit, theme):
+    page = visit()
+    if theme == "dark":
+        page.locator("#theme").click()
+    for place in ("#", "#case=case%201"):
+        page.evaluate(f"location.hash = {place!r}")
+        page.wait_for_timeout(50)
+        assert (
+            page.locator("main").count()
+            == page.locator("header").count()
+            == page.locator("footer").count()
+            == 1
+        )
+        assert page.evaluate(
+            "document.querySelectorAll('[id]').length === new Set([...document.querySelectorAll('[id]')].map((n) => n.id)).size"
+        )
+        nameless = page.evaluate(
+            "[...document.querySelectorAll('button, a, input, summary, [role=region]')].filter((n) => n.checkVisibility()"
+            " && !(n.getAttribute('aria-label') || n.textContent.trim())).map((n) => n.outerHTML)"
+        )
+        assert nameless == []
+        assert page.evaluate(CONTRAST) == []

@@ -1,0 +1,64 @@
+"""A served page is told anew while the run goes on, and only to this machine."""
+
+import asyncio
+import json
+import re
+
+import aiohttp
+from aiohttp import web
+
+from caps.cli.report import opened
+from caps.reports.live import HOST, Live
+from judging import write_cases
+from running import run_cases
+
+
+async def serving(path, visit):
+    runner = web.AppRunner(Live(path, opened, every=0.05).app(), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOST, 0).start()
+        async with aiohttp.ClientSession(f"http://{HOST}:{runner.addresses[0][1]}") as session:
+            return await visit(session)
+    finally:
+        await runner.cleanup()
+
+
+async def next_news(stream):
+    async for line in stream.content:
+        if line.startswith(b"data: "):
+            return json.loads(line[6:])
+    return None
+
+
+def test_the_page_grows_with_the_run_and_ends_with_it(tmp_path):
+    out = run_cases(write_cases(tmp_path / "cases.jsonl", 3, 4), tmp_path / "run")
+    whole = {name: (out / name).read_text() for name in ("run.json", "selections.jsonl", "rulings.jsonl")}
+    (out / "run.json").write_text(json.dumps(json.loads(whole["run.json"]) | {"summary": {}}))
+    (out / "selections.jsonl").write_text(whole["selections.jsonl"].splitlines()[0] + "\n")
+
+    async def visit(session):
+        async with session.get("/") as response:
+            page = await response.text()
+        async with session.get("/receipts/0.js") as response:
+            receipt = await response.text()
+        async with session.get("/", headers={"Host": "elsewhere.example"}) as response:
+            refused = response.status
+        async with session.get("/events?rows=1") as stream:
+            first = await next_news(stream)
+            for name, text in whole.items():
+                (out / name).write_text(text)
+            news = [await next_news(stream)]
+            while not news[-1]["finished"]:
+                news.append(await next_news(stream))
+            assert await next_news(stream) is None
+        return page, receipt, refused, first, news
+
+    page, receipt, refused, first, news = asyncio.run(serving(out, visit))
+    assert "not finished: 1 cases so far" in page
+    assert re.search(r"script-src [^;]*'self'; .*connect-src 'self'", page.replace("&#x27;", "'"))
+    assert receipt.startswith("capsShard(0,[{")
+    assert refused == 403
+    assert (first["rows"], first["finished"]) == ([], False)
+    assert [row[2] for told in news for row in told["rows"]] == ["case 1", "case 2"]
+    assert news[-1]["status"] == "finished"

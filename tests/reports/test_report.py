@@ -1,0 +1,276 @@
+"""Pages of runs: the figures are the run's, receipts are replayed, sizes hold."""
+
+import json
+from contextlib import ExitStack
+
+import msgspec
+import pytest
+
+from caps.cli.report import _write, opened, report
+from caps.core.contest import Contest
+from caps.core.errors import InputError
+from caps.core.types import Verdict
+from caps.engines.budget import Budget
+from caps.reports import page as pages
+from caps.reports.compared import compare_runs
+from caps.reports.flips import flips
+from caps.reports.page import Kept, page_html
+from caps.reports.receipt import receipt_of
+from caps.reports.svg import bracket
+from caps.reports.told import case_page, pair_page, receipt_line, receipts, run_page, tell
+from caps.reports.tree import markup
+from judging import case_line, spread
+from playing import erratic, field_of, played
+from reports.test_tree import read
+from running import by_quality, run_cases
+
+NAMES = ("first", "second", "third")
+
+
+def unreadable_now_and_then(request):
+    number = sum(map(ord, request.messages[0].content)) + request.draw
+    return "hm" if number % 5 == 0 else by_quality(request)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("report")
+    lines = [case_line(name, spread(16, start)) for start, name in enumerate(NAMES)]
+    (place / "cases.jsonl").write_text("\n".join(lines) + "\n")
+    run_cases(place / "cases.jsonl", place / "run", reply=unreadable_now_and_then)
+    return place
+
+
+@pytest.fixture
+def run(folder):
+    with opened(folder / "run") as retelling:
+        yield retelling
+
+
+def test_figures_counted_from_the_lines_are_those_the_run_ended_with(run):
+    figures, summary = tell(run).figures, run.made["summary"]
+    total = figures.total
+    assert figures.pass_at_1 == summary["pass_at_1"]
+    assert (total.asked, total.billed, total.output) == tuple(
+        summary["tokens"][name] for name in ("asked", "billed", "output")
+    )
+    assert total.asked / figures.v1_tokens == pytest.approx(summary["token_share_of_v1_infer"])
+    assert dict(figures.ledger.malformed) == summary["malformed"] != {}
+    assert figures.rescued == summary["rescued"]
+
+
+def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
+    shown = read(page_html(run_page(tell(run)), Kept())).text
+    for words in (
+        "chosen answers right",
+        "of V1-Infer's reading",
+        "rescue_margin",
+        "pair-e1-math.v1.txt",
+        *NAMES,
+    ):
+        assert words in shown
+
+
+def test_a_page_runs_only_its_own_script_and_asks_nothing_of_the_network(run):
+    text = page_html(run_page(tell(run)), Kept(list(receipts(tell(run)))))
+    found = read(text)
+    policy = next(value for name, value in found.attributes if name == "content" and "default-src" in value)
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "connect-src 'none'" in policy
+    assert not [name for name, _ in found.attributes if name.startswith("on") or name in ("src", "style")]
+    assert {value[0] for name, value in found.attributes if name == "href"} == {"#"}
+
+
+def test_a_receipt_tells_every_game_with_the_prompt_that_was_sent(run):
+    told = receipt_line(run, "first")
+    assert told["whole"]
+    assert told["winner"] == run.selections["first"]["winner"]
+    assert [game["level"] for game in told["games"]].count("E1") == 8
+    assert all(game["exact"] for game in told["games"])
+    game = told["games"][0]
+    assert f"quality={spread(16, 0)[game['shown'][0]]}" in game["prompt"].split("BEGIN CANDIDATE B")[0]
+    assert "<winner>" in game["replies"][-1].text
+    assert sum(game["tokens"] for game in told["games"]) == run.selections["first"]["tokens"]["asked"]
+    msgspec.json.encode(told)
+
+
+def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_rescued(run):
+    line = run.selections["second"]
+    receipt = receipt_of(run, line, run.bout(list(run.cases())[1]))
+    picture = markup(bracket(receipt))
+    games = [game.number for stage in receipt.bracket for game in stage.games]
+    assert [picture.count(f'data-game="{number}"') for number in games] == [1] * 12
+    assert picture.count("comes back") == len(receipt.rescued)
+    fates = {one.id: one.fate for one in receipt.candidates}
+    assert fates[receipt.winner] == "chosen"
+    assert sum(fate.startswith("out in stage A") for fate in fates.values()) == 8
+
+
+@pytest.mark.parametrize(
+    "strategy", ["caps", "caps-plus", "v1-infer", "pointwise", "listwise", "majority", "knockout"]
+)
+def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
+    out = run_cases(folder / "cases.jsonl", tmp_path / "run", strategy=strategy)
+    with opened(out) as run:
+        shown = read(page_html(case_page(run, "third"), Kept())).text
+        assert len(list(receipts(tell(run)))) == 3
+        assert receipt_of(run, run.selections["first"], run.bout(next(run.cases()))).whole
+    assert "Case third" in shown
+
+
+def test_a_flip_is_what_the_contest_would_have_made_of_it():
+    """Turned around by hand and played on, each game either changes the winner as told, or was not told of."""
+    entrants = field_of(8)
+    judge = erratic(3)
+    contest = played("caps", entrants, judge)
+    told = {(flip.game, flip.preferred): flip.winner for flip in flips_of(contest, entrants)}
+    asks = [ask for turn in contest.transcript for ask in turn.round.asks]
+    seen = set()
+    for number, ask in enumerate(asks):
+        verdict = judge(ask)
+        for other in [verdict.swapped()] if verdict.a != verdict.b else [Verdict(7, 5), Verdict(5, 7)]:
+            again = played(
+                "caps", entrants, lambda one, ask=ask, other=other: other if one == ask else judge(one)
+            )
+            known = all(
+                turn.round in [held.round for held in contest.transcript] for turn in again.transcript
+            )
+            key = (number, ask.a if other.a > other.b else ask.b)
+            if known:
+                assert told.get(key, contest.selection.winner) == again.selection.winner
+                seen.add(key in told)
+            else:
+                assert told[key] is None
+    assert seen == {True, False}
+
+
+def flips_of(contest: Contest, entrants):
+    from caps.assemble import make_strategy  # noqa: PLC0415
+
+    return flips(make_strategy("caps"), entrants, seed=0, contest=contest)
+
+
+def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_path):
+    out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, case_budget=Budget(tokens=6_500))
+    with opened(out) as run:
+        told = receipt_line(run, "first")
+        shown = read(page_html(case_page(run, "first"), Kept())).text
+    assert (told["whole"], told["provisional"], told["stopped"]) == (True, True, "budget")
+    assert told["stages"][-1]["name"] == "not answered"
+    assert "unanswered: budget" in shown
+
+
+def test_examples_passed_stand_beside_the_candidates(run):
+    line = {**run.selections["first"], "tests_passed": [2, *[None] * 15], "examples": 3}
+    run.selections["first"] = line
+    shown = read(page_html(case_page(run, "first"), Kept())).text
+    assert "examples passed" in shown
+    assert "2 of 3" in shown
+
+
+def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
+    cut = tmp_path / "cut"
+    cut.mkdir()
+    made = json.loads((folder / "run" / "run.json").read_text()) | {"summary": {}}
+    (cut / "run.json").write_text(json.dumps(made))
+    for name, lines in (("selections.jsonl", 1), ("rulings.jsonl", 20)):
+        kept = (folder / "run" / name).read_text().splitlines(keepends=True)
+        (cut / name).write_text("".join(kept[:lines]) + '{"id": "half a li')
+    with opened(cut) as run:
+        page = run_page(tell(run))
+        assert page.status == "not finished: 1 cases so far"
+        assert "not finished" in read(page_html(page, Kept())).text
+        assert run.selections.keys() == {"first"}
+
+
+def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    made = json.loads((folder / "run" / "run.json").read_text()) | {
+        "cases": "/gone.jsonl",
+        "journal": "/gone.sqlite",
+    }
+    (bare / "run.json").write_text(json.dumps(made))
+    for name in ("selections.jsonl", "rulings.jsonl"):
+        (bare / name).write_bytes((folder / "run" / name).read_bytes())
+    with opened(bare) as run:
+        told = receipt_line(run, "first")
+        assert (told["whole"], told["winner"]) == (False, run.selections["first"]["winner"])
+        assert len(told["games"]) == len({(g["shown"], g["level"]) for g in told["games"]})
+        assert told["games"][0]["replies"][0].text is None
+        assert any("gone.jsonl" in note for note in run.notes)
+        assert any("journal" in note for note in run.notes)
+
+
+def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    made = json.loads((folder / "run" / "run.json").read_text()) | {"prompts_folder": "/gone"}
+    (bare / "run.json").write_text(json.dumps(made))
+    for name in ("selections.jsonl", "rulings.jsonl"):
+        (bare / name).write_bytes((folder / "run" / name).read_bytes())
+    with opened(bare) as run:
+        told = receipt_line(run, "first")
+        assert any("/gone" in note for note in run.notes)
+        assert tell(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
+    assert [(game["prompt"], bool(game["replies"][-1].text)) for game in told["games"][:2]] == [
+        ("", True)
+    ] * 2
+
+
+def test_what_does_not_go_together_is_refused(folder, tmp_path):
+    with pytest.raises(InputError, match="take one run"):
+        report([folder / "run", folder / "run"], case="first")
+    with pytest.raises(InputError, match="name it with --case"):
+        report([folder / "run"], as_json=True)
+    with pytest.raises(InputError, match="a folder made with --out is wanted"):
+        report([tmp_path])
+
+
+def test_two_runs_are_compared_case_by_case(folder, tmp_path):
+    worse = run_cases(folder / "cases.jsonl", tmp_path / "worse", strategy="vanilla")
+    with ExitStack() as stack:
+        first, second = (tell(stack.enter_context(opened(path))) for path in (folder / "run", worse))
+        compared = compare_runs(first.run.selections, second.run.selections, first.labels)
+        rights = [one.figures.right for one in (first, second)]
+        page = pair_page([first, second])
+    assert compared.only_first - compared.only_second == rights[0] - rights[1]
+    assert compared.different == sum(row[0] & 1 for row in page.listing.rows)
+    assert 0 < compared.p <= 1
+    assert f"p = {compared.p:.3g}" in read(page_html(page, Kept())).text
+
+
+def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkeypatch, run):
+    monkeypatch.setattr(pages, "WHOLE", 1000)
+    monkeypatch.setattr(pages, "SHARD", 1)
+    _write([run], None, tmp_path / "page.html", texts=True)
+    parts = sorted((tmp_path / "page_files").iterdir())
+    assert [part.name for part in parts] == ["0.js", "1.js", "2.js"]
+    assert parts[1].read_text().startswith("capsShard(1,[{")
+    text = (tmp_path / "page.html").read_text()
+    assert '"shards":[0,1,2]' in text
+    assert "BEGIN CANDIDATE" not in text
+    assert "A at E1: " in text  # the games in short stay with the page
+
+
+def test_ten_thousand_cases_of_18_games_stay_far_below_30_megabytes(run):
+    """By a tenth of them: a row is as long as another."""
+    lines, calls = dict(run.selections), dict(run.calls)
+    for number in range(1_000):
+        lines[f"case {number}"] = {**lines["first"], "id": f"case {number}"}
+        calls[f"case {number}"] = calls["first"]
+    run.selections, run.calls, run.journal = lines, calls, None
+    assert len(page_html(run_page(tell(run)), Kept([], "page_files", [0]))) < 600_000
+
+
+def test_without_texts_a_page_holds_no_word_of_a_candidate(run, tmp_path):
+    _write([run], None, tmp_path / "page.html", texts=False)
+    text = (tmp_path / "page.html").read_text()
+    assert "I reckon" not in text
+    assert "Both were read" not in text
+
+
+def test_a_case_that_is_not_there_is_named_with_some_that_are(run):
+    with pytest.raises(InputError, match="no case 'fourth' in this run; there are 'first', 'second'"):
+        receipt_line(run, "fourth")

@@ -1,0 +1,63 @@
+"""A whole run in this process, into a folder: the real `select` with a model that replies by a rule."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+from caps.assemble import Endpoint, Setup, make_strategy
+from caps.cli.run import Run
+from caps.datasets.imports import open_cases
+from caps.models.base import Completion, Request, Wiring
+from caps.models.scripted import ScriptedModel
+from judging import better_quality_wins
+
+REPLY: list[Callable[[Request], str]] = []
+
+
+class Connected(ScriptedModel):
+    """A scripted model as an endpoint."""
+
+    connections = 8
+
+    async def complete(self, request: Request) -> Completion:
+        completion = await super().complete(request)
+        self.requests.clear()
+        return completion
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def connect(wiring: Wiring) -> Connected:
+    return Connected(REPLY[-1])
+
+
+def by_quality(request: Request) -> str:
+    return better_quality_wins({"messages": [{"content": request.messages[0].content}]}).text
+
+
+def run_cases(
+    cases: Path,
+    out: Path,
+    *,
+    strategy: str = "caps-r",
+    reply: Callable[[Request], str] = by_quality,
+    limit: int | None = None,
+    **settings: object,
+) -> Path:
+    """Run cases into a folder beside a journal; the folder."""
+    setup = Setup(
+        endpoint=Endpoint("running:connect", "scripted"),
+        journal=out.parent / "journal.sqlite",
+        **settings,
+    )
+    run = Run(
+        setup, strategy, make_strategy(strategy), 7, None, limit=limit, quiet=True, bracket=False, lines=False
+    )
+    REPLY.append(reply)
+    try:
+        asyncio.run(run.play(islice(open_cases(str(cases)), limit), None, out, str(cases)))
+    finally:
+        REPLY.pop()
+    return out
