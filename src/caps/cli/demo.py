@@ -39,7 +39,8 @@ COMPARED = (STRATEGY, "pointwise", BASELINE)
 SEED = 1234
 NEXT = """
 Next, with a judge that can judge (vLLM, SGLang, llama.cpp, Ollama, an API):
-  caps select cases.jsonl --model NAME --base-url http://localhost:8000/v1
+  caps select cases.jsonl --model NAME --base-url http://localhost:8000/v1 --out run
+  caps report run                                          # one page: what was chosen, how, and what it cost
   caps diagnose cases.jsonl --model NAME --base-url URL    # is it good enough, and at which evidence?
   caps list models                                         # what can be reached from here"""
 
