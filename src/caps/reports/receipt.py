@@ -103,10 +103,10 @@ def _from_contest(
         through = through_of(held.round, ahead, chosen)
         asked = tuple(by[ask] for ask in held.round.asks)
         stages.append(Stage(held.round.stage, asked, held.round.byes, through))
-        for ask in held.round.asks:
-            del by[ask]
-    if by:  # the round that was never answered
-        stages.append(Stage("not answered", tuple(by.values())))
+    held_in = {ask for held in turns for ask in held.round.asks}
+    left = tuple(game for ask, game in by.items() if ask not in held_in)
+    if left:  # the round that was never answered
+        stages.append(Stage("not answered", left))
     clusters = clusters_of([(one.id, one.signature) for one in entrants], stages, chosen.winner)
     fates = fates_of(stages, clusters, line)
     turned = None

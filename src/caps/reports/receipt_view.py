@@ -106,7 +106,8 @@ def _flips(receipt: Receipt) -> Node | None:
     if receipt.flips is None or not receipt.games:
         return None
     changed = [flip for flip in receipt.flips if flip.winner is not None]
-    unknown = len(receipt.flips) - len(changed)
+    deciding = {flip.game for flip in changed}  # a tie can be turned two ways
+    unknown = len({flip.game for flip in receipt.flips} - deciding)
     items = [
         el(
             "li",
@@ -115,8 +116,8 @@ def _flips(receipt: Receipt) -> Node | None:
         )
         for flip in changed
     ]
-    words = f"{len(changed)} verdicts would each, turned around, have changed the winner."
-    if len(changed) == 1:
+    words = f"{len(deciding)} verdicts would each, turned around, have changed the winner."
+    if len(deciding) == 1:
         words = "One verdict, turned around, would have changed the winner."
     if not changed:
         words = "No single verdict that can be followed to the end would have changed the winner."

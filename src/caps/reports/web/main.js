@@ -70,7 +70,7 @@ async function show(row) {
 
 // Of two receipts on a page the second gets anchors of its own.
 function apart(article, place) {
-  if (data.runs) article.prepend(make("p", data.runs[place], { class: "brand" }));
+  if (data.runs.length) article.prepend(make("p", data.runs[place], { class: "brand" }));
   if (place) {
     article.querySelectorAll("details.game").forEach((game) => { game.id = `${game.id}-${place}`; });
     article.querySelectorAll("[data-game]").forEach((link) => link.setAttribute("href", `${link.getAttribute("href")}-${place}`));
