@@ -3,12 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import ExitStack, aclosing
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from caps.assemble import Setup, sampler
+from caps.assemble import Setup, make_graders, sampler
 from caps.cli.output import bar, print_json, say
 from caps.cli.sink import Sink
 from caps.cli.stopping import say_stopped, unless_stopped
@@ -17,13 +17,15 @@ from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.costs.prices import listed_price
 from caps.datasets.writing import write_case
+from caps.experiments.grading import GradeBook
 from caps.reports.console import number
 from caps.reports.sampled import Tally
 from caps.sampling.base import Method, Sample, Sampled
-from caps.sampling.labels import same_answer
 from caps.sampling.presets import Preset
 from caps.sampling.stream import sample_all
 from caps.solving import aids_for
+
+TEST_SECONDS = 10.0  # a program's for each of its tests
 
 
 class SampleRun:
@@ -58,13 +60,15 @@ class SampleRun:
         return 130
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
-        started = time.perf_counter()
+        started, truth = time.perf_counter(), GradeBook(make_graders("auto", TEST_SECONDS))
         async with (
+            AsyncExitStack() as ending,
             sampler(self._setup, self._preset, logprobs=self._logprobs) as desk,
             aids_for(
-                self._method, self._judging, seed=self._preset.seed, grade=same_answer, paid=self._judged
+                self._method, self._judging, seed=self._preset.seed, grade=truth.grade, paid=self._judged
             ) as aids,
         ):
+            ending.push_async_callback(truth.close)
             with ExitStack() as stack:
                 meter = stack.enter_context(SampleMeter(total, self._tally, hidden=self._quiet))
                 written = stack.enter_context(Sink(self._out, keep=True))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from caps.core.errors import InputError
+from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case
 from caps.graders.base import Grade, Grader, Opening
 from caps.journal.store import Journal
@@ -66,6 +66,15 @@ class GradeBook:
         pairs = zip(case.candidates, grades, strict=True)
         labelled = tuple(replace(one, correct=grade.correct) for one, grade in pairs)
         return Graded(replace(case, candidates=labelled), tuple(grades))
+
+    async def grade(self, case: Case, candidate: Candidate) -> Grade:
+        """Grade one candidate; undecided where its truth is not known or cannot be used here."""
+        if case.domain not in self._openings:
+            return Grade(None, "no grader")
+        try:
+            return await self._grade(await self._grader(case.domain), case, candidate)
+        except UserError as error:
+            return Grade(None, "no truth", str(error))
 
     async def close(self) -> None:
         """Close the graders."""

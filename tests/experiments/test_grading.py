@@ -1,0 +1,28 @@
+import asyncio
+
+from caps.assemble import make_graders
+from caps.core.types import Candidate, Case, Problem
+from caps.experiments.grading import GradeBook
+
+
+def test_one_candidate_is_graded_and_undecided_where_its_truth_is_not_known():
+    async def grades():
+        book = GradeBook(make_graders("auto", 2.0))
+        try:
+            asked = [
+                ("math", {"answer": "1/2"}, "so \\boxed{0.5}"),
+                ("math", {"answer": 12}, "\\boxed{13}"),
+                ("math", {}, "\\boxed{12}"),
+                ("general", {"answer": "12"}, "12"),
+                ("code", {}, "print(1)"),
+            ]
+            return [
+                (
+                    await book.grade(Case("1", Problem.of("?"), (), domain, extra=extra), Candidate(text))
+                ).correct
+                for domain, extra, text in asked
+            ]
+        finally:
+            await book.close()
+
+    assert asyncio.run(grades()) == [True, False, None, None, None]
