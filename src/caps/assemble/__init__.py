@@ -21,6 +21,7 @@ from caps.assemble.sessions import (
     session,
 )
 from caps.assemble.setup import (
+    ENGINES,
     Endpoint,
     Setup,
     find,
@@ -28,6 +29,7 @@ from caps.assemble.setup import (
 )
 
 __all__ = [
+    "ENGINES",
     "Endpoint",
     "Session",
     "Setup",

@@ -10,6 +10,7 @@ from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
 from caps.core.types import Ask, Level
 from caps.costs.prices import Price, listed_price
+from caps.engines.base import Engine
 from caps.engines.budget import Account, Budget, CasePurse, Total
 from caps.engines.local import LocalEngine
 from caps.findings.kept import Findings
@@ -32,7 +33,7 @@ SURPLUS_CALLS = 2
 class Session:
     """A run made ready: the engine, the price of a token if it is known, and who looks into cases first."""
 
-    engine: LocalEngine
+    engine: Engine
     price: Price | None
     confidence: str
     findings: Findings | None = None

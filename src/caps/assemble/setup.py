@@ -12,6 +12,8 @@ from caps.models import weights
 from caps.models.locate import locate
 from caps.models.weights import Report
 
+ENGINES = ("local",)
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -46,6 +48,7 @@ class Setup:
 
     endpoint: Endpoint
     endpoint_partial: Endpoint | None = None
+    engine: str = ENGINES[0]
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal"
     extra: Mapping[str, object] = field(default_factory=dict)

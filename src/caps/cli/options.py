@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from caps.assemble import ENGINES
 from caps.core.errors import SettingError
 from caps.core.judging import JudgeProfile
 from caps.graders.sandbox import NAMES as SANDBOXES
@@ -143,6 +144,9 @@ Extra = Annotated[
         "--extra", metavar="NAME=JSON", help='More for the server: reasoning_effort="low"; may be repeated.'
     ),
 ]
+Engine = Annotated[
+    str, typer.Option("--engine", envvar="CAPS_ENGINE", help=f"Who plays: {', '.join(ENGINES)}.")
+]
 Seed = Annotated[int, typer.Option("--seed", envvar="CAPS_SEED", help="Same seed, same pairings.")]
 Connections = Annotated[
     str,
@@ -240,6 +244,13 @@ def parse_sandbox(word: str) -> str:
     """Read the name of a sandbox."""
     if word not in SANDBOXES:
         raise SettingError(f"--sandbox {word!r}: must be one of {', '.join(SANDBOXES)}")
+    return word
+
+
+def parse_engine(word: str) -> str:
+    """Read the name of an engine."""
+    if word not in ENGINES:
+        raise SettingError(f"--engine {word!r}: must be one of {', '.join(ENGINES)}")
     return word
 
 

@@ -67,6 +67,7 @@ def select(
     max_tokens: options.MaxTokens = 4096,
     reply: options.Reply = None,
     extra: options.Extra = None,
+    engine: options.Engine = "local",
     seed: options.Seed = 1234,
     max_connections: options.Connections = "auto",
     timeout: options.Timeout = 600,
@@ -115,6 +116,7 @@ def select(
     setup = Setup(
         endpoint=endpoint,
         endpoint_partial=at_partial,
+        engine=options.parse_engine(engine),
         judge=JudgeSettings(
             max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),

@@ -1,9 +1,11 @@
 """What engines share: a case under way, and what became of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from caps.core.contest import Contest
+from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
 from caps.costs.ledger import Ledger
@@ -47,6 +49,18 @@ class PerCase:
     """A strategy of its own for each case, in the order of input."""
 
     strategies: Sequence[Strategy]
+
+
+class Engine(Protocol):
+    """Whoever plays a stream of cases; `watch` hears every ruling as it comes in."""
+
+    watch: Callable[[Ruling], object]
+
+    def run(
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
+    ) -> AsyncIterator[Outcome]:
+        """Play all cases and yield what became of each, in the order of input."""
+        ...
 
 
 class Play:
