@@ -71,6 +71,7 @@ class HttpModel:
         base = parse_base(base_url)
         self.address = str(base.with_user(None).with_query(None))  # as it may be shown: no password, no query
         self._base = base
+        self._places: dict[str, URL] = {}
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if api_key and api_key.strip():
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
@@ -204,7 +205,9 @@ class HttpModel:
             return faults.garbled(self.address, str(error))
 
     def _at(self, path: str) -> URL:
-        return (self._base / path).with_query(self._base.query)
+        if path not in self._places:
+            self._places[path] = (self._base / path).with_query(self._base.query)
+        return self._places[path]
 
     def _pause(self, tries: Tries, fault: Fault) -> float | None:
         if not fault.retry:
@@ -219,7 +222,7 @@ class HttpModel:
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
                 timeout=aiohttp.ClientTimeout(
-                    total=seconds.connect + seconds.read, sock_connect=seconds.connect, sock_read=seconds.read
+                    total=seconds.connect + seconds.read, sock_connect=seconds.connect
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
