@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caps.assemble.batching import batch_engine, price_for
+from caps.assemble.batching import batch_engine, check_batch, price_for
 from caps.assemble.parts import load_templates, make_findings, prepare_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
@@ -45,6 +45,8 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
     """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
     templates, prepare = load_templates(setup.prompts), prepare_for(setup)
     price = price_for(setup)
+    if setup.engine == "batch":
+        check_batch(setup)
     for budget in (setup.case_budget, setup.total_budget):
         Account(budget, price)  # raises where dollars are limited and the price is unknown
     async with AsyncExitStack() as stack:
@@ -69,10 +71,9 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
         findings = make_findings(setup, journal)
         if findings is not None:
             stack.push_async_callback(findings.close)
-        if setup.engine == "batch":
-            yield Session(
-                batch_engine(setup, models, journal, settings, findings), price, confidence, findings
-            )
+        if setup.engine == "batch" and journal is not None:
+            sending = batch_engine(setup, models, journal, settings, findings)
+            yield Session(sending, price, confidence, findings)
             return
         engine = LocalEngine(
             judge,

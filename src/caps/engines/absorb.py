@@ -27,8 +27,8 @@ TOGETHER = 256  # replies of one commit
 class Taken:
     """What became of the lines of some files.
 
-    `known` were taken before, `unknown` are nobody's; `failed` go into the next file and `given_up` do not, by
-    cause. `refused` is what would fail every request, `renamed` that the server wants another name for a
+    `known` were taken before, `unknown` are nobody's; `failed` go into the next file and `given_up` do not,
+    by cause. `refused` is what would fail every request, `renamed` that the server wants another name for a
     limit, `lost` that the batch is not there any more.
     """
 

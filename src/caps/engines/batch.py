@@ -44,16 +44,16 @@ def refuse_unkept(case: Budget, total: Budget) -> None:
     """A case's tokens and dollars can be kept; time and what a whole run may take cannot."""
     if case.seconds is not None or total != Budget():
         raise SettingError(
-            "a batch keeps budgets of tokens and dollars for each case, none of seconds and none in total: give "
-            "--budget-tokens or --budget-usd, --max-usd to refuse the start, or --engine local"
+            "a batch keeps budgets of tokens and dollars for each case, none of seconds and none in total: "
+            "give --budget-tokens or --budget-usd, --max-usd to refuse the start, or --engine local"
         )
 
 
 class BatchEngine:
     """Plays all cases through the Batch API of each seat's endpoint.
 
-    `convoys` makes cases ready to move; `waiting` is what their judge's models share. `watch` hears every ruling when all is over, `told` hears in
-    words what is under way.
+    `convoys` makes cases ready to move; `waiting` is what their judge's models share. `watch` hears every
+    ruling when all is over, `told` hears in words what is under way.
     """
 
     def __init__(
