@@ -53,7 +53,7 @@ class BatchEngine:
     """Plays all cases through the Batch API of each seat's endpoint.
 
     `convoys` makes cases ready to move; `waiting` is what their judge's models share. `watch` hears every
-    ruling when all is over, `told` hears in words what is under way.
+    ruling when all is over; its `courier` tells in words what is under way.
     """
 
     def __init__(
@@ -66,18 +66,9 @@ class BatchEngine:
         settings: BatchSettings,
         find: Callable[[Case], Awaitable[Case]] | None = None,
     ) -> None:
-        self._convoys, self._waiting, self._desks, self._courier = convoys, waiting, desks, courier
+        self._convoys, self._waiting, self._desks, self.courier = convoys, waiting, desks, courier
         self._settings, self._find = settings, find
         self.watch: Callable[[Ruling], object] = lambda _: None
-
-    @property
-    def told(self) -> Callable[[str], object]:
-        """Who hears in words what is under way."""
-        return self._courier.told
-
-    @told.setter
-    def told(self, hear: Callable[[str], object]) -> None:
-        self._courier.told = hear
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
@@ -105,11 +96,11 @@ class BatchEngine:
                 return False
             kinds = [(len(parts), "new"), (len(joined), "under way already")]
             batches = ", ".join(f"{count} {kind}" for count, kind in kinds if count)
-            self.told(f"step {number}: {requests:,} requests open; batches: {batches}")
+            self.courier.told(f"step {number}: {requests:,} requests open; batches: {batches}")
             desks = {desk.address: desk for desk in self._desks.values()}
             taken = await _all_of(
-                [self._courier.rejoin(desks[sent.address], sent, Path(folder)) for sent in joined]
-                + [self._courier.send(self._desk(part), part) for part in parts]
+                [self.courier.rejoin(desks[sent.address], sent, Path(folder)) for sent in joined]
+                + [self.courier.send(self._desk(part), part) for part in parts]
             )
         for one in taken:
             self._waiting.paid |= one.keys
@@ -118,7 +109,7 @@ class BatchEngine:
 
     async def _write(self, convoy: Convoy, files: StepFiles) -> tuple[int, list[Sent]]:
         """Write what is open and not under way; how much is open, and the batches some of it is in."""
-        before = self._courier.notes.under_way({desk.address for desk in self._desks.values()})
+        before = self.courier.notes.under_way({desk.address for desk in self._desks.values()})
         owner = {key: sent for sent in before for key in sent.awaited}
         seen: set[str] = set()
         joined: dict[str, Sent] = {}
@@ -140,7 +131,7 @@ class BatchEngine:
     def _conclude(self, taken: list[Taken], requests: int) -> None:
         """Say what went wrong; a step that brought nothing is the last."""
         for words in (words for one in taken for words in one.garbage):
-            self.told(f"not a result: {words}")
+            self.courier.warned(f"not a result: {words}")
         for one in taken:
             if one.refused is not None:
                 raise one.refused

@@ -20,13 +20,17 @@ SLOWER = 1.5
 
 
 class Courier:
-    """Sees batches through, a few at once; `told` hears in words what is under way."""
+    """Sees batches through, a few at once.
+
+    `told` hears in words what is under way, `warned` what goes on, or goes wrong, without anyone's doing.
+    """
 
     def __init__(self, journal: Journal, failures: Failures, settings: BatchSettings) -> None:
         self._journal, self._failures, self._settings = journal, failures, settings
         self._room = asyncio.Semaphore(settings.at_once)
         self.notes = BatchNotes(journal)
         self.told: Callable[[str], object] = lambda _: None
+        self.warned: Callable[[str], object] = lambda _: None
 
     async def send(self, desk: Batches, part: Part) -> Taken:
         """Make a batch of a file and see it through."""
@@ -43,7 +47,7 @@ class Courier:
             else:
                 known = await desk.look(sent.batch)
                 if known is None:
-                    self.told(f"{desk.address} knows batch {sent.batch} no more: its requests go out again")
+                    self.warned(f"{desk.address} knows batch {sent.batch} no more: its requests go out again")
                     await self.notes.done(sent, "lost")
                     return Taken(lost=True)
                 batch = known
@@ -89,5 +93,5 @@ class Courier:
                 pause = min(self._settings.poll, pause * SLOWER)
                 batch = await desk.look(batch.id) or batch
         except asyncio.CancelledError:
-            self.told(f"batch {batch.id} goes on at {desk.address}: the same command waits for it again")
+            self.warned(f"batch {batch.id} goes on at {desk.address}: the same command waits for it again")
             raise
