@@ -62,7 +62,7 @@ class Run:
         self._guessed: Counter[str] = Counter()
         self._templates = load_templates(setup.prompts)
         self._blind = make_prepare(setup.profile, setup.views)
-        self._price: Price | None = None
+        self._price = setup.price
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
@@ -84,27 +84,26 @@ class Run:
                 ready.engine.watch = meter.hear
                 listen(ready.engine, quiet=self._quiet)
                 outcomes = ready.engine.run(source, self._strategy, seed=self._seed)
-                await self.deliver(outcomes, ready, out, self._made_of(cases, ready), meter.advance)
+                self._price = ready.price
+                await self.deliver(outcomes, out, self._made_of(cases, ready), meter.advance)
+            if ready.findings is not None:
+                self._summary.findings.unusable = ready.findings.unusable
         return self.close(time.perf_counter() - started)
 
     async def deliver(
         self,
         outcomes: AsyncIterator[Outcome],
-        ready: Session,
         out: Path | None,
         made: dict[str, Any],
-        advance: Callable[[], object],
+        advance: Callable[[], object] = int,
     ) -> None:
         """Hand on every outcome as it comes."""
-        self._price = ready.price
         with RunFolder(out, made) if out is not None else nullcontext() as folder:
             async for outcome in outcomes:
                 self._deliver(outcome, folder)
                 advance()
             if folder is not None:
                 folder.finish(self._summary.as_line(self._price))
-        if ready.findings is not None:
-            self._summary.findings.unusable = ready.findings.unusable
 
     def _deliver(self, outcome: Outcome, folder: RunFolder | None) -> None:
         self._summary.add(outcome)
