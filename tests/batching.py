@@ -35,7 +35,9 @@ def result_lines(requests: str, fate: Fate = by_quality, start: int = 0) -> tupl
         end, base = fate(row["body"], number), {"id": f"batch_req_{number}", "custom_id": row["custom_id"]}
         response = {"status_code": 200, "request_id": f"r{number}"}
         if isinstance(end, Reply):
-            output.append(json.dumps({**base, "response": {**response, "body": end.body(row["body"])}, "error": None}))
+            output.append(
+                json.dumps({**base, "response": {**response, "body": end.body(row["body"])}, "error": None})
+            )
         elif isinstance(end, Status):
             response |= {"status_code": end.status, "body": end.body}
             errors.append(json.dumps({**base, "response": response, "error": None}))
@@ -81,7 +83,11 @@ class BatchServer(StubServer):
     @property
     def prompts(self) -> list[str]:
         """All prompts of all batches."""
-        rows = [json.loads(line) for batch in self.batches.values() for line in self.files[batch["input_file_id"]].splitlines()]
+        rows = [
+            json.loads(line)
+            for batch in self.batches.values()
+            for line in self.files[batch["input_file_id"]].splitlines()
+        ]
         return [row["body"]["messages"][0]["content"] for row in rows]
 
     @web.middleware
@@ -128,7 +134,9 @@ class BatchServer(StubServer):
         if self.refusal:
             batch |= {"status": "failed", "errors": {"object": "list", "data": [{"message": self.refusal}]}}
             return
-        start = sum(one["request_counts"]["total"] for one in self.batches.values() if one.get("output_file_id"))
+        start = sum(
+            one["request_counts"]["total"] for one in self.batches.values() if one.get("output_file_id")
+        )
         output, errors = result_lines(self.files[batch["input_file_id"]], self.fate, start)
         batch["status"] = "expired" if any("batch_expired" in line for line in errors) else "completed"
         for field, lines in (("output_file_id", output), ("error_file_id", errors)):
@@ -141,4 +149,6 @@ class BatchServer(StubServer):
         return web.json_response({"object": "list", "data": rows, "has_more": False})
 
     async def _content(self, request: web.Request) -> web.Response:
-        return web.Response(body=self.files[request.match_info["name"]].encode(), content_type="application/octet-stream")
+        return web.Response(
+            body=self.files[request.match_info["name"]].encode(), content_type="application/octet-stream"
+        )

@@ -1,7 +1,6 @@
 """`caps batch`: the same selections through Batch files, step by step."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -40,10 +39,13 @@ def group() -> None:
 def absorb(places: Places, quiet: options.Quiet = False) -> None:
     """Take result and error files into the journal, in any order and as often as you like.
 
-    A folder alone takes every file in it that is not its own. Failed items go into the next file that
+    A folder alone takes every new file in it that is not its own. Failed items go into the next file that
     caps batch prepare writes; lines that are no results are named, and the exit code is 1.
     """
     folder, files = _sorted_out(places)
+    if not files:
+        say(f"{folder}: no new results are in it")
+        return
     taken = asyncio.run(_absorb(folder, files))
     for words in taken.garbage[:NAMED]:
         say(f"not a result: {words}", "red")
@@ -54,7 +56,7 @@ def absorb(places: Places, quiet: options.Quiet = False) -> None:
     if not quiet:
         say(_told(taken, len(files)))
         say(f"next: caps batch prepare {folder}")
-    sys.exit(1 if taken.garbage else 0)
+    raise typer.Exit(1 if taken.garbage else 0)
 
 
 app.command()(status)
@@ -66,6 +68,7 @@ async def _absorb(path: Path, files: list[Path]) -> Taken:
         for file in files:
             await absorber.absorb(lines(str(file)), str(file))
         run.folder.keep(absorber.taken.failures)
+        run.folder.note_absorbed(files)
         if absorber.taken.renamed:
             run.folder.rename_limit(RENAMED)
             say(f"this server says {RENAMED}: the next file will, too", "yellow")
@@ -80,6 +83,9 @@ def _awaited(run: BatchRun) -> dict[str, Awaited]:
 def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
     """The folder of the run and the files meant; of files alone, the folder they lie in."""
     folders, files = [one for one in places if one.is_dir()], [one for one in places if not one.is_dir()]
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"{file}: no such file or folder")
     homes = folders or sorted({file.parent for file in files})
     if len(homes) != 1:
         raise InputError(f"which run? {', '.join(map(str, homes))} are several folders; name one")
@@ -93,7 +99,7 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
         return homes[0], files
     if not folder.results():
         raise InputError(f"{homes[0]}: no result files are in it: name them, or put them there")
-    return homes[0], folder.results()
+    return homes[0], folder.fresh()
 
 
 def _told(taken: Taken, files: int) -> str:

@@ -6,15 +6,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from platformdirs import user_data_path
 
 from caps.assemble import load_templates
 from caps.cli.batch_run import BatchRun, opened
+from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.core.errors import JournalError
+from caps.engines.batch_notes import BatchNotes
 from caps.engines.convoy import Stand
 from caps.experiments.planning import forecast_case
+from caps.journal.store import Journal, default_path
 from caps.reports.console import number, table
 
-Begun = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the run.")]
+Begun = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="The folder of the run; without it, batches of the journal."),
+]
 ByCase = Annotated[bool, typer.Option("--cases", help="List every case.")]
 OVER = "over"
 
@@ -41,9 +49,43 @@ class Progress:
         return found
 
 
-def status(begun: Begun, by_case: ByCase = False, as_json: JsonFlag = False) -> None:
-    """How far each stage is: requests answered, open, out in files, given up; and files still to come."""
+def status(
+    begun: Begun = None,
+    by_case: ByCase = False,
+    journal: JournalFile = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """How far each stage is: requests answered, open, out in files, given up; and files still to come.
+
+    Without a folder, the batches that select --engine batch has under way, as the journal knows them.
+    """
+    if begun is None:
+        _under_way(journal or default_path(user_data_path("caps")), as_json=as_json)
+        return
     asyncio.run(_status(begun, by_case=by_case, as_json=as_json))
+
+
+def _under_way(path: Path, *, as_json: bool) -> None:
+    if not path.is_file():
+        raise JournalError(f"{path}: no such journal: give the --journal of the run")
+    with Journal.open(path) as journal:
+        rows = [
+            {
+                "batch": sent.batch,
+                "file": sent.file,
+                "address": sent.address,
+                "model": sent.model,
+                "requests": len(sent.awaited),
+            }
+            for sent in BatchNotes(journal).under_way()
+        ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("batch", "file", "address", "model", "requests")
+    shown = [tuple("–" if row[name] is None else str(row[name]) for name in columns) for row in rows]
+    stdout().print(table("", columns, shown, numbers_from=4))
+    say(f"{len(rows)} under way: the same select command waits for them and goes on")
 
 
 async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:

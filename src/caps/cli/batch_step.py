@@ -41,7 +41,7 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int]:
 
 def _explain(run: BatchRun, parts: list[Part], held: int, out: list[Path]) -> None:
     for part in parts:
-        size = f"{part.size / 1e6:.1f} MB"
+        size = f"{number(part.size, 0)} bytes"
         say(f"{part.path}: {number(len(part.awaited), 0)} requests to {part.group[1]}, {size}")
     if held:
         names = ", ".join(path.name for path in out)

@@ -1,7 +1,8 @@
 """The folder of a run that goes through Batch files: the folder of a run, with its steps beside it.
 
 `run.json` is written first and holds all that later commands need. `step-001.jsonl` and so on are for the
-provider; whatever else ends in `.jsonl` is taken for results. `failed.jsonl` has the items that failed.
+provider; whatever else ends in `.jsonl` is taken for results. `failed.jsonl` has the items that failed,
+`absorbed.json` the result files that were taken in, by size and time.
 
 A file of requests is *out* as long as nothing of it has come back: what stands in it is not written again.
 When something of it has come back, the rest of it is open like anything else.
@@ -9,7 +10,7 @@ When something of it has come back, the rest of it is open like anything else.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from caps.reports.rundir import read_made, write_made
 
 FAILED = "failed.jsonl"
 OWN = (FAILED, "selections.jsonl", "rulings.jsonl")
+ABSORBED = "absorbed.json"
 _STEP = re.compile(r"step-(\d+)(?:-(\d+))?\.jsonl")
 _PASSING = ("versions", "summary", "limit_name")  # what may differ between two commands of one run
 
@@ -89,6 +91,24 @@ class BatchFolder:
         found = [path for ending in ("*.jsonl", "*.jsonl.gz") for path in self.path.glob(ending)]
         return sorted(path for path in found if path not in steps and path.name not in OWN)
 
+    def fresh(self) -> list[Path]:
+        """Those that were not taken in as they are now."""
+        before = self._absorbed()
+        return [path for path in self.results() if before.get(path.name) != _mark(path)]
+
+    def note_absorbed(self, files: Iterable[Path]) -> None:
+        """Files of this folder were taken in."""
+        own = {path.name: _mark(path) for path in self.results()}
+        taken = {path.name for path in files if path.resolve().parent == self.path.resolve()}
+        marks = self._absorbed() | {name: mark for name, mark in own.items() if name in taken}
+        (self.path / ABSORBED).write_bytes(msgspec.json.encode(marks))
+
+    def _absorbed(self) -> dict[str, list[int]]:
+        try:
+            return msgspec.json.decode((self.path / ABSORBED).read_bytes(), type=dict[str, list[int]])
+        except (OSError, msgspec.MsgspecError):
+            return {}  # taking a file in twice is harmless
+
     def sent(self) -> set[str]:
         """The keys of all requests that were ever written."""
         return {key for path in self.steps() for key in _keys(path)}
@@ -122,6 +142,11 @@ class BatchFolder:
         if failures:
             with (self.path / FAILED).open("ab") as file:
                 file.writelines(msgspec.json.encode(asdict(one)) + b"\n" for one in failures)
+
+
+def _mark(path: Path) -> list[int]:
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]
 
 
 def _keys(path: Path) -> Iterator[str]:
