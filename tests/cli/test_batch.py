@@ -160,7 +160,7 @@ def test_what_is_out_is_not_written_again_unless_asked_for_and_a_lost_rest_is_op
 def test_given_up_is_not_for_ever_a_late_reply_counts(tmp_path):
     folder = tmp_path / "batch"
     (path,) = written(begin(tmp_path, count=1, n=2))
-    provide(path, lambda body, number: TOO_LONG)
+    provide(path, lambda *_: TOO_LONG)
     batch("absorb", folder)
     failed = batch("prepare", folder)
     assert failed.exit_code == 1
@@ -174,7 +174,7 @@ def test_given_up_is_not_for_ever_a_late_reply_counts(tmp_path):
 def test_the_newer_name_of_the_limit_is_taken_up_by_itself(tmp_path):
     (path,) = written(begin(tmp_path, count=1))
     said = {"error": {"message": "use 'max_completion_tokens'", "param": "max_tokens"}}
-    provide(path, lambda body, number: Status(400, said))
+    provide(path, lambda *_: Status(400, said))
     assert "max_completion_tokens" in batch("absorb", tmp_path / "batch").stderr
     (following,) = written(batch("prepare", tmp_path / "batch"))
     rows = [json.loads(line)["body"] for line in following.read_text().splitlines()]

@@ -242,13 +242,11 @@ def test_a_budget_of_tokens_for_a_case_ends_where_it_ends_live(tmp_path):
     "more", [{"case_budget": Budget(seconds=9)}, {"total_budget": Budget(tokens=9)}, {"journal": None}]
 )
 def test_what_a_batch_cannot_keep_is_refused_before_anything_is_sent(tmp_path, more):
-    with BatchServer() as server, pytest.raises(SettingError, match="a batch keeps|need a journal"):
-        where = {
-            "endpoint": Endpoint(server.url, "stub"),
-            "engine": "batch",
-            "journal": tmp_path / "j.sqlite",
-        }
-        play(Setup(**where | more), cases(1))
+    with BatchServer() as server:
+        where = Endpoint(server.url, "stub")
+        setup = Setup(**{"endpoint": where, "engine": "batch", "journal": tmp_path / "j.sqlite"} | more)
+        with pytest.raises(SettingError, match="a batch keeps|need a journal"):
+            play(setup, cases(1))
     assert (server.requests, server.calls) == (0, [])
 
 
