@@ -62,6 +62,7 @@ class BatchServer(StubServer):
         self.batches: dict[str, dict] = {}
         self.paid: Counter[str] = Counter()
         self.trouble: list[web.Response] = []  # what the next calls of the Batch API get instead
+        self.away: list[Status] = []  # what the next looks at a batch get instead
         self.calls: list[str] = []
         self.lost_reply = asyncio.Event()  # set: the next batch is made and its reply lost
         self.refusal: str | None = None  # why batches fail as a whole
@@ -123,6 +124,9 @@ class BatchServer(StubServer):
 
     async def _look(self, request: web.Request) -> web.Response:
         batch = self.batches.get(request.match_info["name"])
+        if self.away:
+            gone = self.away.pop()
+            return web.json_response(gone.body, status=gone.status, headers=gone.headers)
         if batch is None:
             return web.json_response({"error": {"message": "No such batch"}}, status=404)
         batch["looks"] -= 1

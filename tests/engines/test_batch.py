@@ -250,10 +250,20 @@ def test_what_a_batch_cannot_keep_is_refused_before_anything_is_sent(tmp_path, m
     assert (server.requests, server.calls) == (0, [])
 
 
+def test_an_endpoint_that_is_away_while_a_batch_is_under_way_is_waited_for(tmp_path):
+    away = Status(503, {"error": {"message": "maintenance"}}, {"retry-after": "900"})  # longer than one obeys
+    heard = []
+    with BatchServer() as server:
+        server.away = [away, away]
+        assert len(play(setup_at(server, tmp_path), cases(1), heard=heard)) == 1
+    assert sum("looked at again in a while" in words for words in heard) == 2
+    assert max(server.paid.values()) == 1
+
+
 def test_troubles_of_the_endpoint_are_waited_out_and_no_batch_is_made_twice(tmp_path):
     with BatchServer() as server:
         server.lost_reply.set()
-        server.trouble = [web.Response(status=503, headers={"retry-after-ms": "1"})]
+        server.trouble = [web.Response(status=409, headers={"retry-after-ms": "1"})]
         found = play(setup_at(server, tmp_path), cases(2))
     assert len(found) == 2
     assert server.sizes == [8, 12]

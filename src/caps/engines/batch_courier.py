@@ -5,7 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from caps.core.errors import RefusedError
+from caps.core.errors import (
+    BrokenServerError,
+    BusyError,
+    GarbledError,
+    RefusedError,
+    TimedOutError,
+    UnreachableError,
+)
 from caps.datasets.reading import lines
 from caps.engines.absorb import Absorber, Taken
 from caps.engines.batch_files import BatchSettings, Part
@@ -15,6 +22,7 @@ from caps.models.batch_wire import Batch
 from caps.models.batches import Batches
 from caps.models.failures import Failures
 
+PASSING = (BusyError, BrokenServerError, GarbledError, TimedOutError, UnreachableError)
 FIRST_LOOK = 1.0
 SLOWER = 1.5
 
@@ -78,6 +86,14 @@ class Courier:
             )
         return absorber.taken
 
+    async def _looked_at(self, desk: Batches, batch: Batch) -> Batch:
+        """How a batch stands now; an endpoint that is away for a while is waited for: it is paid already."""
+        try:
+            return await desk.look(batch.id) or batch
+        except PASSING as error:
+            self.told(f"batch {batch.id}: {error}; looked at again in a while")
+            return batch
+
     async def _ended(self, desk: Batches, batch: Batch, requests: int) -> Batch:
         """Look at a batch, more and more seldom, until it has ended."""
         pause, shown = min(FIRST_LOOK, self._settings.poll), ""
@@ -91,7 +107,7 @@ class Courier:
                     return batch
                 await asyncio.sleep(pause)
                 pause = min(self._settings.poll, pause * SLOWER)
-                batch = await desk.look(batch.id) or batch
+                batch = await self._looked_at(desk, batch)
         except asyncio.CancelledError:
             self.warned(f"batch {batch.id} goes on at {desk.address}: the same command waits for it again")
             raise

@@ -29,6 +29,7 @@ from caps.models.wire import RENAMED, decode
 PAGE = 100  # batches of one look through the list
 PAGES = 20
 CHUNK = 1 << 20
+UNHURRIED = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=600)  # for hundreds of megabytes
 _ABSENT = (404, 405, 501)
 
 T = TypeVar("T")
@@ -73,7 +74,9 @@ class Batches:
                 part = form.append(file, {"Content-Type": "application/jsonl"})
                 part.set_content_disposition("form-data", name="file", filename=path.name)
                 headers = {"Content-Type": form.headers["Content-Type"]}
-                return await self._once("POST", "files", read_id, data=form, headers=headers)
+                return await self._once(
+                    "POST", "files", read_id, data=form, headers=headers, timeout=UNHURRIED
+                )
 
         return await self._until_done(once)
 
@@ -101,7 +104,7 @@ class Batches:
         for _ in range(PAGES):
             params = {"limit": str(PAGE), **after}
             rows, more = await self._until_done(
-                lambda params=params: self._once("GET", "batches", read_page, params=params)  # type: ignore[misc]
+                lambda params=params: self._once("GET", "batches", read_page, absent=_no_list, params=params)  # type: ignore[misc]
             )
             for batch in rows:
                 if batch.source == file:
@@ -115,7 +118,15 @@ class Batches:
         """Bring a file of results down."""
 
         async def once() -> Path | Fault:
-            return await self._once("GET", f"files/{file}/content", lambda _: to, keep=to)
+            # Some providers keep results elsewhere; aiohttp does not carry the key to another host.
+            return await self._once(
+                "GET",
+                f"files/{file}/content",
+                lambda _: to,
+                keep=to,
+                allow_redirects=True,
+                timeout=UNHURRIED,
+            )
 
         await self._until_done(once)
 
@@ -149,7 +160,7 @@ class Batches:
         where = self.address
         try:
             async with self._endpoint.call(verb, path, **more) as response:
-                if response.ok and keep is not None:
+                if response.status == 200 and keep is not None:
                     with keep.open("wb") as file:
                         async for chunk in response.content.iter_chunked(CHUNK):
                             file.write(chunk)
@@ -184,6 +195,10 @@ class Batches:
             return read(decode(payload))
         except (ValueError, TypeError, AttributeError) as error:
             return faults.garbled(where, f"{error} at /{path}")
+
+
+def _no_list() -> tuple[list[Batch], bool]:
+    return [], False
 
 
 def _decoded(payload: bytes) -> Any:

@@ -149,7 +149,7 @@ class HttpModel:
 
     def call(self, verb: str, path: str, **more: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Call any path below the base URL, once; raises what aiohttp does."""
-        return self._open().request(verb, self._at(path), allow_redirects=False, **more)
+        return self._open().request(verb, self._at(path), **{"allow_redirects": False, **more})
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
