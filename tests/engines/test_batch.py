@@ -304,6 +304,14 @@ def test_cut_off_at_any_point_it_goes_on_and_pays_nothing_twice(tmp_path, call, 
         assert any("under way already" in words for words in heard)
 
 
+def test_a_batch_that_vanishes_while_it_is_waited_for_ends_the_run_and_is_not_paid_again_by_itself(tmp_path):
+    with BatchServer() as server:
+        server.away = [Status(404, {"error": {"message": "No such batch"}})] * 5
+        with pytest.raises(RefusedError, match="made batch batch_0 and does not know it any more"):
+            play(setup_at(server, tmp_path), cases(1))
+    assert server.sizes == [4]
+
+
 def test_a_batch_the_provider_forgot_is_sent_again_and_one_of_another_run_is_left_alone(tmp_path):
     heard = []
 

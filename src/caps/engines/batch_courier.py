@@ -23,6 +23,7 @@ from caps.models.batches import Batches
 from caps.models.failures import Failures
 
 PASSING = (BusyError, BrokenServerError, GarbledError, TimedOutError, UnreachableError)
+MISSES = 5  # looks in a row that may find no batch: some lists lag behind
 FIRST_LOOK = 1.0
 SLOWER = 1.5
 
@@ -86,19 +87,19 @@ class Courier:
             )
         return absorber.taken
 
-    async def _looked_at(self, desk: Batches, batch: Batch) -> Batch:
+    async def _looked_at(self, desk: Batches, batch: Batch) -> Batch | None:
         """How a batch stands now; an endpoint that is away for a while is waited for: it is paid already."""
         try:
-            return await desk.look(batch.id) or batch
+            return await desk.look(batch.id)
         except PASSING as error:
             self.told(f"batch {batch.id}: {error}; looked at again in a while")
             return batch
 
     async def _ended(self, desk: Batches, batch: Batch, requests: int) -> Batch:
         """Look at a batch, more and more seldom, until it has ended."""
-        pause, shown = min(FIRST_LOOK, self._settings.poll), ""
+        pause, shown, missed = min(FIRST_LOOK, self._settings.poll), "", 0
         try:
-            while True:
+            while missed < MISSES:
                 words = f"batch {batch.id}: {batch.status or 'under way'}, {batch.done} of {requests} done"
                 if words != shown:
                     shown = words
@@ -107,7 +108,13 @@ class Courier:
                     return batch
                 await asyncio.sleep(pause)
                 pause = min(self._settings.poll, pause * SLOWER)
-                batch = await self._looked_at(desk, batch)
+                found = await self._looked_at(desk, batch)
+                missed = missed + 1 if found is None else 0
+                batch = found or batch
         except asyncio.CancelledError:
             self.warned(f"batch {batch.id} goes on at {desk.address}: the same command waits for it again")
             raise
+        raise RefusedError(
+            f"{desk.address} made batch {batch.id} and does not know it any more: the same command sends its "
+            "requests again, and may pay for them again"
+        )
