@@ -140,6 +140,7 @@ class StubServer:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_get("/v1/models", self._list)
+        self.add_routes(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
@@ -148,6 +149,9 @@ class StubServer:
         self._ready.set()
         await self._stop.wait()
         await runner.cleanup()
+
+    def add_routes(self, app: web.Application) -> None:
+        """More than chat completions, for those who stand on this."""
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         if self._models is None:

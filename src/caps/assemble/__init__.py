@@ -1,5 +1,6 @@
 """The composition root: from names and settings to the objects that do the work."""
 
+from caps.assemble.batching import batch_engine, check_batch, convoys, price_for
 from caps.assemble.parts import (
     counts_votes,
     has_setting,
@@ -33,7 +34,10 @@ __all__ = [
     "Endpoint",
     "Session",
     "Setup",
+    "batch_engine",
+    "check_batch",
     "connected",
+    "convoys",
     "counts_votes",
     "find",
     "has_setting",
@@ -45,6 +49,7 @@ __all__ = [
     "make_strategy",
     "open_journal",
     "prepare_for",
+    "price_for",
     "remembering",
     "reply_for",
     "sampler",

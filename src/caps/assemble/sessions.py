@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from caps.assemble.batching import batch_engine, check_batch, price_for
 from caps.assemble.parts import load_templates, make_findings, prepare_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
@@ -43,7 +44,9 @@ class Session:
 async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
     """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
     templates, prepare = load_templates(setup.prompts), prepare_for(setup)
-    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    price = price_for(setup)
+    if setup.engine == "batch":
+        check_batch(setup)
     for budget in (setup.case_budget, setup.total_budget):
         Account(budget, price)  # raises where dollars are limited and the price is unknown
     async with AsyncExitStack() as stack:
@@ -63,10 +66,15 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
             Level.PARTIAL: Seat(kept[at_partial], at_partial.model, setup.extra),
             Level.FULL: Seat(kept[setup.endpoint], setup.endpoint.model, setup.extra),
         }
-        judge = LlmJudge(seats, templates, replace(setup.judge, confidence=confidence))
+        settings = replace(setup.judge, confidence=confidence)
+        judge = LlmJudge(seats, templates, settings)
         findings = make_findings(setup, journal)
         if findings is not None:
             stack.push_async_callback(findings.close)
+        if setup.engine == "batch" and journal is not None:
+            sending = batch_engine(setup, models, journal, settings, findings)
+            yield Session(sending, price, confidence, findings)
+            return
         engine = LocalEngine(
             judge,
             prepare,

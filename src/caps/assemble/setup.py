@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 from caps.costs.prices import Price
+from caps.engines.batch_files import BatchSettings
 from caps.engines.budget import Budget
 from caps.judges.llm import JudgeSettings
 from caps.models import weights
 from caps.models.locate import locate
 from caps.models.weights import Report
 
-ENGINES = ("local",)
+ENGINES = ("local", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Setup:
     endpoint: Endpoint
     endpoint_partial: Endpoint | None = None
     engine: str = ENGINES[0]
+    batch: BatchSettings = field(default_factory=BatchSettings)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal"
     extra: Mapping[str, object] = field(default_factory=dict)

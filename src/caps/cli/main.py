@@ -11,6 +11,7 @@ from caps.cli.output import say
 from caps.core.errors import CapsError
 
 COMMANDS = {
+    "batch": "batch",
     "bench": "bench",
     "demo": "demo",
     "diagnose": "diagnose",

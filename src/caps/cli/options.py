@@ -7,10 +7,15 @@ import msgspec
 import typer
 
 from caps.assemble import ENGINES
+from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.core.judging import JudgeProfile
+from caps.core.settings import override, settings_of
+from caps.engines.batch_files import BatchSettings
 from caps.graders.sandbox import NAMES as SANDBOXES
 from caps.judges.profiles import read_profile
+
+_FIELDS = ", ".join(settings_of(BatchSettings()))
 
 Model = Annotated[
     str | None,
@@ -147,6 +152,10 @@ Extra = Annotated[
 Engine = Annotated[
     str, typer.Option("--engine", envvar="CAPS_ENGINE", help=f"Who plays: {', '.join(ENGINES)}.")
 ]
+Batch = Annotated[
+    list[str] | None,
+    typer.Option("--batch", metavar="FIELD=VALUE", help=f"Of batches: {_FIELDS}; may be repeated."),
+]
 Seed = Annotated[int, typer.Option("--seed", envvar="CAPS_SEED", help="Same seed, same pairings.")]
 Connections = Annotated[
     str,
@@ -252,6 +261,11 @@ def parse_engine(word: str) -> str:
     if word not in ENGINES:
         raise SettingError(f"--engine {word!r}: must be one of {', '.join(ENGINES)}")
     return word
+
+
+def parse_batch(words: list[str] | None) -> BatchSettings:
+    """Read `--batch lines=1000` words."""
+    return override(BatchSettings(), parse_assignments(words or [], option="--batch"))
 
 
 def parse_connections(word: str) -> Any:

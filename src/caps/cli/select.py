@@ -17,6 +17,7 @@ from caps.assemble import (
     load_templates,
     make_prepare,
     make_strategy,
+    price_for,
     reply_for,
     with_shortlist,
 )
@@ -30,7 +31,7 @@ from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.costs.prices import Price, listed_price
+from caps.costs.prices import Price
 from caps.datasets.imports import count_cases, open_cases
 from caps.engines.budget import Budget
 from caps.experiments.planning import forecast_case
@@ -68,6 +69,7 @@ def select(
     reply: options.Reply = None,
     extra: options.Extra = None,
     engine: options.Engine = "local",
+    batch: options.Batch = None,
     seed: options.Seed = 1234,
     max_connections: options.Connections = "auto",
     timeout: options.Timeout = 600,
@@ -117,6 +119,7 @@ def select(
         endpoint=endpoint,
         endpoint_partial=at_partial,
         engine=options.parse_engine(engine),
+        batch=options.parse_batch(batch),
         judge=JudgeSettings(
             max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),
@@ -206,7 +209,7 @@ def _refuse_if_too_dear(
     cases: str, limit: int | None, strategy: Strategy, setup: Setup, seed: int, most: float
 ) -> None:
     """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
-    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    price = price_for(setup)
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
     if cases == "-":

@@ -25,7 +25,7 @@ from caps.models.base import Completion, Request, Wiring
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
 from caps.models.retries import Retries, Tries
-from caps.models.wire import decode, embedded_status, encode_body, read_completion
+from caps.models.wire import RENAMED, decode, embedded_status, encode_body, read_completion
 
 # Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
@@ -96,6 +96,11 @@ class HttpModel:
         """How many calls may be under way now."""
         return self._gate.limit
 
+    @property
+    def limit_name(self) -> str:
+        """What this server calls its limit on tokens, as far as it has said."""
+        return self._limit_name
+
     async def complete(self, request: Request) -> Completion:
         """Answer a request, trying again where that may help."""
         done = await self.exchange(
@@ -128,8 +133,8 @@ class HttpModel:
                 if outcome.strained:
                     self._gate.strained(ticket)
                 attempts += outcome.seen
-                if outcome.renamed and limit_name != "max_completion_tokens":
-                    self._limit_name = "max_completion_tokens"
+                if outcome.renamed and limit_name != RENAMED:
+                    self._limit_name = RENAMED
                     continue
                 pause = self._pause(tries, outcome)
                 if pause is None:
@@ -141,7 +146,11 @@ class HttpModel:
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send bytes to a path below the base URL, once and as they are; raises what aiohttp does."""
-        return self._open().post(self._at(path), data=body, allow_redirects=False)
+        return self.call("POST", path, data=body)
+
+    def call(self, verb: str, path: str, **more: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Call any path below the base URL, once; raises what aiohttp does."""
+        return self._open().request(verb, self._at(path), **{"allow_redirects": False, **more})
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
