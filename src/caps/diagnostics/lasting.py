@@ -1,27 +1,28 @@
 """The pull of slot A, and how much of the errors come back, where the truth is known by its odds only.
 
 Both are what is left to explain once a judge's chances are known: how often slot A wins when both orders are
-asked, and how much more often than they should two looks at the same candidates, or at others with the same
-answers, rule alike. Few looks leave the profile one starts from as it was.
+asked, and how much oftener than they should two looks at the same candidates, or at others with the same
+answers, rule alike. Few looks leave the profile one started from much as it was.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import NormalDist
 
 from caps.core.judging import JudgeProfile
 from caps.core.types import Level
 from caps.diagnostics.latent import Weighed
-from caps.diagnostics.looks import by_case
 from caps.diagnostics.repeats import Link, both_right, link_of, solve
+from caps.diagnostics.searching import crossing
 
 NORMAL = NormalDist()
 SLOT_CASES = 10.0  # imagined cases behind the pull
-LINKS = 20.0  # imagined links behind each of the two shares of lasting errors
+LINKS = 40.0  # imagined links behind each of the two shares of lasting errors
 SAME_PAIR, SAME_ANSWERS = (2, 0), (0, 2)
+WIDEST_PULL, CLOSEST = 3.0, 0.99
 Gaps = Mapping[Level, float]
-Group = tuple[Level, bool, bool]  # of two looks: their level, and whether the one sat in A in each
+Linked = dict[Link, list[tuple[Weighed, Weighed]]]
 
 
 def gaps_of(profile: JudgeProfile) -> dict[Level, float]:
@@ -30,7 +31,7 @@ def gaps_of(profile: JudgeProfile) -> dict[Level, float]:
         Level.PARTIAL: profile.e1_sure * profile.e1_high + (1 - profile.e1_sure) * profile.e1_low,
         Level.FULL: profile.e2_sure * profile.e2_high + (1 - profile.e2_sure) * profile.e2_low,
     }
-    return {level: NORMAL.inv_cdf(min(0.99, max(0.01, share))) for level, share in accuracy.items()}
+    return {level: _quantile(share) for level, share in accuracy.items()}
 
 
 def first_slot(weighed: Sequence[Weighed], start: JudgeProfile, gaps: Gaps) -> float:
@@ -42,32 +43,36 @@ def first_slot(weighed: Sequence[Weighed], start: JudgeProfile, gaps: Gaps) -> f
     def expected(pull: float) -> float:
         return sum(_wins(one, gaps[one.look.level], pull) for one in weighed)
 
+    share = NORMAL.cdf(crossing(expected, seen, -WIDEST_PULL, WIDEST_PULL))
     cases = len({one.look.case for one in weighed})
-    share = NORMAL.cdf(_rising(expected, seen, 3.0))
     return (cases * share + SLOT_CASES * start.first_slot) / (cases + SLOT_CASES)
 
 
-def lasting(
-    weighed: Sequence[Weighed], start: JudgeProfile, gaps: Gaps, slot: float
-) -> tuple[float, float, int]:
-    """`repeats` and `shared`, and how many pairs of looks tell them."""
-    pull, odds = NORMAL.inv_cdf(min(0.99, max(0.01, slot))), {id(one.look): one for one in weighed}
-    linked: dict[Link, list[tuple[Weighed, Weighed]]] = defaultdict(list)
-    for own in by_case([one.look for one in weighed if one.look.decided]):
+def links_of(weighed: Sequence[Weighed]) -> Linked:
+    """Decided looks of a case and a level, two by two, by what they have in common."""
+    cases: dict[tuple[int, Level], list[Weighed]] = defaultdict(list)
+    for one in weighed:
+        if one.look.decided:
+            cases[one.look.case, one.look.level].append(one)
+    linked: Linked = defaultdict(list)
+    for own in cases.values():
         for one, two in combinations(own, 2):
-            link = link_of(one, two)
-            if one.level == two.level and link != (0, 0):
-                linked[link].append((odds[id(one)], odds[id(two)]))
-    rows = [(link, _correlation(both, gaps, pull), float(len(both))) for link, both in linked.items()]
-    before = [
+            link = link_of(one.look, two.look)
+            if link != (0, 0):
+                linked[link].append((one, two))
+    return linked
+
+
+def lasting(linked: Linked, start: JudgeProfile, gaps: Gaps, slot: float) -> tuple[float, float]:
+    """`repeats` and `shared`: least squares over the correlations of linked looks and the imagined ones."""
+    pull = _quantile(slot)
+    rows = [(link, _correlation(pairs, gaps, pull), float(len(pairs))) for link, pairs in linked.items()]
+    rows += [
         (SAME_PAIR, min(1.0, start.repeats + start.shared), LINKS),
         (SAME_ANSWERS, start.shared, LINKS),
     ]
-    both, shared = solve([*rows, *before])
-    assert both is not None and shared is not None  # noqa: S101, PT018 - the imagined links see to that
-    both = min(1.0, max(0.0, both))
-    shared = min(both, max(0.0, shared))
-    return both - shared, shared, sum(len(found) for found in linked.values())
+    both, shared = (min(1.0, max(0.0, found or 0.0)) for found in solve(rows))
+    return max(0.0, both - shared), min(both, shared)
 
 
 def _wins(one: Weighed, gap: float, pull: float) -> float:
@@ -78,34 +83,27 @@ def _wins(one: Weighed, gap: float, pull: float) -> float:
 
 def _correlation(pairs: Sequence[tuple[Weighed, Weighed]], gaps: Gaps, pull: float) -> float:
     """Correlation of errors at which two looks rule alike as often as they do."""
-    alike, groups = 0, defaultdict[Group, list[float]](lambda: [0.0, 0.0, 0.0])
+    alike = 0
+    states: dict[tuple[float, float, float], float] = defaultdict(float)  # lean, pull on each: how many
     for one, two in pairs:
         alike += one.look.outcome == two.look.outcome
-        chances = groups[one.look.level, one.look.first, two.look.first]
+        gap, pulls = gaps[one.look.level], [pull if each.look.first else -pull for each in (one, two)]
         right, wrong = (one.one + two.one) / 2, (one.other + two.other) / 2
-        for state, chance in enumerate((right, wrong, 1 - right - wrong)):
-            chances[state] += chance
+        for lean, chance in ((gap, right), (-gap, wrong), (0.0, 1 - right - wrong)):
+            states[lean, pulls[0], pulls[1]] += chance
 
     def expected(correlation: float) -> float:
         return sum(
-            chance * _alike(sign * gaps[level], (first, second), pull, correlation)
-            for (level, first, second), found in groups.items()
-            for sign, chance in zip((1, -1, 0), found, strict=True)
-            if chance
+            chance * _alike(lean + here, lean + there, correlation)
+            for (lean, here, there), chance in states.items()
         )
 
-    return _rising(expected, alike, 0.99)
+    return crossing(expected, alike, -CLOSEST, CLOSEST)
 
 
-def _alike(lean: float, seats: tuple[bool, bool], pull: float, correlation: float) -> float:
-    h, k = (lean + (pull if first else -pull) for first in seats)
+def _alike(h: float, k: float, correlation: float) -> float:
     return both_right(h, k, correlation) + both_right(-h, -k, correlation)
 
 
-def _rising(function: Callable[[float], float], wanted: float, widest: float) -> float:
-    """Where a rising function takes a value."""
-    low, high = -widest, widest
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if function(middle) < wanted else (low, middle)
-    return (low + high) / 2
+def _quantile(share: float) -> float:
+    return NORMAL.inv_cdf(min(0.99, max(0.01, share)))
