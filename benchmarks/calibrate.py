@@ -1,16 +1,18 @@
 """What `--calibrate K` finds out about a judge, and what that does to `posterior`; all verdicts SIMULATED.
 
     python benchmarks/calibrate.py                 made-up pools
-    python benchmarks/calibrate.py --cases FILE    labelled cases (labels make the judge; the fit sees them only where said)
+    python benchmarks/calibrate.py --cases FILE    labelled cases
+    python benchmarks/calibrate.py --echo          a judge that prefers what most candidates say, right or not
 
-Every row is a mean over `--repeats` calibrations, each on other cases and another judge seed; contests are then
-played on all cases with that judge. "stated" is the profile that counting many labelled games gives.
+Labels make the judge; a calibration sees them only where the row says so. Every row is a mean over
+`--repeats` calibrations, each on other cases with another judge seed; all cases are then played with that
+judge. `assumed` is the profile built in, `stated` the one that counting many labelled games gives.
 """
 
 import argparse
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from multiprocessing import get_context
 from random import Random
@@ -29,35 +31,50 @@ from caps.experiments.calibration import Calibration, Probed, conclude
 from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
 from caps.experiments.probes import Probe
 from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.strategies.dedup import clusters
 from caps.strategies.posterior import Posterior
 
 SHOWN = ("first_slot", "repeats", "shared")
 
 
+@dataclass(frozen=True)
+class Judging:
+    """A judge for every pool; one that echoes takes what most candidates say for right."""
+
+    model: JudgeModel
+    echo: bool
+
+    def of(self, pool: LabelledPool, seed: int) -> SimulatedJudge:
+        truth = pool.correct
+        if self.echo:
+            most = max(clusters(pool.entrants), key=len)
+            truth = tuple(one in most for one in pool.entrants)
+        return SimulatedJudge(self.model, pool.entrants, truth, seed=seed, case=pool.number)
+
+
 def probe(
-    pool: LabelledPool, model: JudgeModel, seed: int, believer: Posterior, *, labels: bool
+    pool: LabelledPool, judging: Judging, seed: int, believer: Posterior, *, labels: bool
 ) -> tuple[Probed, int]:
     """One case of a calibration, and the tokens it took."""
     known = pool.correct if labels else (None,) * len(pool.correct)
     asker = Probe(believer, known)
     contest = Contest(asker, pool.entrants, seed=f"{seed}/{pool.number}")
-    judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=seed, case=pool.number)
+    judge = judging.of(pool, seed)
     asked: list[tuple[Pairing, Verdict]] = []
     sizes, tokens = {one.id: one.sizes for one in pool.entrants}, 0
     for ask in contest.pending.asks if contest.pending else ():
         verdict = judge.answer(ask)
-        assert isinstance(ask, Pairing)
-        assert isinstance(verdict, Verdict)
-        asked.append((ask, verdict))
+        if isinstance(ask, Pairing) and isinstance(verdict, Verdict):
+            asked.append((ask, verdict))
         tokens += pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
     return Probed(asker, pool.entrants, asked, pool.number), tokens
 
 
 def calibrated(
-    pools: Sequence[LabelledPool], model: JudgeModel, seed: int, *, labels: bool
+    pools: Sequence[LabelledPool], judging: Judging, seed: int, *, labels: bool
 ) -> tuple[Calibration, int]:
     """A calibration on these cases, and the tokens it took."""
-    found = [probe(pool, model, seed, Posterior(), labels=labels) for pool in pools]
+    found = [probe(pool, judging, seed, Posterior(), labels=labels) for pool in pools]
     return conclude([one for one, _ in found], Posterior()), sum(tokens for _, tokens in found)
 
 
@@ -78,12 +95,11 @@ class Tally:
         self.rows: list[list[float]] = []
         self.silent = self.tokens = 0
 
-    def add(self, pools: Sequence[LabelledPool], model: JudgeModel, seed: int, strategy: Posterior) -> None:
+    def add(self, pools: Sequence[LabelledPool], judging: Judging, seed: int, strategy: Posterior) -> None:
         self.profiles.append(JudgeProfile(**{k: getattr(strategy, k) for k in settings_of(JudgeProfile())}))
         self.strengths.append((strategy.votes, strategy.nobody))
         for pool in pools:
-            judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=seed, case=pool.number)
-            self.rows.append(play(pool, strategy, judge, seed))
+            self.rows.append(play(pool, strategy, judging.of(pool, seed), seed))
 
     def line(self, name: str, games: float) -> str:
         first, second = zip(*map(accuracy, self.profiles), strict=True)
@@ -104,6 +120,7 @@ class Tally:
 def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Namespace) -> list[str]:
     """All ways to state one judge."""
     model = replace(simulated(judge, given.shared), noise=given.noise)
+    judging = Judging(model, given.echo)
     games = sum(3 * len(p.entrants) * (p.overhead + 2 * fmean(x.sizes[2] for x in p.entrants)) for p in pools)
     tallies = {"assumed": Tally()}
     tallies |= {f"K={k}{' labels' if known else ''}": Tally() for known, k in product((False, True), given.k)}
@@ -114,16 +131,16 @@ def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Names
         pool.correct[Contest(majority, pool.entrants, seed=pool.number).selection.winner] for pool in pools
     )
     for seed in range(given.repeats):
-        tallies["assumed"].add(pools, model, seed, Posterior())
-        tallies["stated"].add(pools, model, seed, stated)
+        tallies["assumed"].add(pools, judging, seed, Posterior())
+        tallies["stated"].add(pools, judging, seed, stated)
         order = Random(seed).sample(list(pools), len(pools))
         for known, k in product((False, True), given.k):
             tally = tallies[f"K={k}{' labels' if known else ''}"]
-            found, tokens = calibrated(order[:k], model, seed, labels=known)
+            found, tokens = calibrated(order[:k], judging, seed, labels=known)
             tally.tokens += tokens
             tally.silent += found.learnt.silent is not None
-            tally.add(pools, model, seed, found.inform(Posterior(), "posterior", {}))
-    title = f"SIMULATED judge of {100 * judge:.0f} % at E2, {100 * model.accuracy_partial:.0f} % at E1; "
+            tally.add(pools, judging, seed, found.inform(Posterior(), "posterior", {}))
+    title = f"{'echoing ' * given.echo}SIMULATED judge of {100 * judge:.0f} % at E2, {100 * model.accuracy_partial:.0f} % at E1; "
     return [f"{title}majority {100 * voted:.1f} %", *(t.line(name, games) for name, t in tallies.items())]
 
 
@@ -139,6 +156,7 @@ def main() -> None:
     options.add_argument("--accuracy", type=float, nargs="*", default=[0.55, 0.65, 0.8, 0.9])
     options.add_argument("--shared", type=float, default=0.5)
     options.add_argument("--noise", type=float, default=0.5)
+    options.add_argument("--echo", action="store_true", help="right, to the judge, is what most say")
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     if given.cases:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from caps.diagnostics.searching import peak
 
@@ -22,7 +23,8 @@ class Ballot:
 def strengths(ballots: Sequence[Ballot], votes: float, nobody: float) -> tuple[float, float]:
     """The power votes are raised to, and the votes of no right answer: likeliest, two being expected.
 
-    An answer of n weighs n to that power; cases with several right answers count what those weigh together.
+    An answer of n weighs n to that power; several right answers weigh together. The power only falls: votes
+    taken for more than was assumed spare questions, and that costs more answers than it makes sure.
     """
     factors = [0.0, 0.0]
 
@@ -34,7 +36,7 @@ def strengths(ballots: Sequence[Ballot], votes: float, nobody: float) -> tuple[f
 
     for _ in range(SWEEPS if ballots and votes > 0 else 0):
         for place in range(2):
-            factors[place] = peak(lambda x, place=place: fit(place, x), -2.0, 2.0)  # type: ignore[misc]
+            factors[place] = peak(partial(fit, place), -2.0, (0.0, 2.0)[place])
     return votes * math.exp(factors[0]), nobody * math.exp(factors[1])
 
 

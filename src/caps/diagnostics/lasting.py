@@ -18,7 +18,7 @@ from caps.diagnostics.searching import crossing
 
 NORMAL = NormalDist()
 SLOT_CASES = 10.0  # imagined cases behind the pull
-LINKS = 40.0  # imagined links behind each of the two shares of lasting errors
+LASTING_CASES = 25.0  # imagined cases behind each of the two shares of lasting errors
 SAME_PAIR, SAME_ANSWERS = (2, 0), (0, 2)
 WIDEST_PULL, CLOSEST = 3.0, 0.99
 Gaps = Mapping[Level, float]
@@ -66,10 +66,13 @@ def links_of(weighed: Sequence[Weighed]) -> Linked:
 def lasting(linked: Linked, start: JudgeProfile, gaps: Gaps, slot: float) -> tuple[float, float]:
     """`repeats` and `shared`: least squares over the correlations of linked looks and the imagined ones."""
     pull = _quantile(slot)
-    rows = [(link, _correlation(pairs, gaps, pull), float(len(pairs))) for link, pairs in linked.items()]
+    rows = [
+        (link, _correlation(pairs, gaps, pull), float(len({one.look.case for one, _ in pairs})))
+        for link, pairs in linked.items()
+    ]
     rows += [
-        (SAME_PAIR, min(1.0, start.repeats + start.shared), LINKS),
-        (SAME_ANSWERS, start.shared, LINKS),
+        (SAME_PAIR, min(1.0, start.repeats + start.shared), LASTING_CASES),
+        (SAME_ANSWERS, start.shared, LASTING_CASES),
     ]
     both, shared = (min(1.0, max(0.0, found or 0.0)) for found in solve(rows))
     return max(0.0, both - shared), min(both, shared)

@@ -1,9 +1,10 @@
 """How often a judge is right, where the truth is known by its odds only.
 
-Votes (or labels) say how likely it is that only the one, or only the other, of two candidates is right. A judge
-of chance e then prefers the one with ½ + (e - ½) (chance of the one - chance of the other): the further apart
-the odds, the more a verdict tells. With labels the odds are certainties and this is counting. Without, e is
-what going with the votes shows, and nothing tells a judge that knows from one that echoes the votes.
+Votes (or labels) say how likely it is that only the one, or only the other, of two candidates is right. A
+judge of chance e prefers the one with ½ + (e - ½) (chance of the one - chance of the other): the further
+apart the odds, the more a verdict tells. With labels the odds are certainties and this is counting. Without,
+e is what going with the votes shows: nothing tells a judge that knows from one that echoes the votes, nor a
+coin from a judge that is right where votes mislead. So without labels more cases bring less and less.
 
 Each look is explained by itself (a composite likelihood), so it does not matter how errors of several looks
 hang together; that several of a case repeat each other only makes them weigh less.
@@ -22,6 +23,7 @@ from caps.diagnostics.searching import peak
 
 SKILL_SPREAD = 0.5  # expected of the factor on all log-odds: at 0 the judge is a coin, at 2 far better
 FIELD_SPREAD = 0.4  # expected of what one chance departs from that, in log-odds
+MOST_BY_VOTES = 100.0  # known verdicts that any number of cases without labels may count for
 SURE_CASES = 4.0  # imagined cases behind the share of HIGH verdicts
 SWEEPS = 8
 LEVELS = (Level.PARTIAL, Level.FULL)
@@ -36,11 +38,15 @@ Terms = Sequence[tuple[float, float]]  # of each verdict its weight, and the lea
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A look, and how likely it is beforehand that only its one, or only its other, is right."""
+    """A look, and how likely it is beforehand that only its one, or only its other, is right.
+
+    `known` where labels say so.
+    """
 
     look: Look
     one: float
     other: float
+    known: bool = False
 
     @property
     def lead(self) -> float:
@@ -49,7 +55,7 @@ class Weighed:
 
 
 def information(weighed: Sequence[Weighed], start: JudgeProfile) -> float:
-    """How many independent verdicts on pairs of known truth the looks are worth."""
+    """How many independent verdicts on pairs of known truth the looks count for."""
     return sum(weight * one.lead**2 for one, weight in _discounted(weighed, start))
 
 
@@ -87,10 +93,13 @@ def shares_of_high(weighed: Sequence[Weighed], start: JudgeProfile) -> dict[str,
 
 
 def _discounted(weighed: Sequence[Weighed], start: JudgeProfile) -> list[tuple[Weighed, float]]:
-    """Each look with its weight: several of a case at a level repeat each other's errors."""
+    """Each look with its weight: several of a case and level repeat each other, and votes are no labels."""
     common = min(1.0, start.repeats + start.shared)
     count = Counter((one.look.case, one.look.level) for one in weighed)
-    return [(one, 1 / (1 + (count[one.look.case, one.look.level] - 1) * common)) for one in weighed]
+    found = [(one, 1 / (1 + (count[one.look.case, one.look.level] - 1) * common)) for one in weighed]
+    guessed = sum(weight * one.lead**2 for one, weight in found if not one.known)
+    trust = 1 / (1 + guessed / MOST_BY_VOTES)
+    return [(one, weight if one.known else trust * weight) for one, weight in found]
 
 
 def _fit_all(

@@ -43,7 +43,8 @@ class Calibration:
         """The strategy with all that was learnt and that it has a field for; what a user set stays so."""
         informed = with_profile(strategy, self.learnt.profile, name)
         known = {field: x for field, x in self.strengths.items() if field in settings_of(strategy)}
-        return override(replace(cast(Any, informed), **known), changes)
+        wiser: T = replace(cast(Any, informed), **known)
+        return override(wiser, changes)
 
 
 def believer_of(strategy: object, name: str) -> Posterior:
@@ -97,7 +98,7 @@ def conclude(probed: Sequence[Probed], believer: Posterior, *, fixed: Collection
     if len(ballots) >= LEAST_CASES and not set(fixed) & set(STRENGTHS):
         fitted = strengths(ballots, believer.votes, believer.nobody)
         found = {name: round(x, 4) for name, x in zip(STRENGTHS, fitted, strict=True)}
-    wiser = replace(believer, **found)
+    wiser: Posterior = replace(cast(Any, believer), **found)
     weighed = [
         look
         for one in probed

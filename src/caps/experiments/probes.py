@@ -1,9 +1,8 @@
-"""What a calibration asks of a case: a few pairs, all chosen before any reply, so that no reply sways the rest.
+"""What a calibration asks of a case: a few pairs, all chosen before any reply, so that none sways the rest.
 
-The likeliest answer meets the next, as in `posterior`, in both orders and at both levels: that shows how often
-the judge goes with the odds, how far slot A pulls, and what comes back. Other members of these answers meet,
-for errors that an answer shares, and the likeliest answer meets a third. Where labels are known, right meets
-wrong.
+The likeliest answer meets the next, as in `posterior`, in both orders and at both levels: that shows how
+often the judge goes with the odds, how far slot A pulls, and what comes back. Other members of these answers
+meet, for errors that an answer shares, and the likeliest answer meets a third. With labels right meets wrong.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +75,8 @@ def weigh_looks(
             sizes=(sizes[one][ask.level], sizes[other][ask.level]),
             clusters=(answer[one], answer[other]),
         )
-        found.append(Weighed(look, odds.alone(one, other), odds.alone(other, one)))
+        known = None not in (probe.labels[one], probe.labels[other])
+        found.append(Weighed(look, odds.alone(one, other), odds.alone(other, one), known=known))
     return found
 
 
