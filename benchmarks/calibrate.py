@@ -140,8 +140,9 @@ def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Names
             tally.tokens += tokens
             tally.silent += found.learnt.silent is not None
             tally.add(pools, judging, seed, found.inform(Posterior(), "posterior", {}))
-    title = f"{'echoing ' * given.echo}SIMULATED judge of {100 * judge:.0f} % at E2, {100 * model.accuracy_partial:.0f} % at E1; "
-    return [f"{title}majority {100 * voted:.1f} %", *(t.line(name, games) for name, t in tallies.items())]
+    title = f"SIMULATED{' echoing' * given.echo} judge of {100 * judge:.0f} % at E2, "
+    title += f"{100 * model.accuracy_partial:.0f} % at E1; majority {100 * voted:.1f} %"
+    return [title, *(tally.line(name, games) for name, tally in tallies.items())]
 
 
 def main() -> None:

@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from caps.assemble import Session, Setup, load_templates, make_prepare, session
-from caps.cli.output import bar, say, stderr, stdout
+from caps.cli.calibrating import Calibrating
+from caps.cli.meter import Meter
+from caps.cli.output import say, stderr, stdout
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.play import Strategy
@@ -28,8 +23,10 @@ from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
+from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
-from caps.judges.base import Bout, Ruling
+from caps.judges.base import Bout
+from caps.reports import calibrated
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.lines import selection_line
@@ -52,7 +49,10 @@ class Run:
         quiet: bool,
         bracket: bool,
         lines: bool,
+        first: Calibrating | None = None,
     ) -> None:
+        self._first = first
+        self._calibration: Calibration | None = None
         self._setup, self._name, self._strategy, self._seed = setup, name, strategy, seed
         self._gpu_hour_usd, self._quiet, self._bracket, self._lines = gpu_hour_usd, quiet, bracket, lines
         self._limit = limit
@@ -80,11 +80,15 @@ class Run:
         started = time.perf_counter()
         async with session(self._setup) as ready:
             self._price = ready.price
+            if self._first is not None:
+                source = await self._calibrate(self._first, ready, source, total)
             with ExitStack() as stack:
                 meter = stack.enter_context(Meter(total, self._price, hidden=self._quiet))
                 folder = None
                 if out is not None:
                     folder = stack.enter_context(RunFolder(out, self._made_of(cases, ready)))
+                if folder is not None and self._calibration is not None:
+                    folder.keep(calibrated.FILE, self._judge_row(self._calibration, cases, ready))
                 ready.engine.watch = meter.hear
                 async for outcome in ready.engine.run(source, self._strategy, seed=self._seed):
                     self._deliver(outcome, folder)
@@ -95,6 +99,33 @@ class Run:
                 self._summary.findings.unusable = ready.findings.unusable
         self._close(time.perf_counter() - started)
         return 1 if self._summary.failed else 3 if self._summary.provisional else 0
+
+    async def _calibrate(
+        self, first: Calibrating, ready: Session, source: Iterable[Case | InputError], total: int | None
+    ) -> Iterable[Case | InputError]:
+        """Freeze what the first cases tell of the judge; all cases, to be played with it."""
+        cases = first.count if total is None else min(first.count, total)
+        with Meter(cases, self._price, hidden=self._quiet, doing="calibrating") as meter:
+            ready.engine.watch = meter.hear
+            found, self._strategy, source = await first.learn(
+                ready, source, seed=self._seed, advance=meter.advance
+            )
+        self._calibration = found
+        self._summary.ledger.add(found.ledger)
+        if not self._quiet:
+            say(calibrated.words(found), "yellow" if found.learnt.silent else "dim")
+        return source
+
+    def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
+        partial = self._setup.endpoint_partial
+        about = {
+            "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
+            "model": self._setup.endpoint.model,
+            "model_e1": None if partial is None else partial.model,
+            "confidence": ready.confidence,
+            "seed": self._seed,
+        }
+        return calibrated.judge_row(found, about)
 
     def _deliver(self, outcome: Outcome, folder: RunFolder | None) -> None:
         self._summary.add(outcome)
@@ -147,6 +178,7 @@ class Run:
         return {
             "cases": cases if cases == "-" else str(Path(cases).resolve()),
             "strategy": {"name": self._name, **settings_of(strategy)},
+            "calibration": None if self._calibration is None else calibrated.row(self._calibration),
             "seed": self._seed,
             "limit": self._limit,
             "model": setup.endpoint.model,
@@ -166,41 +198,6 @@ class Run:
             "price": None if self._price is None else asdict(self._price),
             "versions": versions(),
         }
-
-
-class Meter:
-    """The progress bar: cases, calls, tokens, money, time left."""
-
-    def __init__(self, total: int | None, price: Price | None, *, hidden: bool) -> None:
-        self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
-        self._progress = bar(
-            TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), hidden=hidden,
-        )  # fmt: skip
-        self._bar = self._progress.add_task("cases", total=total, spent="")
-
-    def __enter__(self) -> "Meter":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def hear(self, ruling: Ruling) -> None:
-        """Count a ruling."""
-        self._calls += 1
-        for attempt in ruling.attempts:
-            self._tokens += attempt.usage.prompt
-            if self._price is not None and not attempt.replayed:
-                usage = attempt.usage
-                self._dollars += self._price.of(usage.prompt, usage.output, usage.cached)
-        money = "" if self._price is None else f", ${self._dollars:.3f}"
-        spent = f"{number(self._calls, 0)} calls, {number(self._tokens, 0)} tokens{money}"
-        self._progress.update(self._bar, spent=spent)
-
-    def advance(self) -> None:
-        """Count a case."""
-        self._progress.advance(self._bar)
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

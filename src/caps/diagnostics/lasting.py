@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 from caps.core.judging import JudgeProfile
 from caps.core.types import Level
-from caps.diagnostics.latent import Weighed
+from caps.diagnostics.latent import LEVELS, Weighed
 from caps.diagnostics.repeats import Link, both_right, link_of, solve
 from caps.diagnostics.searching import crossing
 
@@ -20,7 +20,7 @@ NORMAL = NormalDist()
 SLOT_CASES = 10.0  # imagined cases behind the pull
 LASTING_CASES = 25.0  # imagined cases behind each of the two shares of lasting errors
 SAME_PAIR, SAME_ANSWERS = (2, 0), (0, 2)
-WIDEST_PULL, CLOSEST = 3.0, 0.99
+WIDEST_PULL, WIDEST_GAP, CLOSEST = 3.0, 2.3, 0.99
 Gaps = Mapping[Level, float]
 Linked = dict[Link, list[tuple[Weighed, Weighed]]]
 
@@ -63,11 +63,17 @@ def links_of(weighed: Sequence[Weighed]) -> Linked:
     return linked
 
 
-def lasting(linked: Linked, start: JudgeProfile, gaps: Gaps, slot: float) -> tuple[float, float]:
-    """`repeats` and `shared`: least squares over the correlations of linked looks and the imagined ones."""
+def lasting(
+    weighed: Sequence[Weighed], linked: Linked, start: JudgeProfile, slot: float
+) -> tuple[float, float]:
+    """`repeats` and `shared`: least squares over the correlations of linked looks and the imagined ones.
+
+    Looks rule alike beyond what the gaps explain that are seen here, not those that a cautious fit states.
+    """
     pull = _quantile(slot)
+    seen = {level: _gap(weighed, level, pull) for level in LEVELS}
     rows = [
-        (link, _correlation(pairs, gaps, pull), float(len({one.look.case for one, _ in pairs})))
+        (link, _correlation(pairs, seen, pull), float(len({one.look.case for one, _ in pairs})))
         for link, pairs in linked.items()
     ]
     rows += [
@@ -76,6 +82,21 @@ def lasting(linked: Linked, start: JudgeProfile, gaps: Gaps, slot: float) -> tup
     ]
     both, shared = (min(1.0, max(0.0, found or 0.0)) for found in solve(rows))
     return max(0.0, both - shared), min(both, shared)
+
+
+def _gap(weighed: Sequence[Weighed], level: Level, pull: float) -> float:
+    """The gap that explains how often the likelier one is preferred at a level."""
+    own = [one for one in weighed if one.look.level == level and one.look.decided]
+    seen = sum(one.lead * one.look.outcome for one in own)
+
+    def expected(gap: float) -> float:
+        return sum(
+            one.lead * (wins if one.look.first else 1 - wins)
+            for one in own
+            for wins in [_wins(one, gap, pull)]
+        )
+
+    return crossing(expected, seen, -WIDEST_GAP, WIDEST_GAP) if own else 0.0
 
 
 def _wins(one: Weighed, gap: float, pull: float) -> float:

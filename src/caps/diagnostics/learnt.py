@@ -37,7 +37,7 @@ def learn(weighed: Sequence[Weighed], start: JudgeProfile) -> Learnt:
     found = replace(start, **chances(weighed, start), **shares_of_high(weighed, start))
     gaps, linked = gaps_of(found), links_of(weighed)
     slot = first_slot(weighed, start, gaps)
-    repeats, shared = lasting(linked, start, gaps, slot)
+    repeats, shared = lasting(weighed, linked, start, slot)
     found = replace(found, first_slot=slot, repeats=repeats, shared=shared)
     rounded = {name: round(getattr(found, name), 4) for name in everything}
     unseen = () if any(answers for _, answers in linked) else ("shared",)
