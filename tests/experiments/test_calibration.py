@@ -1,6 +1,5 @@
 """A calibration from its questions to the strategy that knows the answers."""
 
-
 import pytest
 
 from caps.assemble import make_strategy
