@@ -34,7 +34,7 @@ def probed(pool, model, *, labels):
     return Probed(probe, pool.entrants, asked, pool.number)
 
 
-def concluded(model, *, labels, count=60):
+def concluded(model, *, labels, count=40):
     pools = made_up(PoolModel(kind="math", solve_rate=0.5), count, seed=5)
     return conclude([probed(pool, model, labels=labels) for pool in pools], Posterior())
 
@@ -109,7 +109,7 @@ def test_votes_are_weighed_anew_only_where_labels_tell_and_nobody_has_set_them()
     assert concluded(GOOD, labels=False).strengths == {}
     found = concluded(GOOD, labels=True)
     assert set(found.strengths) == {"votes", "nobody"}
-    pools = made_up(PoolModel(kind="math", solve_rate=0.5), 30, seed=5)
+    pools = made_up(PoolModel(kind="math", solve_rate=0.5), 12, seed=5)
     fixed = conclude([probed(pool, GOOD, labels=True) for pool in pools], Posterior(), fixed=["nobody"])
     assert fixed.strengths == {}
 

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from caps.assemble import Setup, load_templates, make_prepare
+from caps.cli.calibrating import Calibrating
 from caps.cli.output import say, stdout
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
@@ -26,7 +27,14 @@ def opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
 
 
 def refuse_if_too_dear(
-    cases: str, limit: int | None, strategy: Strategy, setup: Setup, seed: int, most: float
+    cases: str,
+    limit: int | None,
+    strategy: Strategy,
+    setup: Setup,
+    seed: int,
+    most: float,
+    *,
+    first: Calibrating | None = None,
 ) -> None:
     """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
     price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
@@ -36,9 +44,11 @@ def refuse_if_too_dear(
         raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
     prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
     tokens = 0
-    for case in opened(cases, limit):
-        if not isinstance(case, InputError):
-            tokens += forecast_case(prepare(case), strategy, templates, seed=seed).least
+    for place, case in enumerate(opened(cases, limit)):
+        if isinstance(case, InputError):
+            continue
+        asking = [strategy, *(first.asking(place, case) if first is not None else ())]
+        tokens += max(forecast_case(prepare(case), one, templates, seed=seed).least for one in asking)
     dollars = price.of(tokens, 0)
     if dollars > most:
         raise SettingError(

@@ -8,7 +8,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.diagnostics.learnt import LEAST_CASES
-from caps.experiments.calibration import Calibration, believer_of, calibrate
+from caps.experiments.calibration import Calibration, believer_of, calibrate, probe_of
 
 MOST_CASES = 2000  # they are held in memory until the last of them is asked about
 Source = Iterable[Case | InputError]
@@ -38,6 +38,10 @@ class Calibrating:
             raise SettingError(
                 f"--calibrate asks in two steps: it goes with --engine local, not {setup.engine}"
             )
+
+    def asking(self, place: int, case: Case) -> tuple[Strategy, ...]:
+        """What is asked of a case before it is played, by its place."""
+        return (probe_of(case, self._believer),) if place < self.count else ()
 
     async def learn(
         self, ready: Session, source: Source, *, seed: int, advance: Callable[[], object]

@@ -138,7 +138,7 @@ def select(
     if first is not None:
         first.check(setup)
     if max_usd is not None:
-        refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd)
+        refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd, first=first)
     run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd, first=first,
         limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),

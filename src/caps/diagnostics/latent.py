@@ -33,7 +33,7 @@ FIELDS = {
     (Level.FULL, True): "e2_high",
     (Level.FULL, False): "e2_low",
 }
-Terms = Sequence[tuple[float, float]]  # of each verdict its weight, and the lead of the one it prefers
+Terms = Mapping[float, float]  # by the lead of the one a verdict prefers, the weight of such verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ def chances(weighed: Sequence[Weighed], start: JudgeProfile) -> dict[str, float]
 
     One factor moves all chances of that profile together, and each may depart from it a little.
     """
-    terms: dict[str, list[tuple[float, float]]] = {name: [] for name in FIELDS.values()}
+    terms: dict[str, dict[float, float]] = {name: defaultdict(float) for name in FIELDS.values()}
     for one, weight in _discounted(weighed, start):
         if one.look.decided and one.lead:
             toward = one.lead * (2 * one.look.outcome - 1)
-            terms[FIELDS[one.look.level, one.look.sure]].append((weight, toward))
+            terms[FIELDS[one.look.level, one.look.sure]][toward] += weight
     before = {name: _logit(getattr(start, name)) for name in terms}
     factor, departures = 1.0, dict.fromkeys(terms, 0.0)
     for _ in range(SWEEPS):
@@ -116,7 +116,7 @@ def _fit_one(centre: float, terms: Terms, departure: float) -> float:
 def _told(log_odds: float, terms: Terms) -> float:
     """Log-likelihood of verdicts that are right with such log-odds."""
     beyond = _sigmoid(log_odds) - 0.5
-    return sum(weight * math.log(max(1e-9, 0.5 + beyond * toward)) for weight, toward in terms)
+    return sum(weight * math.log(max(1e-9, 0.5 + beyond * toward)) for toward, weight in terms.items())
 
 
 def _logit(chance: float) -> float:

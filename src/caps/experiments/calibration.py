@@ -60,6 +60,11 @@ def believer_of(strategy: object, name: str) -> Posterior:
     return Posterior(**{field: getattr(strategy, field) for field in shared})
 
 
+def probe_of(case: Case, believer: Posterior) -> Probe:
+    """What is asked of a case."""
+    return Probe(believer, tuple(one.correct for one in case.candidates))
+
+
 async def calibrate(
     engine: Engine,
     cases: Sequence[Case],
@@ -70,7 +75,7 @@ async def calibrate(
     advance: Callable[[], object] = lambda: None,
 ) -> Calibration:
     """Have the probes of some cases answered and learn from them; without all answers, nothing is learnt."""
-    probes = [Probe(believer, tuple(one.correct for one in case.candidates)) for case in cases]
+    probes = [probe_of(case, believer) for case in cases]
     ledger, probed = Ledger(), list[Probed]()
     async for outcome in engine.run(cases, PerCase(probes), seed=seed):
         ledger.add(outcome.ledger)
