@@ -19,8 +19,8 @@ from caps.assemble import (
 )
 from caps.cli import options
 from caps.cli.demo_simulated import show_simulated
+from caps.cli.meter import Meter
 from caps.cli.output import say, stdout
-from caps.cli.run import Meter
 from caps.cli.select import endpoint_of
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.types import Case

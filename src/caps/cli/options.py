@@ -94,6 +94,15 @@ JudgeProfileFile = Annotated[
         help="What caps diagnose --save measured of the judge.",
     ),
 ]
+Calibrate = Annotated[
+    int | None,
+    typer.Option(
+        "--calibrate",
+        envvar="CAPS_CALIBRATE",
+        metavar="K",
+        help="Fit what the judge is worth on the first K cases, then freeze it.",
+    ),
+]
 Profile = Annotated[
     str | None,
     typer.Option("--profile", envvar="CAPS_PROFILE", help="What a judge sees: see caps list profiles."),

@@ -3,33 +3,29 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from caps.assemble import Session, Setup, load_templates, make_prepare, session
+from caps.cli.calibrating import Calibrating
 from caps.cli.listening import listen
-from caps.cli.output import bar, say, stderr, stdout
+from caps.cli.meter import Meter
+from caps.cli.output import say, stderr, stdout
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
+from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
-from caps.judges.base import Bout, Ruling
+from caps.judges.base import Bout
+from caps.reports import calibrated
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.lines import selection_line
@@ -53,7 +49,10 @@ class Run:
         quiet: bool,
         bracket: bool,
         lines: bool,
+        first: Calibrating | None = None,
     ) -> None:
+        self._first = first
+        self._calibration: Calibration | None = None
         self._setup, self._name, self._strategy, self._seed = setup, name, strategy, seed
         self._gpu_hour_usd, self._quiet, self._bracket, self._lines = gpu_hour_usd, quiet, bracket, lines
         self._limit = limit
@@ -80,12 +79,15 @@ class Run:
         """Play all cases; the exit code."""
         started = time.perf_counter()
         async with session(self._setup) as ready:
+            self._price = ready.price
+            if self._first is not None:
+                source = await self._calibrate(self._first, ready, source, total)
             with Meter(total, ready.price, hidden=self._quiet) as meter:
                 ready.engine.watch = meter.hear
                 listen(ready.engine, quiet=self._quiet)
                 outcomes = ready.engine.run(source, self._strategy, seed=self._seed)
-                self._price = ready.price
-                await self.deliver(outcomes, out, self._made_of(cases, ready), meter.advance)
+                kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
+                await self.deliver(outcomes, out, self._made_of(cases, ready), meter.advance, kept)
             if ready.findings is not None:
                 self._summary.findings.unusable = ready.findings.unusable
         return self.close(time.perf_counter() - started)
@@ -96,14 +98,44 @@ class Run:
         out: Path | None,
         made: dict[str, Any],
         advance: Callable[[], object] = int,
+        judge: Mapping[str, Any] | None = None,
     ) -> None:
         """Hand on every outcome as it comes."""
         with RunFolder(out, made) if out is not None else nullcontext() as folder:
+            if folder is not None and judge:
+                folder.keep(calibrated.FILE, judge)
             async for outcome in outcomes:
                 self._deliver(outcome, folder)
                 advance()
             if folder is not None:
                 folder.finish(self._summary.as_line(self._price))
+
+    async def _calibrate(
+        self, first: Calibrating, ready: Session, source: Iterable[Case | InputError], total: int | None
+    ) -> Iterable[Case | InputError]:
+        """Freeze what the first cases tell of the judge; all cases, to be played with it."""
+        cases = first.count if total is None else min(first.count, total)
+        with Meter(cases, self._price, hidden=self._quiet, doing="calibrating") as meter:
+            ready.engine.watch = meter.hear
+            found, self._strategy, source = await first.learn(
+                ready, source, seed=self._seed, advance=meter.advance
+            )
+        self._calibration = found
+        self._summary.ledger.add(found.ledger)
+        if not self._quiet:
+            say(calibrated.words(found), "yellow" if found.learnt.silent else "dim")
+        return source
+
+    def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
+        partial = self._setup.endpoint_partial
+        about = {
+            "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
+            "model": self._setup.endpoint.model,
+            "model_e1": None if partial is None else partial.model,
+            "confidence": ready.confidence,
+            "seed": self._seed,
+        }
+        return calibrated.judge_row(found, about)
 
     def _deliver(self, outcome: Outcome, folder: RunFolder | None) -> None:
         self._summary.add(outcome)
@@ -153,7 +185,7 @@ class Run:
 
     def _made_of(self, cases: str, ready: Session) -> dict[str, Any]:
         """Everything that made this run, without the keys."""
-        return made_of(
+        made = made_of(
             self._setup,
             cases=cases,
             name=self._name,
@@ -164,41 +196,9 @@ class Run:
             findings={} if ready.findings is None else ready.findings.versions,
             price=ready.price,
         )
-
-
-class Meter:
-    """The progress bar: cases, calls, tokens, money, time left."""
-
-    def __init__(self, total: int | None, price: Price | None, *, hidden: bool) -> None:
-        self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
-        self._progress = bar(
-            TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), hidden=hidden,
-        )  # fmt: skip
-        self._bar = self._progress.add_task("cases", total=total, spent="")
-
-    def __enter__(self) -> "Meter":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def hear(self, ruling: Ruling) -> None:
-        """Count a ruling."""
-        self._calls += 1
-        for attempt in ruling.attempts:
-            self._tokens += attempt.usage.prompt
-            if self._price is not None and not attempt.replayed:
-                usage = attempt.usage
-                self._dollars += self._price.of(usage.prompt, usage.output, usage.cached)
-        money = "" if self._price is None else f", ${self._dollars:.3f}"
-        spent = f"{number(self._calls, 0)} calls, {number(self._tokens, 0)} tokens{money}"
-        self._progress.update(self._bar, spent=spent)
-
-    def advance(self) -> None:
-        """Count a case."""
-        self._progress.advance(self._bar)
+        return made | {
+            "calibration": None if self._calibration is None else calibrated.row(self._calibration)
+        }
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
 from typing import Annotated, Any
 
 import typer
@@ -14,30 +12,25 @@ from caps.assemble import (
     Setup,
     counts_votes,
     find,
-    load_templates,
     make_prepare,
     make_strategy,
-    price_for,
     reply_for,
     with_shortlist,
 )
 from caps.cli import options
+from caps.cli.beforehand import opened, refuse_if_too_dear, rehearse
+from caps.cli.calibrating import Calibrating
 from caps.cli.config_file import ConfigFile
 from caps.cli.fetching import fetch_bar
-from caps.cli.output import JsonFlag, SetOption, say, stdout
+from caps.cli.output import JsonFlag, SetOption
 from caps.cli.run import Run
 from caps.config import parse_assignments
-from caps.core.contest import Contest
-from caps.core.errors import InputError, SettingError
-from caps.core.play import Strategy
-from caps.core.types import Case
+from caps.core.errors import SettingError
 from caps.costs.prices import Price
-from caps.datasets.imports import count_cases, open_cases
+from caps.datasets.imports import count_cases
 from caps.engines.budget import Budget
-from caps.experiments.planning import forecast_case
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
-from caps.reports.console import number, table
 
 Cases = Annotated[
     str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
@@ -59,6 +52,7 @@ def select(
     strategy: options.Strategy = "caps-r",
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
+    calibrate: options.Calibrate = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -106,10 +100,11 @@ def select(
     chosen = make_strategy(strategy, changes, options.known_judge(judge_profile))
     if options.parse_hard_evidence(hard_evidence) != "off" and "shortlist" not in changes:
         chosen = with_shortlist(chosen)
+    first = None if calibrate is None else Calibrating(calibrate, strategy, chosen, changes)
     views = parse_assignments(view or [], option="--view")
-    source = _opened(cases, limit)
+    source = opened(cases, limit)
     if dry_run:
-        _rehearse(source, chosen, make_prepare(profile, views), seed)
+        rehearse(source, chosen, make_prepare(profile, views), seed)
         return
     endpoint = endpoint_of(model, base_url, api_key, quiet=quiet)
     at_partial = partial_endpoint(
@@ -142,21 +137,16 @@ def select(
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
         grace=GRACE_SECONDS,
     )
+    if first is not None:
+        first.check(setup)
     if max_usd is not None:
-        _refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd)
+        refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd, first=first)
     run = Run(
-        setup, strategy, chosen, seed, gpu_hour_usd,
+        setup, strategy, chosen, seed, gpu_hour_usd, first=first,
         limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
     )  # fmt: skip
     code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))
     raise typer.Exit(code)
-
-
-def _opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
-    """The cases; a file that cannot be read at all is found before anything is opened or asked."""
-    source = open_cases(cases)
-    first = list(islice(source, 1))
-    return islice(chain(first, source), limit)
 
 
 def _total(cases: str, limit: int | None) -> int | None:
@@ -203,54 +193,3 @@ def price_of(read: float | None, written: float | None, reread: float | None) ->
     if read is None or written is None:
         raise SettingError("a price needs both --price-input and --price-output")
     return Price(read, written, reread)
-
-
-def _refuse_if_too_dear(
-    cases: str, limit: int | None, strategy: Strategy, setup: Setup, seed: int, most: float
-) -> None:
-    """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
-    price = price_for(setup)
-    if price is None:
-        raise SettingError("--max-usd needs a price: give --price-input and --price-output")
-    if cases == "-":
-        raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
-    prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
-    tokens = 0
-    for case in _opened(cases, limit):
-        if not isinstance(case, InputError):
-            tokens += forecast_case(prepare(case), strategy, templates, seed=seed).least
-    dollars = price.of(tokens, 0)
-    if dollars > most:
-        raise SettingError(
-            f"--max-usd {most:g}: at least {number(tokens, 0)} tokens would be read, ${dollars:.4f} before "
-            "any reply: see caps plan for something cheaper, or raise the limit"
-        )
-
-
-def _rehearse(source: Iterable[Case | InputError], strategy: Strategy, prepare: Any, seed: int) -> None:
-    """Show what the first round of each case would ask, without asking."""
-    rows, failed = [], 0
-    for case in source:
-        if isinstance(case, InputError):
-            say(f"failed: {case}", "red")
-            failed += 1
-            continue
-        bout = prepare(case)
-        contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{case.id}")
-        asks = () if contest.pending is None else contest.pending.asks
-        sizes = {entrant.id: entrant.sizes for entrant in bout.described.entrants}
-        tokens = sum(bout.statement + sum(sizes[one][ask.level] for one in ask.entrants) for ask in asks)
-        clusters = len({e.signature or e.id for e in bout.described.entrants})
-        rows.append(
-            (
-                case.id,
-                case.domain,
-                str(len(case.candidates)),
-                str(clusters),
-                str(len(asks)),
-                number(tokens, 0),
-            )
-        )
-    columns = ("case", "domain", "candidates", "clusters", "first calls", "tokens shown (estimate)")
-    stdout().print(table("", columns, rows, numbers_from=2))
-    raise typer.Exit(1 if failed else 0)

@@ -39,12 +39,12 @@ def repeats(looks: Sequence[Look]) -> Repeats:
     for own in by_case(looks):
         for one, two in combinations(own, 2):
             if one.level == two.level and one.pair != two.pair:
-                link = _link(one, two)
+                link = link_of(one, two)
                 if link != (0, 0):
                     linked[link].append((one, two))
     rows = [(link, correlation(both), len(both)) for link, both in linked.items() if len(both) >= LEAST_LINKS]
     count = sum(weight for *_, weight in rows)
-    lasting, shared = _solve(rows)
+    lasting, shared = solve(rows)
     if lasting is None:
         return Repeats(None, None, count)
     lasting = min(1.0, max(0.0, lasting))
@@ -88,7 +88,8 @@ def _density(h: float, k: float, r: float) -> float:
     return math.exp(-(h * h - 2 * r * h * k + k * k) / (2 * rest)) / (2 * math.pi * math.sqrt(rest))
 
 
-def _link(one: Look, two: Look) -> Link:
+def link_of(one: Look, two: Look) -> Link:
+    """What two looks of a case have in common, side by side."""
     same = answers = 0
     for mine, yours, my_answer, your_answer in _sides(one, two):
         if mine == yours:
@@ -103,7 +104,7 @@ def _sides(one: Look, two: Look) -> Iterator[tuple[int, int, str | int, str | in
     yield one.other, two.other, one.clusters[1], two.clusters[1]
 
 
-def _solve(rows: Iterable[tuple[Link, float, int]]) -> tuple[float | None, float | None]:
+def solve(rows: Iterable[tuple[Link, float, float]]) -> tuple[float | None, float | None]:
     """Weighted least squares of `correlation = (same * lasting + answers * shared) / 2`."""
     aa = ab = bb = ay = by = 0.0
     for (same, answers), found, weight in rows:

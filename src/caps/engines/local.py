@@ -29,7 +29,8 @@ Find: TypeAlias = Callable[[Case], Awaitable[Case]]
 class LocalEngine:
     """Plays a stream of cases with one judge.
 
-    `capacity` tells how many calls may be under way now; it is asked again after every call.
+    `capacity` tells how many calls may be under way now; it is asked again after every call. The total budget
+    holds for all its runs together, from the start of the first.
     `find` looks into a case before its contest and returns it with what it found. `watch` hears every ruling
     as it comes in.
     """
@@ -49,6 +50,8 @@ class LocalEngine:
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
         self._case_budget, self._total_budget = case_budget or Budget(), total_budget or Budget()
         self._price, self._grace, self._find = price, grace, find
+        self._total = Total(self._total_budget, price)
+        self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 
     async def run(
@@ -105,14 +108,15 @@ class LocalEngine:
 
     def _opener(self, strategy: Strategy | PerCase, seed: int) -> "Callable[[int, Case], Play]":
         """How a case enters: made ready, with a purse of its own."""
-        total = Total(self._total_budget, self._price)
         clock = asyncio.get_running_loop().time
-        start, own, whole = clock(), self._case_budget.seconds, self._total_budget.seconds
+        if self._started is None:
+            self._started = clock()
+        start, own, whole = self._started, self._case_budget.seconds, self._total_budget.seconds
 
         def enter(number: int, case: Case) -> Play:
             ends = [] if whole is None else [start + whole]
             ends += [] if own is None else [clock() + own]
-            purse = CasePurse(self._case_budget, self._price, total, deadline=min(ends, default=None))
+            purse = CasePurse(self._case_budget, self._price, self._total, deadline=min(ends, default=None))
             chosen = strategy.strategies[number] if isinstance(strategy, PerCase) else strategy
             return Play(number, self._prepare(case), chosen, seed, purse)
 

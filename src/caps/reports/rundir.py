@@ -1,6 +1,7 @@
 """A run's folder: everything that made it, what was selected, and every call.
 
-`run.json` is written first and again at the end; the two `.jsonl` files grow while the run goes on.
+`run.json` is written first and again at the end; the two `.jsonl` files grow while the run goes on. What was
+fitted to the judge, if anything, is in `judge.json`.
 """
 
 import sys
@@ -57,6 +58,13 @@ class RunFolder:
             raise InputError(
                 f"--out {self._path}: {error.strerror or error}; replies so far are kept"
             ) from None
+
+    def keep(self, name: str, row: Mapping[str, Any]) -> None:
+        """Write a file of its own beside the others."""
+        try:
+            (self._path / name).write_bytes(msgspec.json.format(msgspec.json.encode(row), indent=2) + b"\n")
+        except OSError as error:
+            raise InputError(f"--out {self._path}: {error.strerror or error}") from None
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the totals."""

@@ -1,0 +1,85 @@
+"""What a run looks at before it asks anything: its cases, what it would ask, what that costs at least."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+import typer
+
+from caps.assemble import Setup, load_templates, make_prepare, price_for
+from caps.cli.calibrating import Calibrating
+from caps.cli.output import say, stdout
+from caps.core.contest import Contest
+from caps.core.errors import InputError, SettingError
+from caps.core.play import Strategy
+from caps.core.types import Case
+from caps.datasets.imports import open_cases
+from caps.experiments.planning import forecast_case
+from caps.reports.console import number, table
+
+
+def opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
+    """The cases; a file that cannot be read at all is found before anything is opened or asked."""
+    source = open_cases(cases)
+    first = list(islice(source, 1))
+    return islice(chain(first, source), limit)
+
+
+def refuse_if_too_dear(
+    cases: str,
+    limit: int | None,
+    strategy: Strategy,
+    setup: Setup,
+    seed: int,
+    most: float,
+    *,
+    first: Calibrating | None = None,
+) -> None:
+    """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
+    price = price_for(setup)
+    if price is None:
+        raise SettingError("--max-usd needs a price: give --price-input and --price-output")
+    if cases == "-":
+        raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
+    prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
+    tokens = 0
+    for place, case in enumerate(opened(cases, limit)):
+        if isinstance(case, InputError):
+            continue
+        asking = [strategy, *(first.asking(place, case) if first is not None else ())]
+        tokens += max(forecast_case(prepare(case), one, templates, seed=seed).least for one in asking)
+    dollars = price.of(tokens, 0)
+    if dollars > most:
+        raise SettingError(
+            f"--max-usd {most:g}: at least {number(tokens, 0)} tokens would be read, ${dollars:.4f} before "
+            "any reply: see caps plan for something cheaper, or raise the limit"
+        )
+
+
+def rehearse(source: Iterable[Case | InputError], strategy: Strategy, prepare: Any, seed: int) -> None:
+    """Show what the first round of each case would ask, without asking."""
+    rows, failed = [], 0
+    for case in source:
+        if isinstance(case, InputError):
+            say(f"failed: {case}", "red")
+            failed += 1
+            continue
+        bout = prepare(case)
+        contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{case.id}")
+        asks = () if contest.pending is None else contest.pending.asks
+        sizes = {entrant.id: entrant.sizes for entrant in bout.described.entrants}
+        tokens = sum(bout.statement + sum(sizes[one][ask.level] for one in ask.entrants) for ask in asks)
+        clusters = len({e.signature or e.id for e in bout.described.entrants})
+        rows.append(
+            (
+                case.id,
+                case.domain,
+                str(len(case.candidates)),
+                str(clusters),
+                str(len(asks)),
+                number(tokens, 0),
+            )
+        )
+    columns = ("case", "domain", "candidates", "clusters", "first calls", "tokens shown (estimate)")
+    stdout().print(table("", columns, rows, numbers_from=2))
+    raise typer.Exit(1 if failed else 0)

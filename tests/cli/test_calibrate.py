@@ -1,0 +1,112 @@
+"""`caps select --calibrate`: fitted on the first cases, frozen, written down, replayed, never paid twice."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from caps.assemble import Endpoint, Setup, make_strategy
+from caps.cli.calibrating import Calibrating
+from caps.core.errors import SettingError
+from caps.judges.profiles import read_profile
+from judging import better_quality_wins
+from models.server import StubServer
+from shell import caps
+
+
+def write_votes(path, count):
+    """Cases whose candidates give three answers: five, two and one of them; the first is judged best."""
+    rows = []
+    for number in range(count):
+        candidates = [
+            {"text": f"With quality={0.9 - 0.1 * i} I reckon \\boxed{{{answer}}}"}
+            for i, answer in enumerate([1, 1, 1, 1, 1, 2, 2, 3])
+        ]
+        rows.append(
+            {"id": f"case {number}", "domain": "math", "problem": f"{number}?", "candidates": candidates}
+        )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def server():
+    with StubServer(better_quality_wins) as running:
+        yield running
+
+
+@pytest.fixture
+def select(server, tmp_path):
+    def run(*words, cases, stdin=None):
+        return caps(
+            "select", cases, "--strategy", "posterior", "--model", "stub", "--base-url", server.url,
+            "--journal", tmp_path / "journal.sqlite", "--json", *words, stdin=stdin,
+        )  # fmt: skip
+
+    return run
+
+
+def test_the_first_cases_are_asked_about_once_and_a_run_resumes_and_replays_with_the_same_profile(
+    select, server, tmp_path
+):
+    cases, out = write_votes(tmp_path / "cases.jsonl", 14), tmp_path / "run"
+    words = ("--calibrate", 12, "--set", "e1_low=0.6", "--out", out)
+    piped = select(*words, cases="-", stdin=cases.read_text())
+    assert piped.returncode == 0, piped.stderr
+    assert "calibrated on 12 cases, going by the votes" in " ".join(piped.stderr.split())
+    made, judge = json.loads((out / "run.json").read_text()), read_profile(out / "judge.json")
+    assert made["strategy"]["e2_high"] == judge.e2_high > 0.82
+    assert made["strategy"]["e1_low"] == 0.6 != judge.e1_low
+    assert made["calibration"]["cases"] == 12
+    by_stage = {line["stage"]: line["calls"] for line in made["summary"]["by_stage"] if line["level"] == "E2"}
+    assert by_stage["calibration"] == 12 * 4
+    asked = [json.dumps(body["messages"]) for body in server.bodies]
+    assert len(set(asked)) == len(asked)
+
+    done = select(*words, cases=cases)
+    assert done.returncode == 0, done.stderr
+    assert read_profile(out / "judge.json") == judge
+    assert len(server.bodies) == len(asked) + 1  # the first call tries the endpoint
+    again = caps("replay", out)
+    assert again.returncode == 0, again.stderr
+    assert "14 cases replayed without a call, all as in the run" in again.stderr
+
+
+def test_a_budget_in_all_holds_for_both_steps_and_nothing_is_learnt_from_half_the_answers(
+    select, server, tmp_path
+):
+    cases, limit = write_votes(tmp_path / "cases.jsonl", 12), 20_000
+    done = select(
+        "--calibrate", 12, "--budget-total-tokens", limit, "--max-connections", 2, "--out", tmp_path / "run",
+        cases=cases,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "not calibrated: the budget ended" in " ".join(done.stderr.split())
+    assert 5000 < sum(server.tokens.values()) <= limit
+    assert len(done.stdout.splitlines()) == 12
+    judge = json.loads((tmp_path / "run" / "judge.json").read_text())
+    assert (judge["e2_high"], len(judge["assumed"])) == (0.82, 9)
+
+
+def calibrating(count=20, name="posterior"):
+    return Calibrating(count, name, make_strategy(name), {})
+
+
+@pytest.mark.parametrize("count", [3, 5000])
+def test_too_few_and_too_many_cases_are_refused(count):
+    with pytest.raises(SettingError, match=f"--calibrate {count}: must be from 10 to 2000 cases"):
+        calibrating(count)
+
+
+def test_a_strategy_with_no_use_for_it_is_refused():
+    with pytest.raises(SettingError, match="'caps-r' does not reckon"):
+        calibrating(name="caps-r")
+
+
+def test_without_a_journal_it_would_be_paid_twice(tmp_path):
+    setup = Setup(endpoint=Endpoint("http://x", "m"))
+    with pytest.raises(SettingError, match="leave --no-journal out"):
+        calibrating().check(setup)
+    calibrating().check(replace(setup, journal=tmp_path / "j"))
+    with pytest.raises(SettingError, match="--engine local, not batch"):
+        calibrating().check(replace(setup, journal=tmp_path / "j", engine="batch"))

@@ -1,0 +1,106 @@
+"""What is fitted to a judge from looks whose truth is known for sure, by its odds, or not at all."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from caps.core.judging import JudgeProfile
+from caps.core.types import Level
+from caps.diagnostics.ballots import Ballot, strengths
+from caps.diagnostics.lasting import gaps_of
+from caps.diagnostics.latent import Weighed, information
+from caps.diagnostics.learnt import learn
+from caps.diagnostics.searching import crossing, peak
+from caps.judges.simulated import NORMAL, JudgeModel
+from diagnostics.synthetic import looks_of
+
+START = JudgeProfile()
+GOOD = JudgeModel(accuracy=0.88, accuracy_partial=0.76, shared_bias=0.5, position_bias=0.3)
+WEAK = JudgeModel(accuracy=0.56, accuracy_partial=0.54, shared_bias=0.5, position_bias=0.3)
+
+
+def known(model, cases, seed=1):
+    return [Weighed(look, 1.0, 0.0, known=True) for look in looks_of(model, cases, Random(seed))]
+
+
+def guessed(model, cases, chance=0.85, seed=1):
+    """Odds that are true: with the chance given the one is right, else the other, as seen by nobody."""
+    rng, looks = Random(seed + 1), looks_of(model, cases, Random(seed))
+    wrong = {case for case in range(cases) if rng.random() > chance}
+    return [
+        Weighed(
+            replace(look, verdict=look.verdict.swapped(), first=not look.first)
+            if look.case in wrong
+            else look,
+            chance,
+            1 - chance,
+        )
+        for look in looks
+    ]
+
+
+def accuracies(profile):
+    return [NORMAL.cdf(gap) for gap in gaps_of(profile).values()]
+
+
+@pytest.mark.parametrize(("model", "at_full"), [(GOOD, 0.9), (WEAK, 0.57)])
+def test_with_labels_many_cases_show_what_the_judge_is(model, at_full):
+    found = learn(known(model, 200), START)
+    assert found.silent is None
+    assert accuracies(found.profile)[1] == pytest.approx(at_full, abs=0.04)
+    assert found.profile.first_slot == pytest.approx(NORMAL.cdf(0.3), abs=0.04)
+    assert found.profile.repeats + found.profile.shared == pytest.approx(1 - model.noise, abs=0.18)
+
+
+def test_true_odds_are_enough_and_few_of_them_leave_the_profile_near_what_was_assumed():
+    many, few = learn(guessed(GOOD, 150), START).profile, learn(guessed(GOOD, 12), START).profile
+    assert accuracies(many)[1] > 0.83
+    assert accuracies(START)[1] < accuracies(few)[1] < accuracies(many)[1]
+    assert accuracies(learn(guessed(WEAK, 150), START).profile)[1] < 0.65
+
+
+def test_a_label_tells_more_than_votes_and_votes_alone_never_tell_more_than_so_much():
+    labelled, voted = (information(of(GOOD, 60), START) for of in (known, guessed))
+    assert labelled > 2 * voted
+    assert information(guessed(GOOD, 600), START) < 100
+
+
+def test_even_votes_tell_nothing_and_the_profile_stays():
+    found = learn(guessed(GOOD, 100, chance=0.5), START)
+    assert found.profile == START
+    assert "votes too even" in found.silent
+    assert len(found.assumed) == 9
+
+
+def test_too_few_cases_tell_nothing():
+    found = learn(known(GOOD, 9), START)
+    assert found.profile == START
+    assert "only 9 cases" in found.silent
+
+
+def test_hopeless_cases_teach_that_often_nobody_is_right():
+    right, wrong = Ballot((5, 3), (0.0, 0.0), (True, False)), Ballot((5, 3), (0.0, 0.0), (False, False))
+    _, often = strengths([wrong] * 45 + [right] * 5, 2.1, 2.0)
+    _, seldom = strengths([right] * 50, 2.1, 2.0)
+    assert often > 4
+    assert seldom < 2
+
+
+def test_votes_lose_weight_where_small_clusters_win_and_never_gain_any():
+    against = Ballot((8, 2), (0.0, 0.0), (False, True))
+    assert strengths([against] * 30, 2.1, 2.0)[0] < 1.5
+    assert strengths([Ballot((8, 2), (0.0, 0.0), (True, False))] * 30, 2.1, 2.0)[0] == pytest.approx(
+        2.1, abs=0.01
+    )
+
+
+def test_peaks_and_crossings_are_found():
+    assert peak(lambda x: -((x - 0.7) ** 2), -2, 2) == pytest.approx(0.7, abs=1e-3)
+    assert crossing(lambda x: x**3, 0.125, -1, 1) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_each_level_has_its_own_gap():
+    gaps = gaps_of(JudgeProfile(e1_high=0.6, e1_low=0.6, e2_high=0.9, e2_low=0.9))
+    assert gaps[Level.PARTIAL] == pytest.approx(NORMAL.inv_cdf(0.6))
+    assert gaps[Level.FULL] == pytest.approx(NORMAL.inv_cdf(0.9))

@@ -1,0 +1,126 @@
+"""A calibration from its questions to the strategy that knows the answers."""
+
+import pytest
+
+from caps.assemble import make_strategy
+from caps.core.contest import Contest
+from caps.core.errors import SettingError
+from caps.core.types import Entrant, Level
+from caps.experiments.calibration import Probed, believer_of, conclude
+from caps.experiments.pools import PoolModel, made_up
+from caps.experiments.probes import Probe, ballot_of, weigh_looks
+from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.strategies.posterior import Posterior
+from playing import asks_of, lower_id_wins, played
+
+GOOD = JudgeModel(accuracy=0.9, accuracy_partial=0.78, position_bias=0.2)
+WEAK = JudgeModel(accuracy=0.55, accuracy_partial=0.53, position_bias=0.2)
+
+
+def field(*sizes):
+    names = [f"answer {place}" for place, size in enumerate(sizes) for _ in range(size)]
+    return [Entrant(i, name, (0, 250, 1000 + 7 * i)) for i, name in enumerate(names)]
+
+
+def probe_of(entrants, labels=None):
+    return Probe(Posterior(), tuple(labels or [None] * len(entrants)))
+
+
+def probed(pool, model, *, labels):
+    known = pool.correct if labels else (None,) * len(pool.correct)
+    probe = Probe(Posterior(), known)
+    judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=3, case=pool.number)
+    asked = [(ask, judge.answer(ask)) for ask in asks_of(played(probe, pool.entrants, judge.answer))]
+    return Probed(probe, pool.entrants, asked, pool.number)
+
+
+def concluded(model, *, labels, count=40):
+    pools = made_up(PoolModel(kind="math", solve_rate=0.5), count, seed=5)
+    return conclude([probed(pool, model, labels=labels) for pool in pools], Posterior())
+
+
+def test_the_two_likeliest_answers_meet_in_both_orders_at_both_levels_and_others_of_them_once():
+    asks = asks_of(played(probe_of(field(5, 3, 1)), field(5, 3, 1)))
+    assert len(asks) == len(set(asks)) == 8
+    (a, b), *_ = [(ask.a, ask.b) for ask in asks]
+    assert a < 5 <= b < 8
+    assert [(ask.a, ask.b, ask.level) for ask in asks[:4]] == [
+        (a, b, Level.PARTIAL), (a, b, Level.FULL), (b, a, Level.PARTIAL), (b, a, Level.FULL),
+    ]  # fmt: skip
+    assert not {asks[4].a, asks[4].b} & {a, b}
+    assert 8 in asks[6].entrants
+
+
+def test_the_first_question_of_posterior_is_among_them():
+    for seed in range(5):
+        entrants = field(5, 4, 1)
+        first = Contest(Posterior(), entrants, seed=seed).pending.asks[0]
+        assert first in asks_of(played(probe_of(entrants), entrants, seed=seed))
+
+
+def test_nothing_is_asked_where_all_agree():
+    assert asks_of(played(probe_of(field(6)), field(6))) == []
+
+
+def test_with_labels_the_right_one_meets_a_wrong_one_however_few_say_so():
+    labels = [False] * 5 + [False] * 3 + [True]
+    asks = asks_of(played(probe_of(field(5, 3, 1), labels), field(5, 3, 1)))
+    assert asks[0].a == 8
+    assert asks[0].b < 5
+    looks = weigh_looks(
+        probe_of(field(5, 3, 1), labels), field(5, 3, 1), [(a, lower_id_wins(a)) for a in asks], 0
+    )
+    assert {(one.one, one.other, one.known) for one in looks} == {(1.0, 0.0, True)}
+
+
+def test_without_labels_looks_carry_the_odds_of_the_votes():
+    entrants = field(5, 3)
+    probe = probe_of(entrants)
+    asks = asks_of(played(probe, entrants))
+    looks = weigh_looks(probe, entrants, [(ask, lower_id_wins(ask)) for ask in asks], 7)
+    weights = [5**2.1, 3**2.1, 2**2.1]
+    assert all(one.one == pytest.approx(weights[0] / sum(weights)) for one in looks)
+    assert all(one.other == pytest.approx(weights[1] / sum(weights)) and not one.known for one in looks)
+    assert all(one.look.outcome == 1 for one in looks)  # the lower ids give the larger answer
+
+
+def test_where_all_differ_several_may_be_right_and_no_chance_passes_one():
+    entrants = field(*[1] * 8)
+    probe = probe_of(entrants)
+    asked = [(ask, lower_id_wins(ask)) for ask in asks_of(played(probe, entrants))]
+    assert all(0 <= one.one + one.other <= 1 for one in weigh_looks(probe, entrants, asked, 0))
+
+
+def test_a_ballot_needs_every_label():
+    entrants = field(2, 1)
+    assert ballot_of(probe_of(entrants, [True, True, None]), entrants) is None
+    assert ballot_of(probe_of(entrants, [True, True, False]), entrants).right == (True, False)
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_a_good_judge_is_told_from_a_weak_one(labels):
+    good, weak = (concluded(model, labels=labels).learnt.profile for model in (GOOD, WEAK))
+    assert good.e2_high > 0.86
+    assert weak.e2_high < 0.78
+    assert min(good.first_slot, weak.first_slot) > 0.52
+
+
+def test_votes_are_weighed_anew_only_where_labels_tell_and_nobody_has_set_them():
+    assert concluded(GOOD, labels=False).strengths == {}
+    found = concluded(GOOD, labels=True)
+    assert set(found.strengths) == {"votes", "nobody"}
+    pools = made_up(PoolModel(kind="math", solve_rate=0.5), 12, seed=5)
+    fixed = conclude([probed(pool, GOOD, labels=True) for pool in pools], Posterior(), fixed=["nobody"])
+    assert fixed.strengths == {}
+
+
+def test_what_was_learnt_enters_the_strategy_and_what_a_user_set_stays():
+    found = concluded(GOOD, labels=True)
+    told = found.inform(Posterior(worth=0.01), "posterior", {"e2_high": "0.7", "worth": "0.01"})
+    assert (told.e2_high, told.worth) == (0.7, 0.01)
+    assert (told.e2_low, told.votes) == (found.learnt.profile.e2_low, found.strengths["votes"])
+
+
+def test_a_strategy_that_reckons_with_no_judge_is_refused():
+    with pytest.raises(SettingError, match="'caps-r' does not reckon .* choose --strategy posterior"):
+        believer_of(make_strategy("caps-r"), "caps-r")
