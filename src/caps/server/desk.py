@@ -14,7 +14,7 @@ import msgspec
 from caps.core.errors import InputError, ModelError
 from caps.core.types import Case
 from caps.datasets.jsonl import parse_case
-from caps.models.http import HttpModel
+from caps.models.upstream import Upstream
 from caps.reports.lines import selection_line
 from caps.server.answers import Completion, completion_of
 from caps.server.asked import PREFIX, Asked, read_asked, upstream_name
@@ -35,7 +35,7 @@ PROBE_AGE = 2.0
 class Desk:
     """Answers requests; `model` is what plain `caps` stands for."""
 
-    upstream: HttpModel
+    upstream: Upstream
     bench: Bench
     model: str | None = None
     defaults: Defaults = field(default_factory=Defaults)

@@ -1,0 +1,282 @@
+"""Several servers of one model as one: calls that share a beginning meet at one server, while that has room.
+
+Rules that must not be broken:
+
+* Where a call goes depends on its group, never on its reply: the journal's key knows no servers.
+* A call that failed at one server is tried at the next; `attempts` counts what all of them may have billed.
+* A key goes to the addresses it was given for, which are all that are listed, and no further.
+* What is out is looked at with a list of models, which costs nothing, never with a paid call.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any, Literal, TypeVar
+
+import aiohttp
+
+from caps.core.errors import ModelError, UnreachableError
+from caps.models.addresses import Listed, parse_fleet
+from caps.models.base import Completion, Request, Tell, Wiring, unheard
+from caps.models.fleet_line import Line
+from caps.models.fleet_server import OUR_FAULT, Care, Record, Server
+from caps.models.grouping import group_of, group_of_body
+from caps.models.http import Exchanged, HttpModel, Timeouts
+from caps.models.rendezvous import ranked
+from caps.models.retries import Retries
+
+AT_ONCE = Retries(most=0, loading=0.0, strangers=0)  # the next try belongs to another server
+SURPLUS_EACH = 4
+TICK = 0.002  # a timer may fire a little early, and then nobody would be awake
+
+T = TypeVar("T")
+
+
+class FleetModel:
+    """Chat completions from whichever of several servers; it may be used again after `close`.
+
+    `retries` is the patience of a call with the fleet as a whole: how often it is tried, and how long it
+    waits while nobody is up. `tell` hears of servers that leave and return.
+    """
+
+    def __init__(
+        self,
+        listed: Sequence[Listed],
+        api_key: str | None = None,
+        *,
+        connections: int | Literal["auto"] = "auto",
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        care: Care | None = None,
+        tell: Tell = unheard,
+        rng: Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._care, self._retries = care or Care(), retries or Retries()
+        self._servers = [
+            Server(
+                HttpModel(
+                    one.url, api_key, connections=connections, timeouts=timeouts, retries=AT_ONCE, rng=rng
+                ),
+                one.weight,
+                self._care,
+                lines_up=connections == "auto",
+            )
+            for one in listed
+        ]
+        # By what was listed: two that look alike once their queries are hidden are still two.
+        self._ranks = [
+            (one.url, one.weight, server) for one, server in zip(listed, self._servers, strict=True)
+        ]
+        self._tell, self._rng, self._clock = tell, rng or Random(), clock
+        self._line = Line(clock)
+        self._looking: set[asyncio.Task[None]] = set()
+        self._despair: asyncio.TimerHandle | None = None
+        self._despaired = False
+
+    def __repr__(self) -> str:
+        return f"FleetModel({self.address!r})"
+
+    @property
+    def address(self) -> str:
+        """All addresses, as they may be shown."""
+        return ", ".join(server.model.address for server in self._servers)
+
+    @property
+    def members(self) -> tuple[HttpModel, ...]:
+        """The servers' own models, to be tried one by one."""
+        return tuple(server.model for server in self._servers)
+
+    @property
+    def connections(self) -> int:
+        """How many calls may be under way now, at all servers that are not out; one if there is none."""
+        return max(1, sum(server.limit for server in self._servers))
+
+    @property
+    def surplus(self) -> int:
+        """How many more should wait: who prefers a server that becomes free is found among them."""
+        return SURPLUS_EACH * sum(not server.out for server in self._servers)
+
+    def records(self) -> list[Record]:
+        """What became of every server so far."""
+        return [server.record(self._clock()) for server in self._servers]
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request, at another server where one fails."""
+        done, earlier = await self._carried(group_of(request), lambda model: model.complete(request))
+        return replace(done, attempts=done.attempts + earlier) if earlier else done
+
+    async def exchange(
+        self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
+    ) -> Exchanged[T]:
+        """Send what `write` makes and `read` the reply, at another server where one fails."""
+        group = group_of_body(write("max_tokens"))
+        done, earlier = await self._carried(group, lambda one: one.exchange(write, read, model=model))
+        return replace(done, attempts=done.attempts + earlier)
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send bytes as they are to a server, to another if nobody takes the connection; never waits."""
+        now = self._clock()
+        order = ranked(group_of_body(body), self._ranks)
+        order = tuple(sorted(order, key=lambda one: (not one.awake(now), not one.open(now))))
+        async with AsyncExitStack() as stack:
+            for server in order:
+                try:
+                    response = await stack.enter_async_context(server.model.post(path, body))
+                except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                    self._hear(server, UnreachableError(f"nobody answers at {server.model.address}"))
+                    if server is order[-1]:
+                        raise error from None
+                else:
+                    break
+            yield response
+
+    async def listing(self) -> tuple[int, Any]:
+        """What the first server that is up says of its models; raises what aiohttp does, or `ValueError`."""
+        now = self._clock()
+        return await min(self._servers, key=lambda one: not one.awake(now)).model.listing()
+
+    def scrub(self, payload: bytes) -> bytes:
+        """Take the secrets out of what a server said."""
+        for model in self.members:
+            payload = model.scrub(payload)
+        return payload
+
+    def hear(self, model: HttpModel, error: ModelError | None) -> None:
+        """Take note of what trying one of the `members` came to."""
+        server = next(server for server in self._servers if server.model is model)
+        if error is None:
+            server.known = True
+        else:
+            self._hear(server, error)
+
+    async def close(self) -> None:
+        """End what is under way and close the connections."""
+        looking, self._looking = self._looking, set()
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+        self._brighten()
+        for server in self._servers:
+            if server.out:
+                server.returned(self._clock())
+            await server.model.close()
+
+    async def _carried(self, group: bytes, work: Callable[[HttpModel], Awaitable[T]]) -> tuple[T, int]:
+        """Do some work at one server after the other; what it came to, and attempts that came to nothing."""
+        order = ranked(group, self._ranks)
+        attempts = failures = 0
+        while True:
+            server = await self._entered(order, attempts)
+            try:
+                done = await work(server.model)
+            except ModelError as error:
+                problem = error
+                self._hear(server, error)
+            else:
+                server.served()
+                return done, attempts
+            finally:
+                self._line.leave(server)
+            attempts += problem.attempts
+            problem.attempts = attempts
+            failures += 1
+            if isinstance(problem, OUR_FAULT) or failures > self._most:
+                raise problem
+            order = (*(other for other in order if other is not server), server)
+            if failures % len(order) == 0:  # all had their turn
+                await asyncio.sleep(self._rng.uniform(0, self._bound(failures // len(order) - 1)))
+
+    async def _entered(self, order: Sequence[Server], attempts: int) -> Server:
+        if self._despaired:
+            raise self.nobody(attempts)
+        try:
+            return await self._line.enter(order)
+        except ModelError as error:
+            error.attempts = attempts
+            raise
+
+    @property
+    def _most(self) -> int:
+        """Failures a call bears: as many as with one server, and one for each that was lost."""
+        return self._retries.most + len(self._servers) - 1
+
+    def _hear(self, server: Server, error: ModelError) -> None:
+        """Draw the consequences of a failure."""
+        was_out = server.out
+        rest = server.failed(error, self._clock())
+        loop = asyncio.get_running_loop()
+        if rest is not None:
+            loop.call_later(rest + TICK, self._line.stir)
+        if server.out and not was_out:
+            self._tell(f"a server is out, its calls go to the others: {error}")
+            task = loop.create_task(self._look_after(server))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+            if self._all_out():
+                self._despair = loop.call_later(self._patience(), self._give_up)
+
+    async def _look_after(self, server: Server) -> None:
+        """Look at a server that is out, again and again, until it is well."""
+        while True:
+            await asyncio.sleep(server.pause)
+            if await self._well(server):
+                break
+            server.missed()
+        away = server.returned(self._clock())
+        self._tell(f"{server.model.address} is back after {away:.0f} s")
+        self._brighten()
+        self._line.stir()
+
+    async def _well(self, server: Server) -> bool:
+        """Whether a server lists its models, or at least answers like one that cannot."""
+        try:
+            async with asyncio.timeout(self._care.look):
+                status, _ = await server.model.listing()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return False
+        return status in (200, 404, 405)
+
+    def _all_out(self) -> bool:
+        return all(server.out for server in self._servers)
+
+    def _patience(self) -> float:
+        """Seconds without any server: as long as the tries at one would take, less at strangers."""
+        retries, known = self._retries, any(server.known for server in self._servers)
+        return sum(map(self._bound, range(retries.most if known else min(retries.most, retries.strangers))))
+
+    def _bound(self, number: int) -> float:
+        return min(self._retries.longest, self._retries.first * 2.0 ** min(number, 60))
+
+    def _give_up(self) -> None:
+        self._despaired = True
+        self._line.dismiss(self.nobody)
+
+    def _brighten(self) -> None:
+        self._despaired = False
+        if self._despair is not None:
+            self._despair.cancel()
+            self._despair = None
+
+    def nobody(self, attempts: int = 0) -> ModelError:
+        """Why nobody can be asked: the fault they share, if it is one, and what each said."""
+        errors = [server.error for server in self._servers if server.error is not None]
+        kinds = {type(error) for error in errors}
+        kind = kinds.pop() if len(kinds) == 1 else UnreachableError
+        said = "; ".join(dict.fromkeys(str(error) for error in errors))
+        return kind(f"none of the {len(self._servers)} servers can be asked: {said}", attempts=attempts)
+
+
+def connect(wiring: Wiring) -> FleetModel:
+    """The model at several `http:` addresses."""
+    return FleetModel(
+        parse_fleet(wiring.address),
+        wiring.api_key,
+        connections=wiring.connections,
+        timeouts=Timeouts(read=wiring.timeout),
+        tell=wiring.tell,
+    )
