@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, TypeVar
 
@@ -29,7 +30,7 @@ from caps.models.rendezvous import ranked
 from caps.models.retries import Retries
 
 AT_ONCE = Retries(most=0, loading=0.0, strangers=0)  # the next try belongs to another server
-SURPLUS_EACH = 4
+SURPLUS_EACH = 8  # measured: with 8 some 95 of 100 calls are at home, with 2 half of them
 TICK = 0.002  # a timer may fire a little early, and then nobody would be awake
 
 T = TypeVar("T")
@@ -168,10 +169,10 @@ class FleetModel:
 
     async def _carried(self, group: bytes, work: Callable[[HttpModel], Awaitable[T]]) -> tuple[T, int]:
         """Do some work at one server after the other; what it came to, and attempts that came to nothing."""
-        order = ranked(group, self._ranks)
+        order, home = ranked(group, self._ranks), blake2b(group, digest_size=16).digest()
         attempts = failures = 0
         while True:
-            server = await self._entered(order, attempts)
+            server = await self._entered(order, None if failures else home, attempts)
             try:
                 done = await work(server.model)
             except ModelError as error:
@@ -191,11 +192,11 @@ class FleetModel:
             if failures % len(order) == 0:  # all had their turn
                 await asyncio.sleep(self._rng.uniform(0, self._bound(failures // len(order) - 1)))
 
-    async def _entered(self, order: Sequence[Server], attempts: int) -> Server:
+    async def _entered(self, order: Sequence[Server], home: bytes | None, attempts: int) -> Server:
         if self._despaired:
             raise self.nobody(attempts)
         try:
-            return await self._line.enter(order)
+            return await self._line.enter(order, home)
         except ModelError as error:
             error.attempts = attempts
             raise

@@ -2,10 +2,11 @@
 
 Rules that must not be broken:
 
-* Nobody waits while a server that is awake has room: affinity never costs idleness. One call may wait at
-  the gate of its favourite, if that finds its own limit, once nobody has room.
-* A slot that becomes free goes to whoever prefers that server, else to who came first; nobody is passed by
-  more than `MOST_PASSED` times while there was room.
+* Nobody waits here while a server that is awake has room: affinity never costs idleness. Only where a server
+  finds its own limit may one call wait at its gate, or that would never learn that it could bear more.
+* A group is at home where its first call went: at its own first choice, or where there was room then.
+* A slot that becomes free goes to who prefers that server, else to a group without a home, else to who came
+  first; nobody is passed by more than `MOST_PASSED` times while there was room.
 * A slot is never lost, whoever is cancelled when.
 """
 
@@ -16,34 +17,32 @@ from itertools import islice
 from caps.models.fleet_server import Server
 
 MOST_PASSED = 64
-MOST_SEEN = 64  # of those who wait, when one is looked for who prefers a server
+MOST_SEEN = 256  # of those who wait, when one is looked for who prefers a server
+MOST_HOMES = 8192
 
 
 class Turn:
-    """Someone who waits: the servers in their order of preference, and the one it gets."""
+    """Someone who waits: its group, unless it goes by the order of servers alone, and what it gets."""
 
-    __slots__ = ("got", "order", "passed")
+    __slots__ = ("got", "group", "order", "passed")
 
-    def __init__(self, order: Sequence[Server]) -> None:
-        self.order = order
+    def __init__(self, order: Sequence[Server], group: bytes | None) -> None:
+        self.order, self.group = order, group
         self.got: Future[Server] = get_running_loop().create_future()
         self.passed = 0
 
-    def favourite(self, now: float) -> Server | None:
-        """The first choice among those that are awake."""
-        return next((server for server in self.order if server.awake(now)), None)
-
 
 class Line:
-    """Hands out servers: `server = await line.enter(order)`, and in the end `line.leave(server)`."""
+    """Hands out servers: `server = await line.enter(order, group)`, and in the end `line.leave(server)`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._waiting: dict[Turn, None] = {}  # in the order they came
+        self._homes: dict[bytes, Server] = {}  # in the order they were last seen
 
-    async def enter(self, order: Sequence[Server]) -> Server:
-        """The first in order that has room, or whichever this call gets in the end."""
-        turn = Turn(order)
+    async def enter(self, order: Sequence[Server], group: bytes | None = None) -> Server:
+        """The home of the group or the first in order that has room, or whichever this call gets then."""
+        turn = Turn(order, group)
         self._waiting[turn] = None
         self.stir()
         try:
@@ -71,6 +70,7 @@ class Line:
             del self._waiting[turn]
             if not turn.got.done():  # a cancelled one is skipped
                 server.load += 1
+                self._settle(turn.group, server)
                 turn.got.set_result(server)
 
     def dismiss(self, why: Callable[[], Exception]) -> None:
@@ -81,11 +81,33 @@ class Line:
                 turn.got.set_exception(why())
 
     def _match(self, now: float) -> tuple[Turn, Server] | None:
+        """Who goes next, and where."""
         head = next(iter(self._waiting))
         room = next((server for server in head.order if server.open(now)), None)
+        newcomer = None
         for turn in islice(self._waiting, MOST_SEEN if head.passed < MOST_PASSED else 1):
-            favourite = turn.favourite(now)
-            if favourite is not None and (favourite.open(now) or (room is None and favourite.lines_up(now))):
+            wanted = self._favourite(turn, now)
+            if wanted is not None and (wanted.open(now) or wanted.lines_up(now)):
                 head.passed += turn is not head
-                return turn, favourite
-        return None if room is None else (head, room)
+                return turn, wanted
+            if newcomer is None and turn.group not in self._homes:
+                newcomer = turn
+        if room is None:
+            return None
+        chosen = newcomer or head
+        head.passed += chosen is not head
+        return chosen, next(server for server in chosen.order if server.open(now))
+
+    def _favourite(self, turn: Turn, now: float) -> Server | None:
+        """The home of its group if that is awake, else the first choice among those that are."""
+        home = None if turn.group is None else self._homes.get(turn.group)
+        if home is not None and home.awake(now):
+            return home
+        return next((server for server in turn.order if server.awake(now)), None)
+
+    def _settle(self, group: bytes | None, server: Server) -> None:
+        if group is None:
+            return
+        self._homes[group] = self._homes.pop(group, server)
+        if len(self._homes) > MOST_HOMES:
+            del self._homes[next(iter(self._homes))]
