@@ -30,6 +30,7 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
 from caps.experiments.planning import forecast_case
 from caps.judges.base import Bout, Ruling
+from caps.models.fleet_addresses import shown_address
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.lines import selection_line
@@ -89,6 +90,7 @@ class Run:
                 async for outcome in ready.engine.run(source, self._strategy, seed=self._seed):
                     self._deliver(outcome, folder)
                     meter.advance()
+                self._summary.servers = ready.servers()
                 if folder is not None:
                     folder.finish(self._summary.as_line(self._price))
             if ready.findings is not None:
@@ -150,9 +152,9 @@ class Run:
             "seed": self._seed,
             "limit": self._limit,
             "model": setup.endpoint.model,
-            "base_url": setup.endpoint.base_url,
+            "base_url": shown_address(setup.endpoint.base_url),
             "model_e1": None if partial is None else partial.model,
-            "base_url_e1": None if partial is None else partial.base_url,
+            "base_url_e1": None if partial is None else shown_address(partial.base_url),
             "judge": asdict(setup.judge) | {"confidence": ready.confidence},
             "extra": dict(setup.extra),
             "profile": setup.profile,

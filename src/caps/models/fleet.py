@@ -20,8 +20,8 @@ from typing import Any, Literal, TypeVar
 import aiohttp
 
 from caps.core.errors import ModelError, UnreachableError
-from caps.models.addresses import Listed, parse_fleet
 from caps.models.base import Completion, Request, Tell, Wiring, unheard
+from caps.models.fleet_addresses import Listed, parse_fleet
 from caps.models.fleet_line import Line
 from caps.models.fleet_server import OUR_FAULT, Care, Record, Server
 from caps.models.grouping import group_of, group_of_body

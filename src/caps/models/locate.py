@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import cast
 
 from caps.core.errors import SettingError
-from caps.models.addresses import is_fleet
 from caps.models.base import Connected, Wiring
+from caps.models.fleet_addresses import is_fleet
 from caps.models.gguf import path_of, weights_name
 from caps.models.weights import Report, default_weights
 from caps.registry import MODELS, listing, resolve
