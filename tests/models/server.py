@@ -104,6 +104,7 @@ class StubServer:
         models: Sequence[str] | None = ("stub",),
         check_model: bool = False,
         api_key: str | None = None,
+        port: int = 0,
     ) -> None:
         self._behaviours = behaviours
         self._models = models
@@ -114,7 +115,7 @@ class StubServer:
         self.tokens = {"prompt": 0, "output": 0}
         self.busy = 0
         self.peak = 0
-        self.port = 0
+        self.port = port
         self._ready = threading.Event()
 
     @property
@@ -142,7 +143,7 @@ class StubServer:
         app.router.add_get("/v1/models", self._list)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=1024)
         await site.start()
         self.port = runner.addresses[0][1]
         self._ready.set()
