@@ -8,7 +8,14 @@ A, B = "http://a:8000/v1", "http://b:8000/v1"
 
 @pytest.mark.parametrize(
     "words",
-    [f"{A},{B}=2", f"{A} , {B}=2", f"{A}\n{B}=2", f"{A},{B}=2,", join_addresses([A, f"{B}=2"]), f"{A}=1 {B}=2.0"],
+    [
+        f"{A},{B}=2",
+        f"{A} , {B}=2",
+        f"{A}\n{B}=2",
+        f"{A},{B}=2,",
+        join_addresses([A, f"{B}=2"]),
+        f"{A}=1 {B}=2.0",
+    ],
 )
 def test_several_addresses_stand_behind_one_another(words):
     assert is_fleet(words)
@@ -29,7 +36,8 @@ def test_a_weight_ends_the_path(word, url, weight):
 
 
 @pytest.mark.parametrize(
-    "word", [A, "https://c/v1?api-version=3", "http://u:pw=7@c/v1", "http://c/a,b/v1", "file:///m.gguf", "p.m:f", ""]
+    "word",
+    [A, "https://c/v1?api-version=3", "http://u:pw=7@c/v1", "http://c/a,b/v1", "file:///m.gguf", "p.m:f", ""],
 )
 def test_one_address_without_a_weight_stays_what_it_is(word):
     assert not is_fleet(word)

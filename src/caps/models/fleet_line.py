@@ -84,6 +84,8 @@ class Line:
         """Who goes next, and where."""
         head = next(iter(self._waiting))
         room = next((server for server in head.order if server.open(now)), None)
+        if room is None and not any(server.lines_up(now) for server in head.order):
+            return None
         newcomer = None
         for turn in islice(self._waiting, MOST_SEEN if head.passed < MOST_PASSED else 1):
             wanted = self._favourite(turn, now)
