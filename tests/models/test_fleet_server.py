@@ -78,6 +78,7 @@ def test_one_that_asks_for_more_than_we_obey_is_out():
     one = server()
     one.failed(BusyError("x", wait=101.0), 0.0)
     assert one.out
+    assert one.pause == 101.0
 
 
 def test_back_again_it_is_on_trial_until_a_call_goes_well():

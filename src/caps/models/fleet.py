@@ -30,7 +30,8 @@ from caps.models.rendezvous import ranked
 from caps.models.retries import Retries
 
 AT_ONCE = Retries(most=0, loading=0.0, strangers=0)  # the next try belongs to another server
-SURPLUS_EACH = 8  # measured: with 8 some 95 of 100 calls are at home, with 2 half of them
+# Calls that wait at a server that is full, so that one is at hand that prefers it: about as many as it has.
+LEAST_SURPLUS, MOST_SURPLUS = 8, 64  # benchmarks/fleet.py shows what that does for its cache
 TICK = 0.002  # a timer may fire a little early, and then nobody would be awake
 
 T = TypeVar("T")
@@ -99,7 +100,8 @@ class FleetModel:
     @property
     def surplus(self) -> int:
         """How many more should wait: who prefers a server that becomes free is found among them."""
-        return SURPLUS_EACH * sum(not server.out for server in self._servers)
+        limits = (server.limit for server in self._servers if not server.out)
+        return sum(min(MOST_SURPLUS, max(LEAST_SURPLUS, limit)) for limit in limits)
 
     def records(self) -> list[Record]:
         """What became of every server so far."""

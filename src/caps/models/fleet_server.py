@@ -28,7 +28,7 @@ class Care:
     So many failures in a row (`streak`) take it out; one that cannot be reached is out at once. It is looked
     at after `first` seconds, then after pauses that double up to `longest`, each look of at most `look`
     seconds; once back it has at most `trial` calls until one went well. A busy one rests as long as it asks,
-    at most `obey` seconds, or from `rest` seconds on, doubling up to `longest`.
+    or from `rest` seconds on, doubling up to `longest`; who asks for more than `obey` seconds is out so long.
     """
 
     streak: int = 3
@@ -66,7 +66,7 @@ class Server:
         self._calls = self._failed = self._streak = self._outs = self._rests = self._looks = 0
         self._seconds_out = 0.0
         self._out_since: float | None = None
-        self._rests_until = 0.0
+        self._rests_until = self._asked = 0.0
         self._on_trial = False
 
     @property
@@ -85,7 +85,8 @@ class Server:
     @property
     def pause(self) -> float:
         """Seconds until the next look at it."""
-        return min(self._care.longest, self._care.first * 2.0 ** min(self._looks, 60))
+        own = min(self._care.longest, self._care.first * 2.0 ** min(self._looks, 60))
+        return max(own, self._asked)
 
     def awake(self, now: float) -> bool:
         """Whether it takes calls at all."""
@@ -132,7 +133,7 @@ class Server:
         away = 0.0 if self._out_since is None else now - self._out_since
         self._seconds_out += away
         self._out_since = None
-        self._streak, self._on_trial = 0, True
+        self._streak, self._asked, self._on_trial = 0, 0.0, True
         self._looks += 1  # the next pause is longer, unless a call goes well
         return away
 
@@ -147,6 +148,7 @@ class Server:
 
     def _rest(self, asked: float | None, now: float) -> float | None:
         if asked is not None and asked > self._care.obey:
+            self._asked = asked
             self._leave(now)
             return None
         fresh = now >= self._rests_until  # of many that were sent away at once, one speaks for all
