@@ -19,13 +19,18 @@ async def settled():
         await asyncio.sleep(0)
 
 
-def played(work):
-    return asyncio.run(work(Line(lambda: 0.0)))
+def played(work, count=2, **more):
+    """Do some work with a line and its servers."""
+
+    async def run():
+        made = servers(count, **more)
+        return await work(Line(made, lambda: 0.0), *made)
+
+    return asyncio.run(run())
 
 
 def test_a_slot_goes_to_who_prefers_it_before_who_came_first():
-    async def work(line):
-        a, b = servers(2)
+    async def work(line, a, b):
         assert await line.enter([a, b], b"first") is a
         assert await line.enter([b, a], b"second") is b
         waiting = [asyncio.ensure_future(line.enter(order, group)) for order, group in [
@@ -40,20 +45,18 @@ def test_a_slot_goes_to_who_prefers_it_before_who_came_first():
 
 
 def test_a_group_stays_where_its_first_call_found_room():
-    async def work(line):
-        a, b = servers(2, connections=2)
+    async def work(line, a, b):
         for _ in range(2):
             await line.enter([a, b], b"others")
         assert await line.enter([a, b], b"spilled") is b
         line.leave(a)
         return await line.enter([a, b], b"spilled") is b
 
-    assert played(work)
+    assert played(work, connections=2)
 
 
 def test_a_slot_that_nobody_prefers_goes_to_a_group_without_a_home():
-    async def work(line):
-        a, b = servers(2)
+    async def work(line, a, b):
         await line.enter([a, b], b"at home")
         await line.enter([b, a], b"others")
         old = asyncio.ensure_future(line.enter([a, b], b"at home"))
@@ -69,8 +72,7 @@ def test_a_slot_that_nobody_prefers_goes_to_a_group_without_a_home():
 def test_nobody_is_passed_by_for_ever(monkeypatch):
     monkeypatch.setattr(fleet_line, "MOST_PASSED", 5)
 
-    async def work(line):
-        a, b = servers(2)
+    async def work(line, a, b):
         await line.enter([a, b], b"slow")
         await line.enter([b, a], b"quick")
         patient = asyncio.ensure_future(line.enter([a, b], b"slow"))
@@ -89,8 +91,7 @@ def test_nobody_is_passed_by_for_ever(monkeypatch):
 
 
 def test_a_cancelled_call_loses_no_slot_also_in_the_moment_it_gets_one():
-    async def work(line):
-        (a,) = servers(1)
+    async def work(line, a):
         await line.enter([a])
         leaving, staying = (asyncio.ensure_future(line.enter([a])) for _ in range(2))
         await settled()
@@ -99,21 +100,19 @@ def test_a_cancelled_call_loses_no_slot_also_in_the_moment_it_gets_one():
         await settled()
         return leaving.cancelled(), staying.result() is a, a.load
 
-    assert played(work) == (True, True, 1)
+    assert played(work, count=1) == (True, True, 1)
 
 
 def test_one_call_may_wait_at_a_gate_that_finds_its_own_limit():
-    async def work(line):
-        a, b = servers(2, connections="auto", lines_up=True)
+    async def work(line, a, b):
         first = [await line.enter([a, b], b"group") for _ in range(6)]
         return first.count(a), first.count(b)
 
-    assert played(work) == (5, 1)
+    assert played(work, connections="auto", lines_up=True) == (5, 1)
 
 
 def test_who_waits_is_sent_away_when_nobody_is_left():
-    async def work(line):
-        (a,) = servers(1)
+    async def work(line, a):
         await line.enter([a])
         waiting = asyncio.ensure_future(line.enter([a]))
         await settled()
@@ -122,4 +121,17 @@ def test_who_waits_is_sent_away_when_nobody_is_left():
             await waiting
         return a.load
 
-    assert played(work) == 1
+    assert played(work, count=1) == 1
+
+
+def test_who_failed_a_call_does_not_get_it_again_while_another_is_awake():
+    async def work(line, a, b):
+        await line.enter([b, a], b"others")
+        again = asyncio.ensure_future(line.enter([a, b], b"group", failed={a}))
+        await settled()
+        waited = not again.done()
+        b.failed(UnreachableError("gone"), 0.0)
+        line.stir()
+        return waited, await again is a
+
+    assert played(work) == (True, True)

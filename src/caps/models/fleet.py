@@ -5,7 +5,6 @@ Rules that must not be broken:
 * Where a call goes depends on its group, never on its reply: the journal's key knows no servers.
 * A call that failed at one server is tried at the next; `attempts` counts what all of them may have billed.
 * A key goes to the addresses it was given for, which are all that are listed, and no further.
-* What is out is looked at with a list of models, which costs nothing, never with a paid call.
 """
 
 import asyncio
@@ -24,6 +23,7 @@ from caps.models.base import Completion, Request, Tell, Wiring, unheard
 from caps.models.fleet_addresses import Listed, parse_fleet
 from caps.models.fleet_line import Line
 from caps.models.fleet_server import OUR_FAULT, Care, Record, Server
+from caps.models.fleet_watch import Watch
 from caps.models.grouping import group_of, group_of_body
 from caps.models.http import Exchanged, HttpModel, Timeouts
 from caps.models.rendezvous import ranked
@@ -32,7 +32,6 @@ from caps.models.retries import Retries
 AT_ONCE = Retries(most=0, loading=0.0, strangers=0)  # the next try belongs to another server
 # Calls that wait at a server that is full, so that one is at hand that prefers it: about as many as it has.
 LEAST_SURPLUS, MOST_SURPLUS = 8, 64  # benchmarks/fleet.py shows what that does for its cache
-TICK = 0.002  # a timer may fire a little early, and then nobody would be awake
 
 T = TypeVar("T")
 
@@ -73,11 +72,12 @@ class FleetModel:
         self._ranks = [
             (one.url, one.weight, server) for one, server in zip(listed, self._servers, strict=True)
         ]
-        self._tell, self._rng, self._clock = tell, rng or Random(), clock
-        self._line = Line(clock)
-        self._looking: set[asyncio.Task[None]] = set()
-        self._despair: asyncio.TimerHandle | None = None
-        self._despaired = False
+        self._most = self._retries.most + len(listed) - 1  # failures a call bears: one more a further server
+        self._rng, self._clock = rng or Random(), clock
+        self._line = Line(self._servers, clock)
+        self._watch = Watch(
+            self._servers, self._line, care=self._care, retries=self._retries, tell=tell, clock=clock
+        )
 
     def __repr__(self) -> str:
         return f"FleetModel({self.address!r})"
@@ -131,7 +131,7 @@ class FleetModel:
                 try:
                     response = await stack.enter_async_context(server.model.post(path, body))
                 except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                    self._hear(server, UnreachableError(f"nobody answers at {server.model.address}"))
+                    self._watch.hear(server, UnreachableError(f"nobody answers at {server.model.address}"))
                     if server is order[-1]:
                         raise error from None
                 else:
@@ -155,31 +155,30 @@ class FleetModel:
         if error is None:
             server.known = True
         else:
-            self._hear(server, error)
+            self._watch.hear(server, error)
+
+    def nobody(self) -> ModelError:
+        """Why nobody can be asked."""
+        return self._watch.nobody()
 
     async def close(self) -> None:
         """End what is under way and close the connections."""
-        looking, self._looking = self._looking, set()
-        for task in looking:
-            task.cancel()
-        await asyncio.gather(*looking, return_exceptions=True)
-        self._brighten()
-        for server in self._servers:
-            if server.out:
-                server.returned(self._clock())
-            await server.model.close()
+        await self._watch.close()
+        for model in self.members:
+            await model.close()
 
     async def _carried(self, group: bytes, work: Callable[[HttpModel], Awaitable[T]]) -> tuple[T, int]:
         """Do some work at one server after the other; what it came to, and attempts that came to nothing."""
         order, home = ranked(group, self._ranks), blake2b(group, digest_size=16).digest()
+        failed: set[Server] = set()
         attempts = failures = 0
         while True:
-            server = await self._entered(order, None if failures else home, attempts)
+            server = await self._entered(order, home, failed, attempts)
             try:
                 done = await work(server.model)
             except ModelError as error:
                 problem = error
-                self._hear(server, error)
+                self._watch.hear(server, error)
             else:
                 server.served()
                 return done, attempts
@@ -190,88 +189,20 @@ class FleetModel:
             failures += 1
             if isinstance(problem, OUR_FAULT) or failures > self._most:
                 raise problem
-            order = (*(other for other in order if other is not server), server)
-            if failures % len(order) == 0:  # all had their turn
-                await asyncio.sleep(self._rng.uniform(0, self._bound(failures // len(order) - 1)))
+            if server in failed:  # nobody else is there
+                await asyncio.sleep(self._rng.uniform(0, self._watch.bound(failures - len(failed) - 1)))
+            failed.add(server)
 
-    async def _entered(self, order: Sequence[Server], home: bytes | None, attempts: int) -> Server:
-        if self._despaired:
-            raise self.nobody(attempts)
+    async def _entered(
+        self, order: Sequence[Server], home: bytes, failed: set[Server], attempts: int
+    ) -> Server:
+        if self._watch.hopeless:
+            raise self._watch.nobody(attempts)
         try:
-            return await self._line.enter(order, home)
+            return await self._line.enter(order, home, failed=failed)
         except ModelError as error:
             error.attempts = attempts
             raise
-
-    @property
-    def _most(self) -> int:
-        """Failures a call bears: as many as with one server, and one for each that was lost."""
-        return self._retries.most + len(self._servers) - 1
-
-    def _hear(self, server: Server, error: ModelError) -> None:
-        """Draw the consequences of a failure."""
-        was_out = server.out
-        rest = server.failed(error, self._clock())
-        loop = asyncio.get_running_loop()
-        if rest is not None:
-            loop.call_later(rest + TICK, self._line.stir)
-        if server.out and not was_out:
-            self._tell(f"a server is out, its calls go to the others: {error}")
-            task = loop.create_task(self._look_after(server))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
-            if self._all_out():
-                self._despair = loop.call_later(self._patience(), self._give_up)
-
-    async def _look_after(self, server: Server) -> None:
-        """Look at a server that is out, again and again, until it is well."""
-        while True:
-            await asyncio.sleep(server.pause)
-            if await self._well(server):
-                break
-            server.missed()
-        away = server.returned(self._clock())
-        self._tell(f"{server.model.address} is back after {away:.0f} s")
-        self._brighten()
-        self._line.stir()
-
-    async def _well(self, server: Server) -> bool:
-        """Whether a server lists its models, or at least answers like one that cannot."""
-        try:
-            async with asyncio.timeout(self._care.look):
-                status, _ = await server.model.listing()
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-            return False
-        return status in (200, 404, 405)
-
-    def _all_out(self) -> bool:
-        return all(server.out for server in self._servers)
-
-    def _patience(self) -> float:
-        """Seconds without any server: as long as the tries at one would take, less at strangers."""
-        retries, known = self._retries, any(server.known for server in self._servers)
-        return sum(map(self._bound, range(retries.most if known else min(retries.most, retries.strangers))))
-
-    def _bound(self, number: int) -> float:
-        return min(self._retries.longest, self._retries.first * 2.0 ** min(number, 60))
-
-    def _give_up(self) -> None:
-        self._despaired = True
-        self._line.dismiss(self.nobody)
-
-    def _brighten(self) -> None:
-        self._despaired = False
-        if self._despair is not None:
-            self._despair.cancel()
-            self._despair = None
-
-    def nobody(self, attempts: int = 0) -> ModelError:
-        """Why nobody can be asked: the fault they share, if it is one, and what each said."""
-        errors = [server.error for server in self._servers if server.error is not None]
-        kinds = {type(error) for error in errors}
-        kind = kinds.pop() if len(kinds) == 1 else UnreachableError
-        said = "; ".join(dict.fromkeys(str(error) for error in errors))
-        return kind(f"none of the {len(self._servers)} servers can be asked: {said}", attempts=attempts)
 
 
 def connect(wiring: Wiring) -> FleetModel:

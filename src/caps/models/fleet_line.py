@@ -7,42 +7,50 @@ Rules that must not be broken:
 * A group is at home where its first call went: at its own first choice, or where there was room then.
 * A slot that becomes free goes to who prefers that server, else to a group without a home, else to who came
   first; nobody is passed by more than `MOST_PASSED` times while there was room.
+* Who failed a call does not get it again while another is awake: failing fast would attract ever more.
 * A slot is never lost, whoever is cancelled when.
 """
 
 from asyncio import CancelledError, Future, get_running_loop
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from caps.models.fleet_server import Server
 
 MOST_PASSED = 64
-MOST_SEEN = 256  # of those who wait, when one is looked for who prefers a server
+MOST_SEEN = 128  # of those who wait, when one is looked for who prefers a server
 MOST_HOMES = 8192
 
 
 class Turn:
-    """Someone who waits: its group, unless it goes by the order of servers alone, and what it gets."""
+    """Someone who waits: the order of its choices, its group, who failed it already, and what it gets."""
 
-    __slots__ = ("got", "group", "order", "passed")
+    __slots__ = ("failed", "got", "group", "order", "passed")
 
-    def __init__(self, order: Sequence[Server], group: bytes | None) -> None:
-        self.order, self.group = order, group
+    def __init__(self, order: Sequence[Server], group: bytes | None, failed: Collection[Server]) -> None:
+        self.order, self.group, self.failed = order, group, failed
         self.got: Future[Server] = get_running_loop().create_future()
         self.passed = 0
+
+    def choices(self, awake: Collection[Server]) -> list[Server]:
+        """Whom it may go to, in order."""
+        able = [server for server in self.order if server in awake]
+        return [server for server in able if server not in self.failed] or able if self.failed else able
 
 
 class Line:
     """Hands out servers: `server = await line.enter(order, group)`, and in the end `line.leave(server)`."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, servers: Sequence[Server], clock: Callable[[], float]) -> None:
+        self._servers, self._clock = servers, clock
         self._waiting: dict[Turn, None] = {}  # in the order they came
         self._homes: dict[bytes, Server] = {}  # in the order they were last seen
 
-    async def enter(self, order: Sequence[Server], group: bytes | None = None) -> Server:
+    async def enter(
+        self, order: Sequence[Server], group: bytes | None = None, *, failed: Collection[Server] = ()
+    ) -> Server:
         """The home of the group or the first in order that has room, or whichever this call gets then."""
-        turn = Turn(order, group)
+        turn = Turn(order, group, failed)
         self._waiting[turn] = None
         self.stir()
         try:
@@ -70,7 +78,7 @@ class Line:
             del self._waiting[turn]
             if not turn.got.done():  # a cancelled one is skipped
                 server.load += 1
-                self._settle(turn.group, server)
+                self._settle(turn, server)
                 turn.got.set_result(server)
 
     def dismiss(self, why: Callable[[], Exception]) -> None:
@@ -82,34 +90,32 @@ class Line:
 
     def _match(self, now: float) -> tuple[Turn, Server] | None:
         """Who goes next, and where."""
-        head = next(iter(self._waiting))
-        room = next((server for server in head.order if server.open(now)), None)
-        if room is None and not any(server.lines_up(now) for server in head.order):
+        awake = {server for server in self._servers if server.awake(now)}
+        free = {server for server in awake if server.open(now)}
+        ready = free | {server for server in awake if server.lines_up(now)}
+        if not ready:
             return None
-        newcomer = None
+        head, newcomer, other = next(iter(self._waiting)), None, None
         for turn in islice(self._waiting, MOST_SEEN if head.passed < MOST_PASSED else 1):
-            wanted = self._favourite(turn, now)
-            if wanted is not None and (wanted.open(now) or wanted.lines_up(now)):
+            choices = turn.choices(awake)
+            home = self._homes.get(turn.group) if turn.group is not None else None
+            wanted = home if home in choices else choices[0]
+            if wanted in ready:
                 head.passed += turn is not head
                 return turn, wanted
-            if newcomer is None and turn.group not in self._homes:
-                newcomer = turn
-        if room is None:
-            return None
-        chosen = newcomer or head
-        head.passed += chosen is not head
-        return chosen, next(server for server in chosen.order if server.open(now))
+            room = next((server for server in choices if server in free), None)
+            if room is not None:
+                other = other or (turn, room)
+                newcomer = newcomer or ((turn, room) if home is None else None)
+        chosen = newcomer or other
+        if chosen is not None:
+            head.passed += chosen[0] is not head
+        return chosen
 
-    def _favourite(self, turn: Turn, now: float) -> Server | None:
-        """The home of its group if that is awake, else the first choice among those that are."""
-        home = None if turn.group is None else self._homes.get(turn.group)
-        if home is not None and home.awake(now):
-            return home
-        return next((server for server in turn.order if server.awake(now)), None)
-
-    def _settle(self, group: bytes | None, server: Server) -> None:
-        if group is None:
+    def _settle(self, turn: Turn, server: Server) -> None:
+        """A group that has no home yet has one now."""
+        if turn.group is None or turn.failed:
             return
-        self._homes[group] = self._homes.pop(group, server)
+        self._homes[turn.group] = self._homes.pop(turn.group, server)
         if len(self._homes) > MOST_HOMES:
             del self._homes[next(iter(self._homes))]
