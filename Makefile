@@ -44,6 +44,7 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/fleet.py
 
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,13 +53,15 @@ class Check:
     mend: str = ""
 
 
-def examine(*, cache: Path, journal: Path, endpoint: Place | None, model: str | None = None) -> list[Check]:
-    """Look at everything; an endpoint is asked for its list of models, nothing that costs."""
+def examine(
+    *, cache: Path, journal: Path, endpoints: Sequence[Place] = (), model: str | None = None
+) -> list[Check]:
+    """Look at everything; endpoints are asked for their lists of models, nothing that costs."""
     return [
         check_python(),
         *map(check_extra, EXTRAS),
         check_weights(cache),
-        check_endpoint(endpoint, model),
+        *([check_endpoint(one, model) for one in endpoints] or [check_endpoint(None)]),
         check_journal(journal),
         check_sandbox(),
         check_browser(),

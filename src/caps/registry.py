@@ -228,6 +228,7 @@ DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
 
 _MODELS = {
     "http": Entry("caps.models.http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
+    "fleet": Entry("caps.models.fleet:connect", "several endpoints of one model", "docs/howto/fleet.md"),
     "embedded": Entry(
         "caps.models.embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"
     ),

@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +105,7 @@ class StubServer:
         models: Sequence[str] | None = ("stub",),
         check_model: bool = False,
         api_key: str | None = None,
+        port: int = 0,
     ) -> None:
         self._behaviours = behaviours
         self._models = models
@@ -114,7 +116,7 @@ class StubServer:
         self.tokens = {"prompt": 0, "output": 0}
         self.busy = 0
         self.peak = 0
-        self.port = 0
+        self.port = port
         self._ready = threading.Event()
 
     @property
@@ -132,8 +134,13 @@ class StubServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.die()
         self._thread.join(10)
+
+    def die(self) -> None:
+        """End in the middle of whatever is under way; again does nothing."""
+        with suppress(RuntimeError):  # its loop has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -143,7 +150,7 @@ class StubServer:
         self.add_routes(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=1024)
         await site.start()
         self.port = runner.addresses[0][1]
         self._ready.set()

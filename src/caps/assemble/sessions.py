@@ -1,6 +1,6 @@
 """A run made ready: journal and connections opened, and closed in the end."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +18,10 @@ from caps.findings.kept import Findings
 from caps.journal.store import Journal
 from caps.judges.llm import LlmJudge, Seat
 from caps.judges.recorded import RecordedJudge
-from caps.models.base import Connected, Model, Wiring
+from caps.models.base import Connected, Model, Queued, Wiring
 from caps.models.canary import canary
+from caps.models.fleet import FleetModel
+from caps.models.fleet_server import Record
 from caps.models.journaled import JournaledModel
 from caps.models.locate import connect
 from caps.models.recorded import RecordedModel
@@ -32,12 +34,16 @@ SURPLUS_CALLS = 2
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run made ready: the engine, the price of a token if it is known, and who looks into cases first."""
+    """A run made ready: the engine, the price of a token if it is known, and who looks into cases first.
+
+    `servers` tells how the servers of a fleet fared; none where there is no fleet.
+    """
 
     engine: Engine
     price: Price | None
     confidence: str
     findings: Findings | None = None
+    servers: Callable[[], list[Record]] = list
 
 
 @asynccontextmanager
@@ -78,14 +84,17 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
         engine = LocalEngine(
             judge,
             prepare,
-            capacity=lambda: sum(model.connections for model in models.values()) + SURPLUS_CALLS,
+            capacity=lambda: sum(map(_room, models.values())) + SURPLUS_CALLS,
             case_budget=setup.case_budget,
             total_budget=setup.total_budget,
             price=price,
             grace=setup.grace,
             find=None if findings is None else findings.find,
         )
-        yield Session(engine, price, confidence, findings)
+        fleets = [model for model in models.values() if isinstance(model, FleetModel)]
+        yield Session(
+            engine, price, confidence, findings, lambda: [one for fleet in fleets for one in fleet.records()]
+        )
 
 
 @asynccontextmanager
@@ -110,7 +119,7 @@ async def sampler(
             where.model,
             preset,
             templates,
-            capacity=lambda: model.connections + SURPLUS_CALLS,
+            capacity=lambda: _room(model) + SURPLUS_CALLS,
             logprobs=logprobs,
             extra=setup.extra,
             purse=purse,
@@ -128,6 +137,7 @@ def connected(where: Endpoint, setup: Setup) -> Connected:
             timeout=setup.timeout,
             context=setup.context,
             threads=setup.threads,
+            tell=setup.tell,
         )
     )
 
@@ -156,6 +166,11 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
             f"{path}: its folder cannot be made ({error.strerror}): give another --journal"
         ) from None
     return Journal.open(path, durable=durable)
+
+
+def _room(model: Connected) -> int:
+    """Calls that may be under way at a model, and those that should wait there."""
+    return model.connections + (model.surplus if isinstance(model, Queued) else 0)
 
 
 async def _confidence(setup: Setup, models: Mapping[Endpoint, Connected]) -> str:

@@ -10,6 +10,7 @@ from caps.engines.batch_files import BatchSettings
 from caps.engines.budget import Budget
 from caps.judges.llm import JudgeSettings
 from caps.models import weights
+from caps.models.base import Tell, unheard
 from caps.models.locate import locate
 from caps.models.weights import Report
 
@@ -45,7 +46,7 @@ def reply_for(*places: Endpoint) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Everything that makes a run; what a user may set, already checked."""
+    """Everything that makes a run; what a user may set, already checked; `tell` hears of its troubles."""
 
     endpoint: Endpoint
     endpoint_partial: Endpoint | None = None
@@ -70,3 +71,4 @@ class Setup:
     case_budget: Budget = field(default_factory=Budget)
     total_budget: Budget = field(default_factory=Budget)
     grace: float = 0.0
+    tell: Tell = field(default=unheard, repr=False, compare=False)

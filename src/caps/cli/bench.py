@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from platformdirs import user_data_path
 
 from caps.assemble import Endpoint, Setup, reply_for
 from caps.cli import options
-from caps.cli.output import JsonFlag, bar, print_json, say, stdout
+from caps.cli.output import JsonFlag, bar, print_json, say, stdout, telling
 from caps.cli.select import GRACE_SECONDS, endpoint_of
 from caps.cli.sink import write_all
 from caps.core.errors import InputError
@@ -21,6 +22,7 @@ from caps.experiments.study_file import load_study
 from caps.experiments.tables import Table, make_table
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
 from caps.reports.console import table as drawn
 from caps.reports.study_tables import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
 
@@ -98,7 +100,7 @@ class _Desk:
         self,
         study: Study,
         model: str | None,
-        base_url: str | None,
+        base_url: Sequence[str] | None,
         api_key: str | None,
         connections: str,
         journal: Path | None,
@@ -106,7 +108,7 @@ class _Desk:
         quiet: bool,
     ) -> None:
         self._judge, self._journal, self._quiet = study.judge, journal, quiet
-        self._model, self._base_url, self._api_key = model, base_url, api_key
+        self._model, self._base_url, self._api_key = model, join_addresses(base_url), api_key
         told = options.parse_connections(connections)
         self._connections = study.judge.max_connections or told if told == "auto" else told
         self._found: dict[tuple[str | None, str | None], Endpoint] = {}
@@ -131,6 +133,7 @@ class _Desk:
             threads=judge.threads,
             journal=self._journal,
             grace=GRACE_SECONDS,
+            tell=telling(quiet=self._quiet),
         )
 
     def _endpoint(self, model: str | None, base_url: str | None) -> Endpoint:

@@ -24,12 +24,13 @@ Model = Annotated[
     ),
 ]
 BaseUrl = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--base-url",
         "--judge-base-url",
+        metavar="URL[=WEIGHT]",
         envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"],
-        help="OpenAI-compatible endpoint.",
+        help="OpenAI-compatible endpoint; repeated, or with commas between: several servers of one model.",
     ),
 ]
 ApiKey = Annotated[
@@ -44,16 +45,26 @@ SampleModel = Annotated[
     str | None, typer.Option("--model", envvar="CAPS_MODEL", help="Name of the model that answers.")
 ]
 SampleBaseUrl = Annotated[
-    str | None,
-    typer.Option("--base-url", envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"], help="Its endpoint."),
+    list[str] | None,
+    typer.Option(
+        "--base-url",
+        metavar="URL[=WEIGHT]",
+        envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"],
+        help="Its endpoint; repeated, or with commas between: several servers of one model.",
+    ),
 ]
 JudgeModel = Annotated[
     str | None,
     typer.Option("--judge-model", envvar="CAPS_JUDGE_MODEL", help="Another model as the judge."),
 ]
 JudgeBaseUrl = Annotated[
-    str | None,
-    typer.Option("--judge-base-url", envvar="CAPS_JUDGE_BASE_URL", help="Its endpoint, if another."),
+    list[str] | None,
+    typer.Option(
+        "--judge-base-url",
+        metavar="URL[=WEIGHT]",
+        envvar="CAPS_JUDGE_BASE_URL",
+        help="Its endpoint, if another.",
+    ),
 ]
 JudgeApiKey = Annotated[
     str | None, typer.Option("--judge-api-key", envvar="CAPS_JUDGE_API_KEY", help="Its key, if another.")
@@ -76,8 +87,13 @@ ModelE1 = Annotated[
     typer.Option("--judge-model-e1", envvar="CAPS_JUDGE_MODEL_E1", help="Another judge for partial views."),
 ]
 BaseUrlE1 = Annotated[
-    str | None,
-    typer.Option("--judge-base-url-e1", envvar="CAPS_JUDGE_BASE_URL_E1", help="Its endpoint, if another."),
+    list[str] | None,
+    typer.Option(
+        "--judge-base-url-e1",
+        metavar="URL[=WEIGHT]",
+        envvar="CAPS_JUDGE_BASE_URL_E1",
+        help="Its endpoint, if another.",
+    ),
 ]
 ApiKeyE1 = Annotated[
     str | None,
@@ -169,7 +185,9 @@ Seed = Annotated[int, typer.Option("--seed", envvar="CAPS_SEED", help="Same seed
 Connections = Annotated[
     str,
     typer.Option(
-        "--max-connections", envvar="CAPS_MAX_CONNECTIONS", help="Calls at once: a number, or auto."
+        "--max-connections",
+        envvar="CAPS_MAX_CONNECTIONS",
+        help="Calls at once at a server: a number, or auto.",
     ),
 ]
 Timeout = Annotated[

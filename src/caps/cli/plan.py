@@ -19,6 +19,7 @@ from caps.costs.forecast import field_of, forecast
 from caps.costs.prices import Price, listed_price
 from caps.costs.terms import Terms, measured_output
 from caps.experiments.planning import BASELINE, Task
+from caps.models.fleet_addresses import join_addresses
 from caps.registry import STRATEGIES
 from caps.reports.console import by_level, number, percent, table
 
@@ -95,7 +96,7 @@ def plan(
     templates = load_templates(prompts)
     terms = Terms(
         _mean_output(output_tokens, journal, model, templates),
-        _price(price_input, price_output, price_cached, model, base_url),
+        _price(price_input, price_output, price_cached, model, join_addresses(base_url)),
         tokens_per_second,
         latency,
         max_connections,

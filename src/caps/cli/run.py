@@ -25,6 +25,7 @@ from caps.evidence.anatomy import last_boxed
 from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
 from caps.judges.base import Bout
+from caps.models.fleet_server import Record
 from caps.reports import calibrated
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
@@ -62,6 +63,7 @@ class Run:
         self._templates = load_templates(setup.prompts)
         self._blind = make_prepare(setup.profile, setup.views)
         self._price = setup.price
+        self._servers: Callable[[], list[Record]] = list
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
@@ -87,6 +89,7 @@ class Run:
                 listen(ready.engine, quiet=self._quiet)
                 outcomes = ready.engine.run(source, self._strategy, seed=self._seed)
                 kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
+                self._servers = ready.servers
                 await self.deliver(outcomes, out, self._made_of(cases, ready), meter.advance, kept)
             if ready.findings is not None:
                 self._summary.findings.unusable = ready.findings.unusable
@@ -107,6 +110,7 @@ class Run:
             async for outcome in outcomes:
                 self._deliver(outcome, folder)
                 advance()
+            self._summary.servers = self._servers()
             if folder is not None:
                 folder.finish(self._summary.as_line(self._price))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -22,7 +23,7 @@ from caps.cli.beforehand import opened, refuse_if_too_dear, rehearse
 from caps.cli.calibrating import Calibrating
 from caps.cli.config_file import ConfigFile
 from caps.cli.fetching import fetch_bar
-from caps.cli.output import JsonFlag, SetOption
+from caps.cli.output import JsonFlag, SetOption, telling
 from caps.cli.run import Run
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
@@ -31,6 +32,7 @@ from caps.datasets.imports import count_cases
 from caps.engines.budget import Budget
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
 
 Cases = Annotated[
     str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
@@ -136,6 +138,7 @@ def select(
         case_budget=Budget(tokens=budget_tokens, usd=budget_usd, seconds=budget_seconds),
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
         grace=GRACE_SECONDS,
+        tell=telling(quiet=quiet),
     )
     if first is not None:
         first.check(setup)
@@ -155,19 +158,20 @@ def _total(cases: str, limit: int | None) -> int | None:
 
 
 def endpoint_of(
-    model: str | None, base_url: str | None, api_key: str | None, *, quiet: bool = False
+    model: str | None, base_url: str | Sequence[str] | None, api_key: str | None, *, quiet: bool = False
 ) -> Endpoint:
     """The endpoint that options name, or what is missing; weights that are not here yet are fetched."""
+    address = join_addresses(base_url)
     with fetch_bar(hidden=quiet) as report:
-        return find(model, base_url, api_key, cache=user_cache_path("caps"), report=report)
+        return find(model, address, api_key, cache=user_cache_path("caps"), report=report)
 
 
 def partial_endpoint(
     model: str | None,
-    base_url: str | None,
+    base_url: Sequence[str] | None,
     api_key: str | None,
     model_e1: str | None,
-    base_url_e1: str | None,
+    base_url_e1: Sequence[str] | None,
     api_key_e1: str | None,
     *,
     quiet: bool,

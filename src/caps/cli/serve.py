@@ -14,6 +14,7 @@ from caps.cli.select import endpoint_of
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
 from caps.models.locate import EMBEDDED
 from caps.solving import judge_endpoint
 
@@ -102,10 +103,10 @@ def serve(
     from caps.server.logs import Log  # noqa: PLC0415
     from caps.server.rules import Defaults, Limits  # noqa: PLC0415
 
-    upstream = _upstream(model, base_url, upstream_api_key, quiet=quiet)
-    judge = judge_endpoint(
-        upstream, judge_model, judge_base_url, judge_api_key, cache=user_cache_path("caps")
-    )
+    log = Log(prompts=log_prompts, quiet=quiet)
+    upstream = _upstream(model, join_addresses(base_url), upstream_api_key, quiet=quiet)
+    judging = join_addresses(judge_base_url)
+    judge = judge_endpoint(upstream, judge_model, judging, judge_api_key, cache=user_cache_path("caps"))
     serving = Serving(
         upstream=upstream,
         judging=Setup(
@@ -119,8 +120,9 @@ def serve(
             prompts=prompts,
             connections=options.parse_connections(max_connections),
             timeout=timeout,
+            tell=lambda words: log.say("fleet", said=words),
         ),
-        judge=judge.model if judge_model or judge_base_url else None,
+        judge=judge.model if judge_model or judging else None,
         host=host,
         port=port,
         keys=tuple(api_key or ()),
@@ -143,7 +145,7 @@ def serve(
         ),
         heartbeat=heartbeat,
         grace=grace,
-        log=Log(prompts=log_prompts, quiet=quiet),
+        log=log,
     )
     asyncio.run(run(serving))
 

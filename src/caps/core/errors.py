@@ -50,14 +50,16 @@ class MissingExtraError(UserError):
 class ModelError(CapsError):
     """The endpoint or the model behind it failed for good; `cause` is one word to count it by.
 
-    `attempts` is how many requests the server may have seen, and so may have billed.
+    `attempts` is how many requests the server may have seen, and so may have billed; `wait` the seconds it
+    asked to be left alone.
     """
 
     cause = "model"
 
-    def __init__(self, message: str, *, attempts: int = 0) -> None:
+    def __init__(self, message: str, *, attempts: int = 0, wait: float | None = None) -> None:
         super().__init__(message)
         self.attempts = attempts
+        self.wait = wait
 
 
 class AccessError(ModelError):

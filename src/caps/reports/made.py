@@ -9,6 +9,7 @@ from caps.assemble import Setup, load_templates
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.costs.prices import Price
+from caps.models.fleet_addresses import shown_address
 from caps.reports.rundir import digests, versions
 
 
@@ -32,9 +33,9 @@ def made_of(
         "seed": seed,
         "limit": limit,
         "model": setup.endpoint.model,
-        "base_url": setup.endpoint.base_url,
+        "base_url": shown_address(setup.endpoint.base_url),
         "model_e1": None if partial is None else partial.model,
-        "base_url_e1": None if partial is None else partial.base_url,
+        "base_url_e1": None if partial is None else shown_address(partial.base_url),
         "judge": asdict(setup.judge) | {"confidence": confidence},
         "extra": dict(setup.extra),
         "profile": setup.profile,
