@@ -1,5 +1,6 @@
 """The composition root: from names and settings to the objects that do the work."""
 
+from caps.assemble.engines import cases_for, connected
 from caps.assemble.parts import (
     counts_votes,
     has_setting,
@@ -13,7 +14,6 @@ from caps.assemble.parts import (
 )
 from caps.assemble.sessions import (
     Session,
-    connected,
     judge_over,
     open_journal,
     remembering,
@@ -33,6 +33,7 @@ __all__ = [
     "Endpoint",
     "Session",
     "Setup",
+    "cases_for",
     "connected",
     "counts_votes",
     "find",

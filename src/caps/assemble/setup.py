@@ -7,12 +7,13 @@ from typing import Literal
 
 from caps.costs.prices import Price
 from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster
 from caps.judges.llm import JudgeSettings
 from caps.models import weights
 from caps.models.locate import locate
 from caps.models.weights import Report
 
-ENGINES = ("local",)
+ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Setup:
     endpoint: Endpoint
     endpoint_partial: Endpoint | None = None
     engine: str = ENGINES[0]
+    cluster: Cluster = field(default_factory=Cluster)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal"
     extra: Mapping[str, object] = field(default_factory=dict)

@@ -145,7 +145,7 @@ class Run:
         setup, strategy = self._setup, self._strategy
         partial = setup.endpoint_partial
         return {
-            "cases": cases if cases == "-" else str(Path(cases).resolve()),
+            "cases": cases if cases == "-" or "://" in cases else str(Path(cases).resolve()),
             "strategy": {"name": self._name, **settings_of(strategy)},
             "seed": self._seed,
             "limit": self._limit,

@@ -12,6 +12,7 @@ from platformdirs import user_cache_path, user_data_path
 from caps.assemble import (
     Endpoint,
     Setup,
+    cases_for,
     counts_votes,
     find,
     load_templates,
@@ -33,6 +34,8 @@ from caps.core.types import Case
 from caps.costs.prices import Price, listed_price
 from caps.datasets.imports import count_cases, open_cases
 from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster
+from caps.engines.cluster import connect as join
 from caps.experiments.planning import forecast_case
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
@@ -68,6 +71,8 @@ def select(
     reply: options.Reply = None,
     extra: options.Extra = None,
     engine: options.Engine = "local",
+    ray_address: options.RayAddress = None,
+    ray_workers: options.RayWorkers = 2,
     seed: options.Seed = 1234,
     max_connections: options.Connections = "auto",
     timeout: options.Timeout = 600,
@@ -105,7 +110,12 @@ def select(
     if options.parse_hard_evidence(hard_evidence) != "off" and "shortlist" not in changes:
         chosen = with_shortlist(chosen)
     views = parse_assignments(view or [], option="--view")
-    source = _opened(cases, limit)
+    cluster = Cluster(address=ray_address, workers=ray_workers)
+    if options.parse_engine(engine) == "ray" and not dry_run:
+        join(cluster)
+        source = _opened(cases_for(engine, cluster, cases), limit)
+    else:
+        source = _opened(open_cases(cases), limit)
     if dry_run:
         _rehearse(source, chosen, make_prepare(profile, views), seed)
         return
@@ -116,7 +126,8 @@ def select(
     setup = Setup(
         endpoint=endpoint,
         endpoint_partial=at_partial,
-        engine=options.parse_engine(engine),
+        engine=engine,
+        cluster=cluster,
         judge=JudgeSettings(
             max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),
@@ -149,9 +160,8 @@ def select(
     raise typer.Exit(code)
 
 
-def _opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
+def _opened(source: Iterator[Case | InputError], limit: int | None) -> Iterator[Case | InputError]:
     """The cases; a file that cannot be read at all is found before anything is opened or asked."""
-    source = open_cases(cases)
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
 
@@ -213,7 +223,7 @@ def _refuse_if_too_dear(
         raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
     prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
     tokens = 0
-    for case in _opened(cases, limit):
+    for case in _opened(open_cases(cases), limit):
         if not isinstance(case, InputError):
             tokens += forecast_case(prepare(case), strategy, templates, seed=seed).least
     dollars = price.of(tokens, 0)
