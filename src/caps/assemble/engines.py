@@ -11,12 +11,12 @@ from caps.core.errors import InputError
 from caps.core.types import Case, Level
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
+from caps.engines.bench import Bench
 from caps.engines.budget import Pot
 from caps.engines.cluster import Cluster
 from caps.engines.local import LocalEngine
 from caps.engines.ray import RayEngine
-from caps.engines.ray_cases import goes_through_ray, read_with_ray
-from caps.engines.worker import Bench
+from caps.engines.ray_cases import is_for_ray, read_with_ray
 from caps.findings.kept import Findings
 from caps.journal.base import Keeper
 from caps.judges.llm import LlmJudge, Seat
@@ -30,7 +30,7 @@ CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its se
 
 def cases_for(engine: str, cluster: Cluster, path: str) -> Iterator[Case | InputError]:
     """The cases of a file, read by whoever suits the engine."""
-    return read_with_ray(path, cluster) if engine == "ray" and goes_through_ray(path) else open_cases(path)
+    return read_with_ray(path, cluster) if engine == "ray" and is_for_ray(path) else open_cases(path)
 
 
 def connected(where: Endpoint, setup: Setup) -> Connected:

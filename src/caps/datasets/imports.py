@@ -93,18 +93,14 @@ def _by_fields(row: Row) -> str:
     return "caps"
 
 
-def is_ours(path: str) -> bool:
-    """Whether a file holds cases in our own format, one a line or one a row of Parquet."""
-    if path == "-" or is_zip(path):
-        return False
-    return is_parquet(path) or sniff(peeked(lines(path))[0]) == "caps"
-
-
 def count_cases(path: str) -> int | None:
     """How many cases there are to come, where that is known without reading them."""
-    if "://" in path or Path(path).is_dir() or not is_ours(path):
+    if path == "-" or "://" in path or Path(path).is_dir() or is_zip(path):
         return None
-    return count_rows(path) if is_parquet(path) else count_lines(path)
+    if is_parquet(path):
+        return count_rows(path)
+    first, _ = peeked(lines(path))
+    return count_lines(path) if sniff(first) == "caps" else None
 
 
 def merge(sources: Iterable[Iterable[Case | InputError]]) -> Iterator[Case | InputError]:

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from caps.core.errors import CapsError, JournalError
 from caps.core.types import Usage
 from caps.costs.prices import Price
+from caps.engines.bench import Equip
 from caps.engines.budget import Budget, Total
 from caps.journal.rows import Reply
 from caps.journal.store import Journal
@@ -32,15 +33,27 @@ class Life:
     held: Counter[Usage] = field(default_factory=Counter)
 
 
-class Clerk:
-    """Keeps journal and account on the machine where the journal's file lies."""
+class Terms(NamedTuple):
+    """What a worker is told when it enters: which life this is, how to equip its bench, what is kept."""
 
-    def __init__(self, path: Path | None, budget: Budget, price: Price | None, *, durable: bool) -> None:
+    life: int
+    equip: Equip
+    journaled: bool
+    limited: bool
+
+
+class Clerk:
+    """Keeps journal and account on the machine where the journal's file lies, and the terms of work."""
+
+    def __init__(
+        self, equip: Equip, path: Path | None, budget: Budget, price: Price | None, *, durable: bool
+    ) -> None:
+        self._equip, self._limited = equip, budget.spends
         self._journal = None if path is None else Journal.open(path, durable=durable)
         self._total = Total(budget, price)
         self._lives: dict[str, Life] = {}
 
-    async def enter(self, worker: str) -> int:
+    async def enter(self, worker: str) -> Terms:
         """Begin a worker's life; whatever it held in an earlier one is spent."""
         number = 0
         if worker in self._lives:
@@ -49,7 +62,7 @@ class Clerk:
             for most in earlier.held.elements():
                 self._total.settle(most, most)
         self._lives[worker] = Life(number)
-        return number
+        return Terms(number, self._equip, self._journal is not None, self._limited)
 
     async def recall(self, key: str) -> Reply | None:
         """The reply under a key."""

@@ -1,5 +1,6 @@
 """Joining a Ray cluster: the only place that knows the package `ray`."""
 
+import logging
 import os
 import socket
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 from caps.core.errors import MissingExtraError, SettingError
 
 KNOCK_SECONDS = 5.0
+HERE = (None, "", "local")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,8 @@ class Cluster:
 
 def connect(cluster: Cluster) -> Any:
     """Join the cluster, or start one here, unless that was done before; the package `ray`."""
+    if cluster.address not in HERE:
+        _knock(str(cluster.address))
     try:
         import ray  # noqa: PLC0415
         import ray.data.datasource  # noqa: PLC0415
@@ -29,19 +33,23 @@ def connect(cluster: Cluster) -> Any:
     if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if cluster.address in (None, "local"):
+    if cluster.address in HERE:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody about itself
         ray.init(address="local", include_dashboard=False, **quiet)
-        return ray
-    _knock(str(cluster.address))
-    try:
-        ray.init(address=cluster.address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        said = str(error).partition("\n")[0]
-        raise SettingError(
-            f"--ray-address {cluster.address!r}: no cluster there can be joined ({said})"
-        ) from None
+    else:
+        _join(ray, str(cluster.address), quiet)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Ray tells of dead workers on standard output, where results go; there is no public switch for it.
+    ray._private.worker._worker_logs_enabled = False
     return ray
+
+
+def _join(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        said = str(error).partition(". ")[0].partition("\n")[0]
+        raise SettingError(f"--ray-address {address!r}: no cluster there can be joined ({said})") from None
 
 
 def on_this_machine(ray: Any) -> Any:

@@ -22,11 +22,12 @@ from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome, PerCase, Prepare
+from caps.engines.bench import Equip
 from caps.engines.budget import Budget
 from caps.engines.clerk import Clerk, heard
 from caps.engines.cluster import Cluster, connect, on_this_machine
-from caps.engines.told import Job, retell
-from caps.engines.worker import Equip, Worker
+from caps.engines.told import Job, Told, retell
+from caps.engines.worker import Worker
 from caps.judges.base import Ruling
 
 START_SECONDS = 120.0
@@ -95,8 +96,7 @@ class RayEngine:
         if isinstance(job, InputError):
             return Outcome(number, "", failure=str(job))
         try:
-            async with crew.worker() as worker:
-                told = await heard(worker.play.remote(job))
+            told = await crew.play(job)
         except CapsError as error:
             if not trouble.done():
                 trouble.set_result(error)
@@ -115,7 +115,7 @@ class RayEngine:
         clerk = (
             ray.remote(Clerk)
             .options(num_cpus=0, scheduling_strategy=on_this_machine(ray))
-            .remote(self._journal, self._budget, self._price, durable=self._durable)
+            .remote(self._equip, self._journal, self._budget, self._price, durable=self._durable)
         )
         hire = ray.remote(Worker).options(
             num_cpus=0,  # it mostly waits; a CPU of its own would be one taken from whoever reads the cases
@@ -124,51 +124,47 @@ class RayEngine:
             max_task_retries=DEATHS,
             max_concurrency=self._room + 1,
         )
-        kept = {"journaled": self._journal is not None, "limited": self._budget.spends}
-        self.workers = [
-            hire.remote(f"worker {i}", self._equip, clerk, **kept) for i in range(self._cluster.workers)
-        ]
+        self.workers = [hire.remote(f"worker {i}") for i in range(self._cluster.workers)]
         try:
-            await self._ready()
-            yield Crew(self.workers, self._room)
+            await self._ready(clerk)
+            yield Crew(clerk, self.workers, self._room)
         finally:
             with suppress(Exception):  # whoever does not leave by itself is made to
-                await self._all("leave", self._grace + LEAVE_SECONDS)
+                await self._all("leave", seconds=self._grace + LEAVE_SECONDS)
                 await asyncio.wait_for(heard(clerk.leave.remote()), LEAVE_SECONDS)
             for actor in (*self.workers, clerk):
                 ray.kill(actor)
             self.workers = []
 
-    async def _ready(self) -> None:
+    async def _ready(self, clerk: Any) -> None:
         try:
-            await self._all("ready", START_SECONDS)
+            await self._all("ready", clerk, seconds=START_SECONDS)
         except TimeoutError:
             raise SettingError(
                 f"--ray-workers {len(self.workers)}: not all of them started within {START_SECONDS:g} s: "
                 "ask for fewer, or look at the cluster with  ray status"
             ) from None
 
-    async def _all(self, method: str, seconds: float) -> None:
+    async def _all(self, method: str, *words: Any, seconds: float) -> None:
         """Call a method of every worker and wait for all of them."""
-        calls = [heard(getattr(worker, method).remote()) for worker in self.workers]
+        calls = [heard(getattr(worker, method).remote(*words)) for worker in self.workers]
         await asyncio.wait_for(asyncio.gather(*calls), seconds)
 
 
 class Crew:
-    """Workers, and how many cases each has: whoever has fewest gets the next."""
+    """Workers with their clerk, and how many cases each has: whoever has fewest gets the next."""
 
-    def __init__(self, workers: Sequence[Any], room: int) -> None:
-        self._workers, self._cases = workers, [0] * len(workers)
+    def __init__(self, clerk: Any, workers: Sequence[Any], room: int) -> None:
+        self._clerk, self._workers, self._cases = clerk, workers, [0] * len(workers)
         self._free = asyncio.Semaphore(room * len(workers))
 
-    @asynccontextmanager
-    async def worker(self) -> AsyncIterator[Any]:
-        """A worker with room for a case, as soon as there is one."""
+    async def play(self, job: Job) -> Told:
+        """Have a case played, as soon as there is room for it."""
         async with self._free:
             place = self._cases.index(min(self._cases))
             self._cases[place] += 1
             try:
-                yield self._workers[place]
+                return await heard(self._workers[place].play.remote(self._clerk, job))
             finally:
                 self._cases[place] -= 1
 

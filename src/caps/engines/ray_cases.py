@@ -1,58 +1,48 @@
-"""Cases read by Ray Data: JSONL or Parquet, a file, a folder of files or an address such as `s3://…`.
+"""Cases read by Ray Data: JSONL or Parquet at an address such as `s3://…`, or in a folder.
 
-Blocks stream to the driver in the order of input, only as fast as cases are taken: there is never a list of
-all of them.
+Tasks anywhere on the cluster read, so every machine of it must see the files; a file of this machine alone is
+better read here. Blocks come to the driver in order and as fast as cases are taken: never a list of them all.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
-from caps.datasets.imports import is_ours
 from caps.datasets.jsonl import cases_in, cases_in_rows
-from caps.datasets.reading import is_parquet, lines
+from caps.datasets.reading import lines
 from caps.datasets.rows import lines_at
-from caps.engines.cluster import Cluster, connect, on_this_machine
+from caps.engines.cluster import Cluster, connect
 
 LINES = (".jsonl", ".jsonl.gz")
 
 
-def goes_through_ray(path: str) -> bool:
-    """Whether Ray Data can read a file of cases; standard input and others' logs it cannot."""
-    return "://" in path or Path(path).is_dir() or is_ours(path)
+def is_for_ray(path: str) -> bool:
+    """Whether cases are where a whole cluster can read them."""
+    return "://" in path or Path(path).is_dir()
 
 
 def read_with_ray(path: str, cluster: Cluster) -> Iterator[Case | InputError]:
-    """Read cases in order, as `read_cases` does."""
-    ray = connect(cluster)
+    """Read cases in order, just as they would be read from one file; numbers run on from file to file."""
+    data = connect(cluster).data
     files = _files(path)
-    if _is_table(files[0]):
-        local = "://" not in path
-        where = [f"local://{Path(one).resolve()}" for one in files] if local else files
-        rows = _taken(path, lambda: ray.data.read_parquet(where, partitioning=None))
-        return cases_in_rows(rows, path)
-    here = {} if "://" in path else {"scheduling_strategy": on_this_machine(ray)}
-    listed = [{"file": one if "://" in one else str(Path(one).resolve())} for one in files]
-    rows = _taken(path, lambda: ray.data.from_items(listed).flat_map(_lines_of, **here))
-    return cases_in(_whole(rows), path)
+    if files[0].endswith(LINES):
+        listed = [{"file": one} for one in files]
+        return cases_in(_whole(_taken(path, lambda: data.from_items(listed).flat_map(_lines_of))), path)
+    return cases_in_rows(_taken(path, lambda: data.read_parquet(files, partitioning=None)), path)
 
 
 def _files(path: str) -> list[str]:
-    """The files meant, in the order of their names; Ray lists what lies elsewhere by itself."""
-    if "://" in path or not Path(path).is_dir():
+    """The files meant, in the order of their names; an address that names no lines is left to Ray."""
+    if "://" in path:
         return [path]
-    found = sorted(map(str, Path(path).iterdir()))
+    found = sorted(str(one) for one in Path(path).resolve().iterdir())
     tables = [name for name in found if name.endswith(".parquet")]
     files = tables or [name for name in found if name.endswith(LINES)]
     if not files:
         raise InputError(f"{path}: no file in it ends in .parquet, {' or '.join(LINES)}")
     return files
-
-
-def _is_table(path: str) -> bool:
-    return not path.endswith(LINES) if "://" in path else is_parquet(path)
 
 
 def _lines_of(row: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -71,12 +61,12 @@ def _whole(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
         yield row["line"]
 
 
-def _taken(path: str, made: Any) -> Iterator[dict[str, Any]]:
+def _taken(path: str, made: Callable[[], Any]) -> Iterator[dict[str, Any]]:
     """The rows of a dataset, in order and without a word; what cannot be read is the file's fault."""
     try:
         dataset = made()
         dataset.context.execution_options.preserve_order = True
-        dataset.context.enable_progress_bars = False
+        dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
         yield from dataset.iter_rows()
     except CapsError:
         raise

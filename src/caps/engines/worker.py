@@ -7,47 +7,33 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, NamedTuple, TypeAlias
+from contextlib import AsyncExitStack
+from typing import Any
 
-from caps.engines.budget import Pot
-from caps.engines.clerk import JournalAfar, PotAfar, heard
-from caps.engines.local import LocalEngine
+from caps.engines.bench import Bench
+from caps.engines.clerk import JournalAfar, PotAfar, Terms, heard
 from caps.engines.told import Job, Told
 from caps.findings.kept import Findings
-from caps.journal.base import Keeper
-
-
-class Bench(NamedTuple):
-    """What a worker works with: an engine for so many seconds (or no limit), who looks into cases first."""
-
-    engine: Callable[[float | None], LocalEngine]
-    findings: Findings | None
-
-
-Equip: TypeAlias = Callable[[Keeper | None, Pot | None], AbstractAsyncContextManager[Bench]]
 
 
 class Worker:
     """Plays one case a call, many at once."""
 
-    def __init__(self, name: str, equip: Equip, clerk: Any, *, journaled: bool, limited: bool) -> None:
-        self._name, self._equip, self._clerk = name, equip, clerk
-        self._journaled, self._limited = journaled, limited
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._stack = AsyncExitStack()
         self._bench: Bench | None = None
         self._opening = asyncio.Lock()
         self._playing: set[asyncio.Task[Told]] = set()
 
-    async def ready(self) -> int:
-        """Open connections; the number of this process."""
-        await self._equipped()
+    async def ready(self, clerk: Any) -> int:
+        """Make ready to work for a clerk; the number of this process."""
+        await self._equipped(clerk)
         return os.getpid()
 
-    async def play(self, job: Job) -> Told:
-        """Play a case and tell of it."""
-        task = asyncio.ensure_future(self._play(job))
+    async def play(self, clerk: Any, job: Job) -> Told:
+        """Play a case and tell of it; the clerk comes along each time, for whoever has just been replaced."""
+        task = asyncio.ensure_future(self._play(clerk, job))
         self._playing.add(task)
         task.add_done_callback(self._playing.discard)
         return await task
@@ -60,21 +46,21 @@ class Worker:
         await asyncio.gather(*playing, return_exceptions=True)
         await self._stack.aclose()
 
-    async def _play(self, job: Job) -> Told:
-        bench = await self._equipped()
+    async def _play(self, clerk: Any, job: Job) -> Told:
+        bench = await self._equipped(clerk)
         left = None if job.ends is None else max(0.0, job.ends - time.time())
         run = bench.engine(left).run([job.case], job.strategy, seed=job.seed)
         (outcome,) = [one async for one in run]
         return Told.of(outcome, _taken(bench.findings))
 
-    async def _equipped(self) -> Bench:
+    async def _equipped(self, clerk: Any) -> Bench:
         """The bench, equipped once in a life: after a death it is another, and the clerk must know."""
         async with self._opening:
             if self._bench is None:
-                life = await heard(self._clerk.enter.remote(self._name))
-                journal = JournalAfar(self._clerk) if self._journaled else None
-                pot = PotAfar(self._clerk, self._name, life) if self._limited else None
-                self._bench = await self._stack.enter_async_context(self._equip(journal, pot))
+                terms: Terms = await heard(clerk.enter.remote(self._name))
+                journal = JournalAfar(clerk) if terms.journaled else None
+                pot = PotAfar(clerk, self._name, terms.life) if terms.limited else None
+                self._bench = await self._stack.enter_async_context(terms.equip(journal, pot))
             return self._bench
 
 
