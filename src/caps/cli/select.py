@@ -2,7 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, islice
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price, listed_price
-from caps.datasets.imports import count_cases, open_cases
+from caps.datasets.imports import count_cases
 from caps.engines.budget import Budget
 from caps.engines.cluster import Cluster
 from caps.engines.cluster import connect as join
@@ -112,10 +113,9 @@ def select(
     views = parse_assignments(view or [], option="--view")
     cluster = Cluster(address=ray_address, workers=ray_workers)
     if options.parse_engine(engine) == "ray" and not dry_run:
-        join(cluster)
-        source = _opened(cases_for(engine, cluster, cases), limit)
-    else:
-        source = _opened(open_cases(cases), limit)
+        join(cluster)  # before anything is asked, and before we listen for signals: Ray does too
+    read = partial(cases_for, engine, cluster, cases)
+    source = _opened(read(), limit)
     if dry_run:
         _rehearse(source, chosen, make_prepare(profile, views), seed)
         return
@@ -151,7 +151,7 @@ def select(
         grace=GRACE_SECONDS,
     )
     if max_usd is not None:
-        _refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd)
+        _refuse_if_too_dear(cases, lambda: islice(read(), limit), chosen, setup, seed, max_usd)
     run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd,
         limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
@@ -213,7 +213,12 @@ def price_of(read: float | None, written: float | None, reread: float | None) ->
 
 
 def _refuse_if_too_dear(
-    cases: str, limit: int | None, strategy: Strategy, setup: Setup, seed: int, most: float
+    cases: str,
+    read: Callable[[], Iterable[Case | InputError]],
+    strategy: Strategy,
+    setup: Setup,
+    seed: int,
+    most: float,
 ) -> None:
     """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
     price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
@@ -223,7 +228,7 @@ def _refuse_if_too_dear(
         raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
     prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
     tokens = 0
-    for case in _opened(open_cases(cases), limit):
+    for case in read():
         if not isinstance(case, InputError):
             tokens += forecast_case(prepare(case), strategy, templates, seed=seed).least
     dollars = price.of(tokens, 0)
