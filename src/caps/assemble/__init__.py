@@ -1,6 +1,7 @@
 """The composition root: from names and settings to the objects that do the work."""
 
 from caps.assemble.batching import batch_engine, check_batch, convoys, price_for
+from caps.assemble.engines import cases_for, connected
 from caps.assemble.parts import (
     counts_votes,
     has_setting,
@@ -14,7 +15,6 @@ from caps.assemble.parts import (
 )
 from caps.assemble.sessions import (
     Session,
-    connected,
     judge_over,
     open_journal,
     remembering,
@@ -35,6 +35,7 @@ __all__ = [
     "Session",
     "Setup",
     "batch_engine",
+    "cases_for",
     "check_batch",
     "connected",
     "convoys",

@@ -8,13 +8,14 @@ from typing import Literal
 from caps.costs.prices import Price
 from caps.engines.batch_files import BatchSettings
 from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster
 from caps.judges.llm import JudgeSettings
 from caps.models import weights
 from caps.models.base import Tell, unheard
 from caps.models.locate import locate
 from caps.models.weights import Report
 
-ENGINES = ("local", "batch")
+ENGINES = ("local", "batch", "ray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Setup:
     endpoint_partial: Endpoint | None = None
     engine: str = ENGINES[0]
     batch: BatchSettings = field(default_factory=BatchSettings)
+    cluster: Cluster = field(default_factory=Cluster)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal"
     extra: Mapping[str, object] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """What a run looks at before it asks anything: its cases, what it would ask, what that costs at least."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
@@ -13,21 +13,20 @@ from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.datasets.imports import open_cases
 from caps.experiments.planning import forecast_case
 from caps.reports.console import number, table
 
 
-def opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
+def opened(read: Callable[[], Iterator[Case | InputError]], limit: int | None) -> Iterator[Case | InputError]:
     """The cases; a file that cannot be read at all is found before anything is opened or asked."""
-    source = open_cases(cases)
+    source = read()
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
 
 
 def refuse_if_too_dear(
     cases: str,
-    limit: int | None,
+    read: Callable[[], Iterable[Case | InputError]],
     strategy: Strategy,
     setup: Setup,
     seed: int,
@@ -43,7 +42,7 @@ def refuse_if_too_dear(
         raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
     prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
     tokens = 0
-    for place, case in enumerate(opened(cases, limit)):
+    for place, case in enumerate(read()):
         if isinstance(case, InputError):
             continue
         asking = [strategy, *(first.asking(place, case) if first is not None else ())]

@@ -181,6 +181,18 @@ Batch = Annotated[
     list[str] | None,
     typer.Option("--batch", metavar="FIELD=VALUE", help=f"Of batches: {_FIELDS}; may be repeated."),
 ]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        envvar=["CAPS_RAY_ADDRESS", "RAY_ADDRESS"],
+        help="Engine ray: HOST:PORT of a cluster, or auto (starts one here).",
+    ),
+]
+RayWorkers = Annotated[
+    int,
+    typer.Option("--ray-workers", envvar="CAPS_RAY_WORKERS", min=1, help="Engine ray: processes that play."),
+]
 Seed = Annotated[int, typer.Option("--seed", envvar="CAPS_SEED", help="Same seed, same pairings.")]
 Connections = Annotated[
     str,

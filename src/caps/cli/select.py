@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from platformdirs import user_cache_path, user_data_path
 from caps.assemble import (
     Endpoint,
     Setup,
+    cases_for,
     counts_votes,
     find,
     make_prepare,
@@ -30,6 +32,8 @@ from caps.core.errors import SettingError
 from caps.costs.prices import Price
 from caps.datasets.imports import count_cases
 from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster
+from caps.engines.cluster import connect as join
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
@@ -66,6 +70,8 @@ def select(
     extra: options.Extra = None,
     engine: options.Engine = "local",
     batch: options.Batch = None,
+    ray_address: options.RayAddress = None,
+    ray_workers: options.RayWorkers = 2,
     seed: options.Seed = 1234,
     max_connections: options.Connections = "auto",
     timeout: options.Timeout = 600,
@@ -104,7 +110,11 @@ def select(
         chosen = with_shortlist(chosen)
     first = None if calibrate is None else Calibrating(calibrate, strategy, chosen, changes)
     views = parse_assignments(view or [], option="--view")
-    source = opened(cases, limit)
+    cluster = Cluster(address=ray_address, workers=ray_workers)
+    if options.parse_engine(engine) == "ray" and not dry_run:
+        join(cluster)  # before anything is asked, and before we listen for signals: Ray does too
+    read = partial(cases_for, engine, cluster, cases)
+    source = opened(read, limit)
     if dry_run:
         rehearse(source, chosen, make_prepare(profile, views), seed)
         return
@@ -115,8 +125,9 @@ def select(
     setup = Setup(
         endpoint=endpoint,
         endpoint_partial=at_partial,
-        engine=options.parse_engine(engine),
+        engine=engine,
         batch=options.parse_batch(batch),
+        cluster=cluster,
         judge=JudgeSettings(
             max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),
@@ -143,7 +154,7 @@ def select(
     if first is not None:
         first.check(setup)
     if max_usd is not None:
-        refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd, first=first)
+        refuse_if_too_dear(cases, partial(opened, read, limit), chosen, setup, seed, max_usd, first=first)
     run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd, first=first,
         limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),

@@ -44,7 +44,11 @@ class MissingExtraError(UserError):
     """An optional package is missing."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package!r}: install it with  pip install 'caps[{extra}]'")
+        super().__init__(package, extra, purpose)  # all of them, so that it can be pickled
+
+    def __str__(self) -> str:
+        package, extra, purpose = self.args
+        return f"{purpose} needs {package!r}: install it with  pip install 'caps[{extra}]'"
 
 
 class ModelError(CapsError):

@@ -39,15 +39,20 @@ LIMITS = Limits()
 
 def lines(path: str, limits: Limits = LIMITS) -> Iterator[bytes]:
     """Lines of a file (gzipped or not; `-` is standard input), each and all together within limits."""
-    total = 0
     with _faults(path), _opened(path) as file:
-        while line := file.readline(limits.line + 1):
-            total += len(line)
-            if len(line) > limits.line:
-                raise InputError(f"{path}: a line is longer than {limits.line:,} bytes")
-            if total > limits.total:
-                raise InputError(f"{path}: holds more than {limits.total:,} bytes")
-            yield line
+        yield from lines_in(file, path, limits)
+
+
+def lines_in(file: IO[bytes], path: str, limits: Limits = LIMITS) -> Iterator[bytes]:
+    """Lines of an open file, each and all together within limits."""
+    total = 0
+    while line := file.readline(limits.line + 1):
+        total += len(line)
+        if len(line) > limits.line:
+            raise InputError(f"{path}: a line is longer than {limits.line:,} bytes")
+        if total > limits.total:
+            raise InputError(f"{path}: holds more than {limits.total:,} bytes")
+        yield line
 
 
 def whole(parts: Iterable[bytes], path: str, limits: Limits = LIMITS) -> bytes:

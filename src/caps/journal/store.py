@@ -117,6 +117,10 @@ class Journal:
         rows = self._read(_LOOKUP, [key])
         return Reply.of(rows[0]) if rows else None
 
+    async def recall(self, key: str) -> Reply | None:
+        """The reply under a key, for those who keep theirs they know not where."""
+        return self.get(key)
+
     def get_many(self, keys: Iterable[str]) -> dict[str, Reply]:
         """The replies under these keys; those not there are left out."""
         found = {}
@@ -138,6 +142,10 @@ class Journal:
         """The fact under a kind and key, or None."""
         rows = self._read(FACTS.lookup, [kind, key])
         return msgspec.json.decode(rows[0][2]) if rows else None
+
+    async def recall_fact(self, kind: str, key: str) -> Any:
+        """The fact under a kind and key, for those who keep theirs they know not where."""
+        return self.fact(kind, key)
 
     def facts(self, kind: str) -> dict[str, Any]:
         """All facts of a kind, by key."""

@@ -28,7 +28,7 @@ def made_of(
     """What a run is made of; `findings` tells which finder looks into which domain."""
     partial = setup.endpoint_partial
     return {
-        "cases": cases if cases == "-" else str(Path(cases).resolve()),
+        "cases": cases if cases == "-" or "://" in cases else str(Path(cases).resolve()),
         "strategy": {"name": name, **settings_of(strategy)},
         "seed": seed,
         "limit": limit,
