@@ -123,7 +123,8 @@ def test_identical_requests_are_sent_and_billed_once(tmp_path):
 def test_files_are_cut_at_both_limits_and_only_so_many_batches_are_under_way(tmp_path):
     with BatchServer() as server:
         play(setup_at(server, tmp_path, batch=BatchSettings(lines=10, at_once=2, poll=0.01)), cases(6))
-        assert server.sizes == [10, 10, 4, 10, 10, 10, 6]
+        assert sorted(server.sizes[:3]) == [4, 10, 10]  # two at once arrive in either order
+        assert sorted(server.sizes[3:]) == [6, 10, 10, 10]
         assert server.busiest == 2
     (tmp_path / "more").mkdir()
     with BatchServer() as server:
