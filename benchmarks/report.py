@@ -1,8 +1,8 @@
 """The page of a large run in a real browser: its size, and how long scripts take to open, filter and sort it.
 
-Plays 10,000 cases of 16 candidates (18 games each) with a scripted judge, writes the page as `caps report` does,
-and opens it from disk in Chromium. Run it with `python benchmarks/report.py [--cases 10000] [--folder DIR]`; a run
-that lies in the folder already is used again.
+Plays 10,000 cases of 16 candidates (18 games each) with a scripted judge, writes the page as `caps report`
+does, and opens it from disk in Chromium. Run it with `python benchmarks/report.py [--cases 10000]`; a run
+that lies in `--folder` already is used again.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Judge(ScriptedModel):
         return done
 
 
-def connect(wiring: Wiring) -> Judge:
+def connect(_: Wiring) -> Judge:
     """The judge as an endpoint named `report:connect`."""
     return Judge(_reply)
 
@@ -62,10 +62,16 @@ def _lines(count: int) -> Iterator[str]:
         # What seems best is right in two cases of three.
         right = 15 if number % 3 else 14
         candidates = [
-            {"text": f"quality={seat * 6} {WORDS} \\boxed{{{seat}}}", "correct": seat == right} for seat in seats
+            {"text": f"quality={seat * 6} {WORDS} \\boxed{{{seat}}}", "correct": seat == right}
+            for seat in seats
         ]
         yield json.dumps(
-            {"id": f"case {number}", "domain": "math", "problem": f"What is {number}?", "candidates": candidates}
+            {
+                "id": f"case {number}",
+                "domain": "math",
+                "problem": f"What is {number}?",
+                "candidates": candidates,
+            }
         )
 
 

@@ -110,7 +110,7 @@ def options_table(options: Sequence[Expected], chosen: Expected) -> Table:
     """Every strategy considered, with what to expect of it."""
     rows = [
         (
-            ("→ " if one == chosen else "  ") + _named(one),
+            ("→ " if one == chosen else "  ") + named(one),
             percent(one.pass_at_1),
             number(one.tokens, 0),
             by_level(one.calls),
@@ -140,7 +140,7 @@ def advice_words(measured: Measured, chosen: Expected) -> list[str]:
         why = "do not let this judge choose: at full evidence it is not shown to beat a coin"
         return [why, f"use {chosen.strategy}, which asks no judge; the rule: {RULE}"]
     return [
-        f"use {_named(chosen)}: expected Pass@1 {percent(chosen.pass_at_1)} % for {number(chosen.tokens, 0)} "
+        f"use {named(chosen)}: expected Pass@1 {percent(chosen.pass_at_1)} % for {number(chosen.tokens, 0)} "
         f"tokens a case; the rule: {RULE}",
         f"why not the paper's rule: {REASON}",
     ]
@@ -156,7 +156,8 @@ def command(cases: str, chosen: Expected, judge: Sequence[str], profile: str | N
     return shlex.join([*words, *judge])
 
 
-def _named(one: Expected) -> str:
+def named(one: Expected) -> str:
+    """A strategy with the settings that are not the usual ones."""
     return " ".join([one.strategy, *(f"{name}={value}" for name, value in one.settings.items())])
 
 

@@ -15,6 +15,7 @@ from caps.core.errors import InputError
 from caps.reports.listing import Listing, listing_view
 from caps.reports.tree import Node, Texts, el, markup, plain, safe_json
 
+STYLES = ("style.css", "chart.css")
 SCRIPTS = ("build.js", "table.js", "main.js")
 WHOLE = 6_000_000  # characters of receipts a page carries itself; more go beside it
 SHARD = 1_000_000
@@ -76,7 +77,7 @@ def page_html(page: Page, kept: Kept) -> str:
     }
     # Receipts are JSON already: they are put in, not encoded again.
     told = f'{safe_json(data)[:-1]},"receipts":[{",".join(kept.own)}]}}'
-    style, script = _asset("style.css"), shown_script()
+    style, script = "".join(map(_asset, STYLES)), shown_script()
     loads = kept.folder is not None
     return _fill(
         _asset("page.html"),
