@@ -162,7 +162,9 @@ def _shares(
         return None
     numbers = [(row.label, f"{percent(row.value)} %", _range(row.low, row.high)) for row in rows]
     drawn = forest(rows, title, _notes(stamp, note), line=line)
-    return Picture(name=name, title=title, drawing=drawn, heads=("", "share", INTERVAL), rows=numbers)
+    return Picture(
+        name=name, title=title, drawing=drawn, heads=("of verdicts", "share", INTERVAL), rows=numbers
+    )
 
 
 def _notes(stamp: str | None, *notes: str) -> list[str]:

@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from gzip import compress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -113,8 +114,9 @@ def shown_script() -> str:
 
 
 def shard(start: int, receipts: Sequence[str]) -> str:
-    """A script that hands over receipts."""
-    return f"capsShard({start},[{','.join(receipts)}]);\n"
+    """A script that hands over receipts, packed: they are ten times smaller so."""
+    packed = compress(f"[{','.join(receipts)}]".encode(), 6, mtime=0)
+    return f'capsShard({start},"{b64encode(packed).decode()}");\n'
 
 
 def head(title: str, *more: Node | None) -> list[Node]:

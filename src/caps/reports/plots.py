@@ -60,7 +60,8 @@ def draw_panels(
         for axes in places[len(panels) :]:
             axes.set_visible(False)
         _explain(figure, panels, names, title, notes)
-        return [_save(figure, path.with_name(f"{path.name}{ending}")) for ending in (".svg", ".pdf")]
+        files = [path.with_name(f"{path.name}{ending}") for ending in (".svg", ".pdf")]
+        return [_save(figure, file, title) for file in files]
 
 
 def _draw(axes: Any, panel: Panel, rows: Sequence[str], names: Sequence[str]) -> None:
@@ -149,7 +150,7 @@ def _explain(
                 label=PAPER,
             )
         )
-    if marks and names != [""]:
+    if marks:
         longest = max(len(name) for name in [*names, PAPER])
         figure.legend(
             handles=marks,
@@ -172,11 +173,11 @@ def _styled() -> Iterator[Any]:
         yield Figure
 
 
-def _save(figure: Any, path: Path) -> Path:
+def _save(figure: Any, path: Path, title: str) -> Path:
     dated = "Date" if path.suffix == ".svg" else "CreationDate"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={dated: None})
+        figure.savefig(path, metadata={"Title": shown(title), dated: None})
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     return path
