@@ -119,9 +119,12 @@ class Told:
         stdout().print(diagnosed.options_table(found.options, found.chosen))
         measure = diagnosed.paper_measure(found.options)
         advice = diagnosed.advice_words(found.measured, found.chosen)
-        _print([*([measure] if measure else []), "", *advice, "", line])
+        _print([*([measure] if measure else []), "", *advice, ""])
+        stdout().print(line, markup=False, soft_wrap=True)
 
 
 def _print(lines: Iterable[str]) -> None:
+    """Print sentences, broken between words where someone looks and nowhere else."""
+    console = stdout()
     for words in lines:
-        stdout().print(words, markup=False, soft_wrap=True)
+        console.print(words, markup=False, soft_wrap=not console.is_terminal)

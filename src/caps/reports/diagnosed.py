@@ -3,14 +3,13 @@
 import shlex
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from caps.diagnostics.estimates import Estimate
 from caps.diagnostics.measured import Measured
 from caps.diagnostics.sequential import standing
 from caps.diagnostics.suitability import REASON, RULE, WORDS, mixed, sentence, usable
 from caps.experiments.advice import BASELINE, Expected
 from caps.reports.console import by_level, number, percent, table
+from caps.reports.grid import Grid
 
 LEVELS = ("E1", "E2")
 PROXY = (
@@ -19,7 +18,7 @@ PROXY = (
 )
 
 
-def figures(measured: Measured) -> Table:
+def figures(measured: Measured) -> Grid:
     """Every figure by level, with its 95 % interval."""
     at = measured.levels
     rows = [
@@ -31,7 +30,7 @@ def figures(measured: Measured) -> Table:
     return table("", ("", *LEVELS), rows)
 
 
-def proxy_figures(measured: Measured) -> Table:
+def proxy_figures(measured: Measured) -> Grid:
     """What can be known without labels."""
     rows = [("E1 agrees with E2 %", "", _share(measured.agreement)), *_both(measured, labelled=False)]
     return table("", ("", *LEVELS), rows)
@@ -106,7 +105,7 @@ def judged_words(measured: Measured, *, pairs_most: int) -> list[str]:
     return said
 
 
-def options_table(options: Sequence[Expected], chosen: Expected) -> Table:
+def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
     """Every strategy considered, with what to expect of it."""
     rows = [
         (
