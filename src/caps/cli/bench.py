@@ -24,7 +24,8 @@ from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
 from caps.reports.console import table as drawn
-from caps.reports.study_tables import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
+from caps.reports.study_figures import draw_table
+from caps.reports.study_tables import comma_separated, json_rows, latex, markdown, parted_cases
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study, a TOML file.")]
 OutFolder = Annotated[
@@ -35,7 +36,9 @@ Simulate = Annotated[bool, typer.Option("--simulate", help="No model: the study 
 Processes = Annotated[
     int | None, typer.Option("--processes", min=1, help="Worker processes of a simulation (all cores).")
 ]
-Plot = Annotated[bool, typer.Option("--plot", help="Draw every table too, as .svg beside it.")]
+Plots = Annotated[
+    Path | None, typer.Option("--plots", metavar="DIR", help="Draw every table too, as .svg and .pdf files.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what is done and what is not.")]
 
 
@@ -52,7 +55,7 @@ def bench(
     journal: options.JournalFile = None,
     no_journal: options.NoJournal = False,
     processes: Processes = None,
-    plot: Plot = False,
+    plots: Plots = None,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
@@ -80,8 +83,9 @@ def bench(
     tables = [make_table(told, spec, book) for spec in told.tables]
     label = _label(lots) if simulated else None
     _write(folder / "tables", told, tables, label)
-    for one in tables if plot else ():
-        draw_table(one, folder / "tables", simulated=label)
+    if plots is not None:
+        for path in [path for one in tables for path in draw_table(one, plots, simulated=label)]:
+            say(f"picture: {path}")
     if as_json:
         print_json(_as_json(told, tables, label, runs))
     else:

@@ -14,6 +14,7 @@ from caps.cli import options
 from caps.cli.config_file import ConfigFile
 from caps.cli.diagnose_run import Told, judged_live
 from caps.cli.output import JsonFlag, SetOption, telling
+from caps.cli.picturing import Html, Plots
 from caps.cli.select import GRACE_SECONDS, confidence_of, endpoint_of, partial_endpoint, price_of
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
@@ -78,6 +79,8 @@ def diagnose(
     set_: SetOption = None,
     contests: Contests = CONTESTS,
     save: Save = None,
+    plots: Plots = None,
+    html: Html = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -121,11 +124,13 @@ def diagnose(
     if not scheduled:
         raise InputError(f"{cases}: {explain_nothing(found, plan)}")
     told = Told(
-        cases=cases or "CASES",
+        cases=cases,
         plan=plan,
         found=found,
         contests=contests,
         save=save,
+        plots=plots,
+        html=html,
         date=_today(),
         as_json=as_json,
         quiet=quiet,

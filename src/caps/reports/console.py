@@ -3,20 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
+from caps.reports.grid import Grid
 
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
-) -> Table:
-    """A table whose columns from `numbers_from` on are numbers."""
-    drawn = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        drawn.add_column(column, justify="right" if place >= numbers_from else "left", no_wrap=place == 0)
-    for row in rows:
-        drawn.add_row(*(Text(shown(cell)) for cell in row))
-    return drawn
+) -> Grid:
+    """A table whose columns from `numbers_from` on are numbers; words of others in it are harmless."""
+    return Grid(title, columns, [[shown(cell) for cell in row] for row in rows], numbers_from)
 
 
 def shown(words: str) -> str:
