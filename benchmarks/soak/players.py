@@ -124,9 +124,9 @@ async def steady(stage: Stage, until: float, connections: int) -> Life:
     while time.monotonic() < until and process.returncode is None:
         process.stdin.write("".join(stage.deal(8)).encode())
         await process.stdin.drain()
+    watching.cancel()
     process.stdin.close()
     life.code, life.ended = await process.wait(), time.monotonic()
-    watching.cancel()
     return life
 
 
