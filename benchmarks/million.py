@@ -1,8 +1,8 @@
 """A journal of a million rulings: building it, opening it, going on with it, reporting on it, keeping house.
 
 Cases are really selected, by a judge inside the process; the rest of the million is appended beside them, the
-same way. `python benchmarks/million.py [--rows 1000000] [--cases 10000]`. Seconds of the processor stand beside
-those on the clock, which depend on what else the machine does.
+same way. `python benchmarks/million.py [--rows 1000000] [--cases 10000]`. Seconds on the clock depend on what
+else the machine does; beside them stand those of the processor.
 """
 
 import argparse
