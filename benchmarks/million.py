@@ -153,7 +153,8 @@ def main() -> None:
             "caps",
         )
         where = ("--journal", str(path), "--quiet")
-        caps(f"select, {given.cases:,} cases, new", *words, *where, "--out", str(run))
+        if not path.exists():
+            caps(f"select, {given.cases:,} cases, new", *words, *where, "--out", str(run))
         build(path, given.rows)
         look_up(path, min(50_000, given.rows // 4))
         cpu = caps(f"select, {given.cases:,} cases, all known", *words, *where, "--out", str(run))
