@@ -25,7 +25,7 @@ _ZIP = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes, after unpacking: of a line, of a file read as one, of all lines, of a packed field or member."""
+    """Bytes, after unpacking: of a line, of a file read as one, of all lines of a packed file, of a member."""
 
     line: int = 512 * _MIB
     whole: int = 2048 * _MIB
@@ -38,14 +38,14 @@ LIMITS = Limits()
 
 
 def lines(path: str, limits: Limits = LIMITS) -> Iterator[bytes]:
-    """Lines of a file (gzipped or not; `-` is standard input), each and all together within limits."""
+    """Lines of a file (gzipped or not; `-` is standard input), each within limits, and all of what is packed."""
     total = 0
     with _faults(path), _opened(path) as file:
         while line := file.readline(limits.line + 1):
             total += len(line)
             if len(line) > limits.line:
                 raise InputError(f"{path}: a line is longer than {limits.line:,} bytes")
-            if total > limits.total:
+            if total > limits.total and isinstance(file, gzip.GzipFile):
                 raise InputError(f"{path}: holds more than {limits.total:,} bytes")
             yield line
 
