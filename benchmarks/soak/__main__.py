@@ -18,11 +18,12 @@ from pathlib import Path
 
 from audit import (
     Found,
-    check_journal,
+    check_kept,
     check_lives,
     check_memory,
     check_payments,
     check_selections,
+    read_journal,
     read_log,
 )
 from cases import lines
@@ -72,8 +73,9 @@ def audit(stage: Stage, log: Path, connections: int) -> Found:
     deaths = sum(life.fate != "live" and life.code != 0 for life in stage.lives)
     ends = {life.name: life.ended for life in stage.lives}
     check_lives(stage.lives, found, said)
-    check_payments(asked, ends, deaths * (connections // 2), found)
-    check_journal(stage.journal, asked, found)
+    stored = read_journal(stage.journal, found)
+    check_kept(stored, asked, found)
+    check_payments(asked, stored, ends, deaths * (connections // 2), found)
     printed = [path for path in stage.folder.glob("said/*.jsonl") if path.stem != "clean"]
     check_selections(stage.said("clean", "jsonl"), printed, found)
     finished = stage.said("steady", "jsonl").read_bytes().count(b"\n")

@@ -1,19 +1,22 @@
 """What must hold after all that: the log, the journal and the runs, each checked against the others."""
 
 import json
+import math
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import linear_regression, median
 
 from endpoint import PAID, UNHEARD
 from players import Life, Mark
 
-# How long after a reply its asker may have died, or another have asked, before it could be in the journal.
-UNDER_WAY = 5.0
+# A request is looked up in the journal, then it waits for its turn: another process may store it meanwhile.
+LOOKED_BEFORE = 15.0  # seconds, at most
+OVERTAKEN = 0.02  # part of all requests, at most
 MORE_FILES = 24  # connections come and go
 ENDINGS = {"live": {0}, "kill": {0, -9}, "term": {0, 130, -15}}  # -15: the signal came before Python was up
 
@@ -54,74 +57,83 @@ def read_log(lines: Iterable[str]) -> list[Asked]:
     return read
 
 
-def check_payments(asked: list[Asked], ends: Mapping[str, float], most: int, found: Found) -> None:
-    """Paid twice is only what was under way when its asker died, or what two asked at once."""
-    by_key: defaultdict[str, list[Asked]] = defaultdict(list)
-    for one in asked:
-        by_key[one.key].append(one)
+def check_payments(
+    asked: list[Asked], stored: Mapping[str, list[float]], ends: Mapping[str, float], most: int, found: Found
+) -> None:
+    """Nobody asks for what is in the journal; `stored` tells by prompt when its replies came to lie there."""
+    by_key, stamps = _by_key(asked), _stamps(asked, stored)
     reasons: Counter[str] = Counter()
-    latest = 0.0
     for key, requests in by_key.items():
-        firsts = {one.who: one.came for one in sorted(requests, key=lambda one: -one.came)}
-        paid = sorted((one for one in requests if one.paid), key=lambda one: one.over)
+        began = {one.who: one.came for one in reversed(requests)}
+        paid = [one for one in requests if one.paid]
         if not paid:
-            reasons["never answered"] += 1
-        for again in paid[1:]:
-            reason, gap = _explained(paid, again, firsts[again.who], ends)
-            reasons[reason] += 1
-            latest = max(latest, gap)
-            if reason == "no reason":
-                found.wrong.append(f"request {key} was paid for again by {again.who} without a reason")
+            found.wrong.append(f"request {key} never got an answer")
+        for earlier, again in pairwise(paid):
+            late = began[again.who] - stamps[key]
+            if late > LOOKED_BEFORE:
+                words = f"request {key} was paid for again by {again.who}, {late:.1f} s after it was stored"
+                found.wrong.append(words)
+            died = ends[earlier.who] < stamps[key]
+            reasons["overtaken" if late > 0 else "died" if died else "at once"] += 1
     kinds = Counter(one.kind for one in asked)
-    paid_in_all = kinds[PAID] + kinds[UNHEARD]
+    answered, twice = kinds[PAID] + kinds[UNHEARD], reasons.total()
     faults = {kind: count for kind, count in kinds.most_common() if kind not in (PAID, UNHEARD)}
-    found.add("requests", f"{len(asked):,} of {len(by_key):,} kinds; {paid_in_all:,} were answered")
+    found.add("requests", f"{len(asked):,} of {len(by_key):,} kinds; {answered:,} were answered")
     found.add("faults", f"{sum(faults.values()):,}: " + ", ".join(f"{k} {n:,}" for k, n in faults.items()))
     words = (
-        f"{paid_in_all - len(by_key):,} ({(paid_in_all - len(by_key)) / max(1, len(by_key)):.2%}): "
-        f"{reasons['asker died']:,} whose asker died, at most {most:,} were under way; "
-        f"{reasons['asked at once']:,} asked by two at once, at most {latest:.2f} s after the other's reply"
+        f"{twice:,} ({twice / max(1, len(by_key)):.1%}): {reasons['died']:,} lost with their askers, of at most "
+        f"{most:,} under way; {reasons['at once']:,} asked for by two at once, or given up; "
+        f"{reasons['overtaken']:,} stored by another while they waited for their turn"
     )
     found.add("paid twice", words)
-    if reasons["asker died"] > most:
-        found.wrong.append(f"{reasons['asker died']} replies were lost with their askers, {most} can be")
-    if reasons["never answered"]:
-        found.wrong.append(f"{reasons['never answered']} requests never got an answer")
+    if reasons["died"] > most:
+        found.wrong.append(f"{reasons['died']} replies were lost with their askers, who had {most} under way")
+    if reasons["overtaken"] > OVERTAKEN * len(by_key) + 1:
+        found.wrong.append(f"{reasons['overtaken']} requests were sent although their replies were stored")
 
 
-def _explained(paid: list[Asked], again: Asked, began: float, ends: Mapping[str, float]) -> tuple[str, float]:
-    """Why a request was paid for again: every answer before it was lost, or not to be known yet."""
-    reason, latest = "asker died", 0.0
-    for one in paid[: paid.index(again)]:
-        if one.who != again.who and ends[one.who] <= one.over + UNDER_WAY:
-            continue
-        gap = began - one.over
-        if one.who == again.who or gap > UNDER_WAY:
-            return "no reason", 0.0
-        reason, latest = "asked at once", max(latest, gap)
-    return reason, latest
+def _by_key(asked: list[Asked]) -> dict[str, list[Asked]]:
+    by_key: defaultdict[str, list[Asked]] = defaultdict(list)
+    for one in sorted(asked, key=lambda one: one.came):
+        by_key[one.key].append(one)
+    return by_key
 
 
-def check_journal(path: Path, asked: list[Asked], found: Found) -> None:
-    """The file is whole, and holds every answer once."""
+def _stamps(asked: list[Asked], stored: Mapping[str, list[float]]) -> dict[str, float]:
+    """When the reply to each body was stored: further draws of a prompt are asked, and stored, one by one."""
+    bodies: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for one in sorted(asked, key=lambda one: one.came):
+        bodies[one.prompt].setdefault(one.key)
+    never = [math.inf]
+    return {
+        key: at
+        for prompt, keys in bodies.items()
+        for key, at in zip(keys, chain(sorted(stored.get(prompt, [])), never * len(keys)), strict=False)
+    }
+
+
+def read_journal(path: Path, found: Found) -> dict[str, list[float]]:
+    """When replies were stored, by prompt; the file must be whole, and no key in it twice."""
+    stored: defaultdict[str, list[float]] = defaultdict(list)
     with closing(sqlite3.connect(path)) as journal:
         (whole,) = journal.execute("PRAGMA integrity_check").fetchone()
-        rows = Counter(digest[:24] for (digest,) in journal.execute("SELECT prompt_digest FROM replies"))
-        (distinct,) = journal.execute("SELECT count(DISTINCT key) FROM replies").fetchone()
-        (size,) = journal.execute(
-            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-        ).fetchone()
-    kept, seen = (
-        rows.total(),
-        Counter(prompt for prompt, _ in {(one.prompt, one.key) for one in asked if one.paid}),
-    )
-    found.add("journal", f"{kept:,} replies, {size / 1e6:,.0f} MB; integrity check: {whole}")
+        (rows, keys) = journal.execute("SELECT count(*), count(DISTINCT key) FROM replies").fetchone()
+        for digest, at in journal.execute("SELECT prompt_digest, at FROM replies"):
+            stored[digest[:24]].append(at)
+    found.add("journal", f"{rows:,} replies, {path.stat().st_size / 1e6:,.0f} MB; integrity check: {whole}")
     if whole != "ok":
         found.wrong.append(f"the journal is damaged: {whole}")
-    if distinct != kept:
-        found.wrong.append(f"{kept - distinct} keys stand twice in the journal")
-    if rows != seen:
-        lost, made_up = (seen - rows).total(), (rows - seen).total()
+    if rows != keys:
+        found.wrong.append(f"{rows - keys} keys stand twice in the journal")
+    return stored
+
+
+def check_kept(stored: Mapping[str, list[float]], asked: list[Asked], found: Found) -> None:
+    """Every answer that was paid for lies in the journal, and nothing else."""
+    kept = Counter({prompt: len(times) for prompt, times in stored.items()})
+    paid = Counter(prompt for prompt, _ in {(one.prompt, one.key) for one in asked if one.paid})
+    if kept != paid:
+        lost, made_up = (paid - kept).total(), (kept - paid).total()
         found.wrong.append(f"{lost} answers are not in the journal, {made_up} are nobody's")
 
 
