@@ -81,8 +81,8 @@ def check_payments(
     found.add("requests", f"{len(asked):,} of {len(by_key):,} kinds; {answered:,} were answered")
     found.add("faults", f"{sum(faults.values()):,}: " + ", ".join(f"{k} {n:,}" for k, n in faults.items()))
     words = (
-        f"{twice:,} ({twice / max(1, len(by_key)):.1%}): {reasons['died']:,} lost with their askers, of at most "
-        f"{most:,} under way; {reasons['at once']:,} asked for by two at once, or given up; "
+        f"{twice:,} ({twice / max(1, len(by_key)):.1%}): {reasons['died']:,} lost with their askers, of at "
+        f"most {most:,} under way; {reasons['at once']:,} asked for by two at once, or given up; "
         f"{reasons['overtaken']:,} stored by another while they waited for their turn"
     )
     found.add("paid twice", words)
