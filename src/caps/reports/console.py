@@ -5,6 +5,8 @@ from typing import Any
 
 from caps.reports.grid import Grid
 
+UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
@@ -37,3 +39,11 @@ def percent(share: float | None, interval: Sequence[float] | None = None) -> str
 def by_level(values: Mapping[str, Any], digits: int = 1) -> str:
     """Figures of E1 and E2 side by side."""
     return " + ".join(number(values[level], digits) for level in ("E1", "E2"))
+
+
+def short(value: float) -> str:
+    """A number in three digits: 950, 12.3k, 1.05M."""
+    for size, unit in UNITS:
+        if value >= 0.9995 * size:
+            return f"{value / size:.{2 if value < 9.995 * size else 1 if value < 99.95 * size else 0}f}{unit}"
+    return f"{value:.0f}"
