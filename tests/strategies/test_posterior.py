@@ -117,7 +117,7 @@ def test_the_same_witness_again_is_worth_less_than_a_new_one():
 
 
 def test_one_verdict_multiplies_the_odds_by_what_it_is_worth():
-    strategy = Posterior(e2_high=0.9, score=0)
+    strategy = Posterior(e2_high=0.9, score=0, doubt=0)
     before, after = believed(strategy, field_of(4, list("xxyy"))), believed(
         strategy, field_of(4, list("xxyy")), (0, 2, HIGH_A)
     )  # fmt: skip
