@@ -60,15 +60,19 @@ def one_right(prior: Sequence[float], nobody: float, evidence: Evidence, doubt: 
     How sharp the judge is, is not taken on trust: with a chance of `doubt` it is one of the duller ones, and
     whichever explains the games better counts for more.
     """
-    chances, keen, total = [0.0] * len(prior), 0.0, 0.0
-    games = list(zip(prior, evidence.support, (row[k] for k, row in enumerate(evidence.strain)), strict=True))
-    top = max(nobody, *(p + max(0.0, g) for p, g, _ in games))
+    strain = (row[k] for k, row in enumerate(evidence.strain))
+    games = list(zip(prior, evidence.support, strain, strict=True))
+    worlds = []
     for factor, weight in ((1.0, 1 - doubt), *((dull, doubt * part) for dull, part in DULLER.items())):
-        found = [weight * math.exp(p + factor * g - factor**2 * a / 2 - top) for p, g, a in games]
-        chances = [one + more for one, more in zip(chances, found, strict=True)]
-        whole = sum(found) + weight * math.exp(nobody - top)
-        keen, total = keen + factor**2 * whole, total + whole
-    return Belief([one / total for one in chances], keen / total)
+        if weight > 0:
+            told = [p + factor * g - factor**2 * a / 2 for p, g, a in games]
+            worlds.append((factor, [math.log(weight) + x for x in (*told, nobody)]))
+    top = max(max(logs) for _, logs in worlds)
+    found = [(factor, [math.exp(x - top) for x in logs]) for factor, logs in worlds]
+    total = sum(sum(weights) for _, weights in found)
+    keen = sum(factor**2 * sum(weights) for factor, weights in found) / total
+    chances = [sum(row) / total for row in zip(*(weights for _, weights in found), strict=True)]
+    return Belief(chances[:-1], keen)
 
 
 def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> Belief:
@@ -84,7 +88,9 @@ def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> 
     best = max(fit for _, fit in worlds)
     weights = [math.exp(fit - best) for _, fit in worlds]
     mixed = zip(*(belief for belief, _ in worlds), strict=True)
-    return Belief([sum(w * q for w, q in zip(weights, row, strict=True)) / sum(weights) for row in mixed], 1.0)
+    return Belief(
+        [sum(w * q for w, q in zip(weights, row, strict=True)) / sum(weights) for row in mixed], 1.0
+    )
 
 
 def _mean_field(odds: Sequence[float], evidence: Evidence) -> tuple[list[float], float]:
