@@ -1,8 +1,8 @@
-"""Accuracy, tokens and calibration of `posterior` beside the others; all verdicts SIMULATED.
+"""Accuracy and tokens of `posterior` beside the others, how sure it is, and what if; all verdicts SIMULATED.
 
-    python benchmarks/beyond.py                        made-up pools: the front, and the worst differences
-    python benchmarks/beyond.py --cases A.jsonl B.gz   labelled cases; with --findings J.sqlite looked into first
-    python benchmarks/beyond.py --calibration          votes fitted on every fourth problem, measured on the others
+    python benchmarks/beyond.py                        made-up pools: the front, and where it loses
+    python benchmarks/beyond.py --cases A.jsonl B.gz   labelled cases; --findings J looks into them first
+    python benchmarks/beyond.py --calibration          how sure, how right; votes fitted on a fourth
     python benchmarks/beyond.py --wrong                what happens where the assumptions are false
 
 What a judge is worth is estimated from other problems as `caps diagnose` does, never given. Intervals are
@@ -18,32 +18,15 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from beyond_played import (
-    Played,
-    calibration_error,
-    contests,
-    paired,
-    reliability,
-    rivals,
-    simulated,
-    stacked,
-    vote_share,
-)
-from beyond_pools import Pools, fitted, hopeless, imagined, read, split
+from beyond_played import Played, contests, ours, paired, rivals, simulated
+from beyond_pools import Pools, imagined, read
+from beyond_sure import calibration
+from beyond_wrong import wrong
 
 from caps.core.play import Strategy
-from caps.core.settings import settings_of
-from caps.experiments.estimating import estimated
-from caps.strategies.posterior import Posterior
 
 CAPS = (0.05, 0.1, 0.2, 0.3)
 LIMITED = {f"posterior {100 * cap:.0f} %": cap for cap in CAPS}
-SEVERAL = 4  # problems of which one is for fitting
-
-
-def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
-    """`posterior` with what was measured of a judge."""
-    return Posterior(**{**settings_of(estimated(simulated(accuracy, shared))), **settings})
 
 
 def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) -> dict[str, Played]:
@@ -75,7 +58,7 @@ def front(cells: Sequence[Mapping[str, Played]]) -> list[str]:
         best = max(within, key=lambda rival: within[rival])
         verdict = "on the front" if mean[name][0] >= within[best] else "BEHIND"
         lines.append(
-            f"  at most {100 * cap:2.0f} %: {mean[name][0]:.1f} against {within[best]:.1f} ({best}): {verdict}"
+            f"  at most {100 * cap:2.0f} %: {mean[name][0]:.1f}, {best} {within[best]:.1f}: {verdict}"
         )
     return lines
 
@@ -119,89 +102,6 @@ def _pool_line(name: str, cell: Mapping[str, Played]) -> list[str]:
     some = ("tests-first", "caps-r", "caps-r, tests", "v1-infer", "posterior")
     figures = ", ".join(f"{one} {cell[one].right:.1f} at {cell[one].share:.0f}" for one in some)
     return [f"    {name}: {figures}; ECE {cell['posterior'].error:.3f}, Brier {cell['posterior'].brier:.3f}"]
-
-
-def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
-    """How sure against how often right, with `votes` as it stands and fitted on other problems of the pool."""
-    for judge in product(given.accuracy, given.shared):
-        found: dict[str, list[Played]] = {"as it stands": [], "fitted": []}
-        shares = []
-        for pools in everything:
-            rest = Pools(pools.name, *([p for p in some if p.number % SEVERAL] for some in pools[1:]))
-            told = fitted([pool for pool in pools.merged if pool.number % SEVERAL == 0])
-            both: dict[str, Strategy] = {"as it stands": ours(*judge), "fitted": ours(*judge, **told)}
-            played = contests(rest, both, simulated(*judge), given.seeds, 1)
-            for name, one in played.items():
-                found[name].append(one)
-            shares.append(vote_share(rest.merged))
-            line = "; ".join(
-                f"{n} {one.right:.1f} %, sure {100 * one.column('sure').mean():.1f}, ECE {one.error:.3f}"
-                for n, one in played.items()
-            )
-            print(f"  {pools.name} {told}: {line}", flush=True)
-        sure, right = (np.concatenate(column) for column in zip(*shares, strict=True))
-        print(
-            f"judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}, {len(sure)} problems not fitted: share of votes "
-            f"ECE {calibration_error(sure, right):.3f}, Brier {((sure - right) ** 2).mean():.3f}"
-        )
-        for name, some in found.items():
-            one = stacked(some)
-            print(f"  {name}: ECE {one.error:.3f}, Brier {one.brier:.3f}")
-            if given.plot:
-                _plot(f"{given.plot}-{name.replace(' ', '-')}-{100 * judge[0]:.0f}-{judge[1]:g}.svg", one)
-
-
-def _plot(path: str, played: Played) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - only where a plot is wanted
-
-    figure = Figure(figsize=(4, 4))
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.7")
-    bins = reliability(played.column("sure"), played.column("right"))
-    axes.scatter([said for _, said, _ in bins], [so for *_, so in bins], [900 * share for share, *_ in bins])
-    axes.set(
-        xlabel="said",
-        ylabel="right",
-        title=f"{len(played.rows)} problems, ECE {played.error:.3f} (simulated judge)",
-    )
-    figure.savefig(path)
-
-
-def wrong(everything: Sequence[Pools], given: argparse.Namespace) -> None:
-    """Judges and pools that are not what the model takes them for."""
-    for pools in everything:
-        each = max(1, round(given.contests / len(pools.merged)))
-        some = {name: one for name, one in rivals().items() if name in ("tests-first", "caps-r", "v1-infer")}
-        for truth, stated in ((0.5, 0.5), (0.65, 0.9), (0.5, 0.9), (0.9, 0.65)):
-            told: dict[str, Strategy] = {f"doubt {d:g}": ours(stated, 0.5, doubt=d) for d in (0.0, 0.15, 0.5)}
-            played = contests(pools, some | told, simulated(truth, 0.5), given.seeds, each)
-            print(
-                f"{pools.name}: judge of {100 * truth:.0f} % stated as {100 * stated:.0f} %: {_in_words(played)}",
-                flush=True,
-            )
-        known: dict[str, Strategy] = some | {"posterior": ours(0.8, 0.5)}
-        halves = [pool for one in pools.merged if (pool := split(one))]
-        for title, changed, hostile in (
-            ("as assumed", pools.merged, False),
-            ("a wrong candidate wins every game", pools.merged, True),
-            ("two answers are right", halves, False),
-            ("nothing is right", [hopeless(one) for one in pools.merged], False),
-        ):
-            other = Pools(pools.name, changed, changed)
-            played = contests(other, known, simulated(0.8, 0.5), given.seeds, each, hostile=hostile)
-            print(f"{pools.name}: {title}: {_in_words(played)}", flush=True)
-
-
-def _in_words(played: Mapping[str, Played]) -> str:
-    return "; ".join(
-        f"{name} {one.right:.1f} at {one.share:.0f} %"
-        + (
-            ""
-            if np.isnan(one.column("sure")).any()
-            else f" (sure {100 * one.column('sure').mean():.0f}, ECE {one.error:.2f})"
-        )
-        for name, one in played.items()
-    )
 
 
 def main() -> None:

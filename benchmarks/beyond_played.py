@@ -11,9 +11,12 @@ from beyond_pools import Pools
 from caps.assemble import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
+from caps.core.settings import settings_of
 from caps.core.types import Answer, Ask, Pairing, Verdict
+from caps.experiments.estimating import estimated
 from caps.experiments.pools import LabelledPool
 from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.strategies.posterior import Posterior
 
 COLUMNS = ("problem", "right", "tokens", "v1", "asks", "sure")
 APART = "caps-r, tests"  # as `caps select` runs it on programs: told apart by syntax, failing ones left out
@@ -24,6 +27,11 @@ def simulated(accuracy: float, shared: float, *, position: float = 0.2) -> Judge
     """A judge as `caps simulate` has them, with errors that persist and a pull towards slot A."""
     partial = round(0.5 + 0.7 * (accuracy - 0.5), 3)
     return JudgeModel(accuracy=accuracy, accuracy_partial=partial, shared_bias=shared, position_bias=position)
+
+
+def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
+    """`posterior` with what was measured of a judge."""
+    return Posterior(**{**settings_of(estimated(simulated(accuracy, shared))), **settings})
 
 
 def rivals() -> dict[str, Strategy]:

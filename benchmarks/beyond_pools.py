@@ -1,4 +1,4 @@
-"""The pools `beyond.py` measures on: made up or read, found out about once, and changed into what they are not."""
+"""The pools `beyond.py` measures on: made up or read, looked into once, fitted to, and changed."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ NOBODY = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1000.0)
 
 
 class Pools(NamedTuple):
-    """Problems under a name; `apart` are the same with programs told apart by syntax, as a cascade has them."""
+    """Problems under a name; `apart` are the same, told apart by syntax as a cascade has them."""
 
     name: str
     merged: Sequence[LabelledPool]
