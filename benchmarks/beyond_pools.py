@@ -19,7 +19,6 @@ from caps.findings.behaviour import BehaviourFinder
 from caps.findings.kept import Findings
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
-from caps.strategies.dedup import clusters
 from caps.strategies.posterior import Posterior, beliefs
 
 VOTES = (0.3, 0.6, 1.0, 1.5, 2.1, 3.0)
@@ -67,7 +66,7 @@ async def _looked_into(path: str, n: int, journal: str | None) -> list[Case]:
 
 
 def fitted(pools: Sequence[LabelledPool]) -> dict[str, float]:
-    """`votes` and `nobody` under which the labels of these problems are likeliest, before any verdict."""
+    """`votes` and `nobody` that make it likeliest how often the first choice is right before any verdict."""
 
     def likelihood(values: tuple[float, float]) -> float:
         strategy = Posterior(votes=values[0], nobody=values[1])
@@ -79,13 +78,10 @@ def fitted(pools: Sequence[LabelledPool]) -> dict[str, float]:
 
 def _likelihood(strategy: Posterior, pool: LabelledPool) -> float:
     chances = beliefs(strategy, pool.entrants, [])[0]
-    right = dict(zip((one.id for one in pool.entrants), pool.correct, strict=True))
-    found = 0.0
-    for group in clusters(pool.entrants):
-        chance = min(0.999, max(0.001, chances[group[0].id]))
-        share = sum(right[one.id] for one in group) / len(group)
-        found += share * log(chance) + (1 - share) * log(1 - chance)
-    return found
+    best = max(chances.values())
+    first = [right for one, right in zip(pool.entrants, pool.correct, strict=True) if chances[one.id] == best]
+    chance, share = min(0.995, max(0.005, best)), sum(first) / len(first)
+    return share * log(chance) + (1 - share) * log(1 - chance)
 
 
 def split(pool: LabelledPool) -> LabelledPool | None:

@@ -24,13 +24,19 @@ SEVERAL = 4  # problems of which one is for fitting
 
 def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
     """With `votes` and `nobody` as they stand, and fitted on other problems of each pool."""
+    told = {
+        pools.name: fitted([pool for pool in pools.merged if pool.number % SEVERAL == 0])
+        for pools in everything
+    }
     for judge in product(given.accuracy, given.shared):
         found: dict[str, list[Played]] = {"as it stands": [], "fitted": []}
         shares = []
         for pools in everything:
             rest = Pools(pools.name, *([p for p in some if p.number % SEVERAL] for some in pools[1:]))
-            told = fitted([pool for pool in pools.merged if pool.number % SEVERAL == 0])
-            both: dict[str, Strategy] = {"as it stands": ours(*judge), "fitted": ours(*judge, **told)}
+            both: dict[str, Strategy] = {
+                "as it stands": ours(*judge),
+                "fitted": ours(*judge, **told[pools.name]),
+            }
             played = contests(rest, both, simulated(*judge), given.seeds, 1)
             for name, one in played.items():
                 found[name].append(one)
@@ -39,7 +45,7 @@ def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
                 f"{n} {one.right:.1f} %, sure {100 * one.column('sure').mean():.1f}, ECE {one.error:.3f}"
                 for n, one in played.items()
             )
-            print(f"  {pools.name} {told}: {line}", flush=True)
+            print(f"  {pools.name} {told[pools.name]}: {line}", flush=True)
         sure, right = (np.concatenate(column) for column in zip(*shares, strict=True))
         print(f"judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}, {len(sure)} problems not fitted to")
         error, brier = calibration_error(sure, right), ((sure - right) ** 2).mean()
