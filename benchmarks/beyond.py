@@ -109,6 +109,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--cases", nargs="*", default=[], help="labelled cases in place of made-up pools")
     options.add_argument("--plain", nargs="*", default=[], help="the same, never looked into")
+    options.add_argument(
+        "--odd", action="store_true", help="every second problem, on which nothing was chosen"
+    )
     options.add_argument("--findings", help="journal: run programs and compare values before, once")
     options.add_argument("--problems", type=int, default=200, help="made-up problems of a kind")
     options.add_argument("--n", type=int, default=16)
@@ -125,6 +128,8 @@ def main() -> None:
     pools = [read(one, given.n, given.findings) for one in given.cases]
     pools += [read(one, given.n, None) for one in given.plain]
     pools = pools or imagined(given.problems, given.n)
+    if given.odd:
+        pools = [Pools(one.name, one.merged[1::2], one.apart[1::2]) for one in pools]
     run = calibration if given.calibration else wrong if given.wrong else grid
     run(pools, given)
 
