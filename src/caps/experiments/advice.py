@@ -30,6 +30,7 @@ CONSIDERED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("caps-plus", {"order": "both"}),
     ("all-e2", {}),
     ("knockout", {}),
+    ("sprint", {}),
     (BASELINE, {"dialect": "verdicts"}),  # what was measured are verdicts, not ratings
 )
 
