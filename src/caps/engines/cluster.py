@@ -33,23 +33,20 @@ def connect(cluster: Cluster) -> Any:
     if ray.is_initialized():
         return ray
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
-    if cluster.address in HERE:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody about itself
-        ray.init(address="local", include_dashboard=False, **quiet)
-    else:
-        _join(ray, str(cluster.address), quiet)
+    try:
+        if cluster.address in HERE:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody about itself
+            ray.init(address="local", include_dashboard=False, **quiet)
+        else:
+            ray.init(address=cluster.address, **quiet)
+    except Exception as error:  # of many kinds, plain ones among them
+        said = str(error).partition(". ")[0].partition("\n")[0]
+        what = "cannot start one here" if cluster.address in HERE else f"cannot join {cluster.address!r}"
+        raise SettingError(f"--ray-address: Ray {what} ({said})") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # Ray tells of dead workers on standard output, where results go; there is no public switch for it.
     ray._private.worker._worker_logs_enabled = False
     return ray
-
-
-def _join(ray: Any, address: str, quiet: dict[str, Any]) -> None:
-    try:
-        ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        said = str(error).partition(". ")[0].partition("\n")[0]
-        raise SettingError(f"--ray-address {address!r}: no cluster there can be joined ({said})") from None
 
 
 def on_this_machine(ray: Any) -> Any:
