@@ -49,7 +49,7 @@ def first_slot(weighed: Sequence[Weighed], start: JudgeProfile, gaps: Gaps) -> f
 
 
 def links_of(weighed: Sequence[Weighed]) -> Linked:
-    """Decided looks of a case and a level, two by two, by what they have in common."""
+    """Decided looks of a case and level at the same two answers, two by two, by what they have in common."""
     cases: dict[tuple[int, Level], list[Weighed]] = defaultdict(list)
     for one in weighed:
         if one.look.decided:
@@ -58,7 +58,7 @@ def links_of(weighed: Sequence[Weighed]) -> Linked:
     for own in cases.values():
         for one, two in combinations(own, 2):
             link = link_of(one.look, two.look)
-            if link != (0, 0):
+            if sum(link) == len(link):
                 linked[link].append((one, two))
     return linked
 
