@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,9 +122,10 @@ async def steady(stage: Stage, until: float, connections: int) -> Life:
     process = await stage.start(life.name, words, asyncio.subprocess.PIPE)
     watching = asyncio.ensure_future(_watch(stage, process.pid))
     assert process.stdin is not None  # noqa: S101
-    while time.monotonic() < until and process.returncode is None:
-        process.stdin.write("".join(stage.deal(8)).encode())
-        await process.stdin.drain()
+    with suppress(ConnectionError):  # it ended by itself: its code will tell
+        while time.monotonic() < until and process.returncode is None:
+            process.stdin.write("".join(stage.deal(8)).encode())
+            await process.stdin.drain()
     watching.cancel()
     process.stdin.close()
     life.code, life.ended = await process.wait(), time.time()
@@ -172,7 +174,7 @@ async def _watch(stage: Stage, pid: int) -> None:
     while True:
         await asyncio.sleep(1)
         status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        if "VmRSS" not in status:
+        if "VmRSS" not in status:  # it has ended
             return
         stage.marks.append(
             Mark(
