@@ -29,6 +29,7 @@ from peers.tables import Page, accuracy_table, job_table, notes, unhurried_table
 
 HERE = Path(__file__).parent / "peers"
 SINGLES = 4
+SLOTS = Latency().slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Entry:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def run(peer: Peer, python: Path, running: Running, cases: Sequence[Marked], mode: str, slots: int) -> Run:
+def run(peer: Peer, python: Path, running: Running, cases: Sequence[Marked], *, single: bool = False) -> Run:
     """Have a driver do its errand and read what the endpoint counted meanwhile."""
     told = [
         {
@@ -73,7 +74,15 @@ def run(peer: Peer, python: Path, running: Running, cases: Sequence[Marked], mod
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cases.json"
         file.write_text(json.dumps(told))
-        words = [str(python), str(HERE / peer.driver), running.url, str(file), mode, str(slots), *peer.options]
+        words = [
+            str(python),
+            str(HERE / peer.driver),
+            running.url,
+            str(file),
+            "single" if single else "many",
+            str(SLOTS),
+            *peer.options,
+        ]
         done = subprocess.run(  # noqa: S603
             words, env=surroundings, cwd=folder, capture_output=True, text=True, timeout=900, check=False
         )
@@ -85,7 +94,7 @@ def run(peer: Peer, python: Path, running: Running, cases: Sequence[Marked], mod
     return Run(len(cases), said["seconds"], said["cpu"], said["memory"], right, running.tally())
 
 
-def measure(entry: Entry, slow: Running, fast: Running | None, cases: Sequence[Marked], slots: int) -> None:
+def measure(entry: Entry, slow: Running, fast: Running | None, cases: Sequence[Marked]) -> None:
     """All runs of one tool; whatever keeps it from them is noted."""
     peer = entry.peer
     try:
@@ -95,10 +104,10 @@ def measure(entry: Entry, slow: Running, fast: Running | None, cases: Sequence[M
             python = interpreter(peer.environment, peer.packages, peer.bare)
             entry.version = version(python, peer.package)
         some = cases[: max(2, int(peer.share * len(cases)))]
-        entry.single = run(peer, python, slow, cases[:SINGLES], "single", slots)
-        entry.many = run(peer, python, slow, some, "many", slots)
+        entry.single = run(peer, python, slow, cases[:SINGLES], single=True)
+        entry.many = run(peer, python, slow, some)
         if fast is not None:
-            entry.unhurried = run(peer, python, fast, some[: max(2, len(some) // 4)], "many", slots)
+            entry.unhurried = run(peer, python, fast, some[: max(2, len(some) // 4)])
     except NotInstalledError as reason:
         entry.skipped = str(reason)
 
@@ -117,7 +126,7 @@ def main() -> None:
     with endpoint(len(cases), latency) as slow, endpoint(len(cases), None) as fast:
         for entry in entries:
             print(f"{entry.peer.label} ...", file=sys.stderr, flush=True)
-            measure(entry, slow, None if given.quick else fast, cases, latency.slots)
+            measure(entry, slow, None if given.quick else fast, cases)
     accuracy = at_equal_tokens(300 if given.quick else 1000)
     page = Page(markdown=given.markdown)
     job_table(page, entries, cases)

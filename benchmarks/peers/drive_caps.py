@@ -25,7 +25,9 @@ async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         texts = {one["id"]: one["candidates"] for one in cases}
         async with session(setup, probe=False) as ready:
             outcomes = ready.engine.run(given, make_strategy(GIVEN.options[0]), seed=1)
-            return {one.name: texts[one.name][one.selection.winner] async for one in outcomes if one.selection}
+            return {
+                one.name: texts[one.name][one.selection.winner] async for one in outcomes if one.selection
+            }
 
 
 drive(GIVEN, lambda cases: asyncio.run(select(cases)))

@@ -43,7 +43,7 @@ def own_use() -> tuple[float, float]:
 def drive(given: Errand, work: Work, use: Callable[[], tuple[float, float]] = own_use) -> None:
     """Have cases worked on, one after another or all at once, and print what it took.
 
-    `work` returns the text picked for each case by its id; one case is done first, to warm up, and not counted.
+    `work` returns the text picked for each case by its id. One case is done first, to warm up, uncounted.
     """
     work(given.cases[:1])
     urlopen(given.url.removesuffix("/v1") + "/tally").close()  # noqa: S310

@@ -22,10 +22,8 @@ from urllib.request import urlopen
 
 from aiohttp import web
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from peers.answers import Bench, Reply
-from peers.pools import marked_cases
+from peers.pools import N, marked_cases
 
 CHARACTERS = 4
 BLOCK = 16 * CHARACTERS
@@ -130,7 +128,9 @@ def application(bench: Bench, latency: Latency | None) -> web.Application:
             async with slots:
                 await asyncio.sleep(latency.seconds(new, written))
             counter.now -= 1
-        return web.Response(body=json.dumps(completion(body, reply)).encode(), content_type="application/json")
+        return web.Response(
+            body=json.dumps(completion(body, reply)).encode(), content_type="application/json"
+        )
 
     async def tally(_: web.Request) -> web.Response:
         nonlocal counter
@@ -144,10 +144,18 @@ def application(bench: Bench, latency: Latency | None) -> web.Application:
 
 
 @contextmanager
-def endpoint(count: int, latency: Latency | None) -> Iterator["Running"]:
+def endpoint(count: int, latency: Latency | None, *, n: int = N) -> Iterator["Running"]:
     """Run the endpoint with so many pools."""
-    words = [sys.executable, __file__, str(count), json.dumps(latency and asdict(latency))]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    words = [
+        sys.executable,
+        "-m",
+        "peers.endpoint",
+        str(count),
+        str(n),
+        json.dumps(latency and asdict(latency)),
+    ]
+    folder = Path(__file__).parents[1]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)  # noqa: S603
     try:
         assert process.stdout is not None  # noqa: S101
         yield Running(f"http://127.0.0.1:{process.stdout.readline().strip()}")
@@ -174,9 +182,9 @@ class Running:
 
 
 async def _serve(arguments: Sequence[str]) -> None:
-    given = json.loads(arguments[1])
+    count, n, given = (json.loads(one) for one in arguments)
     latency = None if given is None else Latency(**given)
-    runner = web.AppRunner(application(Bench(marked_cases(int(arguments[0]))), latency), access_log=None)
+    runner = web.AppRunner(application(Bench(marked_cases(count, n=n)), latency), access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=2048).start()
     print(runner.addresses[0][1], flush=True)

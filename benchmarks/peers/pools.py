@@ -1,7 +1,7 @@
 """Fixed pools with texts, for everyone alike: who is right and who agrees as the project makes pools up.
 
-A problem is marked `q17`, its fourth candidate `q17c3`; the marks stand in the first words, so that partial
-views have them too, and whoever plays the judge knows by them what it reads. No tool under test looks at them.
+A problem is marked `q17`, its fourth candidate `q17c3`. The marks stand in the first words, so that partial
+views have them too: whoever plays the judge knows by them what it reads. No tool under test looks at them.
 """
 
 import re
@@ -14,11 +14,12 @@ from caps.experiments.pools import LabelledPool, PoolModel
 N = 16
 TOKENS = 1500  # a candidate
 MARK = re.compile(r"\bq(\d+)(?:c(\d+))?\b")
-WORDS = (
-    "then the sum over all terms is split into two parts and each of them bounded by what was shown before so"
-    " we may take the larger one first check its sign count how often it occurs and carry the rest along until"
-    " nothing remains but a case that was settled above which gives a value for every index we have to look at"
-).split()
+WORDS = re.findall(
+    r"\w+",
+    "then the sum over all terms is split into two parts and each of them bounded by what was shown before"
+    " so we may take the larger one first check its sign count how often it occurs and carry the rest along"
+    " until nothing remains but a case that was settled above which gives a value for every index to look at",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def _program(mark: str, name: str, tokens: int) -> str:
     rng = Random(f"program {mark.partition('c')[0]} {name}")
     lines = ["def solve(numbers):", f"    total = {rng.randrange(10**6)}"]
     while 4 * len(lines) < tokens // 5:
-        lines.append(f"    total += sum(x % {rng.randrange(2, 99)} for x in numbers if x > {rng.randrange(99)})")
+        lines.append(
+            f"    total += sum(x % {rng.randrange(2, 99)} for x in numbers if x > {rng.randrange(99)})"
+        )
     return "\n".join(["```python", *lines, "    return total", "```"])
-

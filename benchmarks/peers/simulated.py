@@ -17,7 +17,6 @@ from caps.core.play import Strategy
 from caps.experiments.pools import LabelledPool, PoolModel, made_up
 from caps.judges.simulated import SimulatedJudge
 from caps.strategies.pointwise import Pointwise
-
 from peers.answers import JUDGE
 
 STRATEGIES = ("caps-r", "posterior", "sprint", "knockout", "v1-infer")
@@ -38,9 +37,13 @@ def at_equal_tokens(problems: int) -> list[dict[str, Any]]:
         for name in STRATEGIES:
             tokens, right = _played(pools, make_strategy(name))
             ratings = _between(curve, tokens)
-            rows.append({"pools": kind, "strategy": name, "tokens": tokens, "right": right, "ratings": ratings})
+            rows.append(
+                {"pools": kind, "strategy": name, "tokens": tokens, "right": right, "ratings": ratings}
+            )
         tokens, right = curve[RATED.index(16)]
-        rows.append({"pools": kind, "strategy": "pointwise", "tokens": tokens, "right": right, "ratings": right})
+        rows.append(
+            {"pools": kind, "strategy": "pointwise", "tokens": tokens, "right": right, "ratings": right}
+        )
     return rows
 
 
@@ -56,7 +59,9 @@ def _played(pools: Sequence[LabelledPool], strategy: Strategy) -> tuple[float, f
         contest = Contest(strategy, pool.entrants, seed=f"{SEED}/{pool.number}")
         sizes = {one.id: one.sizes for one in pool.entrants}
         while round_ := contest.pending:
-            spent += sum(pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks)
+            spent += sum(
+                pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks
+            )
             contest.answer([judge.answer(ask) for ask in round_.asks])
         right += pool.correct[contest.selection.winner]
     return spent / len(pools), right / len(pools)

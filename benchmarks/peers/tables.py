@@ -31,7 +31,9 @@ class Page:
             self._blocks.append("\n".join([f"**{title}**", "", *lines]))
             return
         lines = [
-            "  ".join([row[0].ljust(wide[0]), *(cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=True))])
+            "  ".join(
+                [row[0].ljust(wide[0]), *(cell.rjust(w) for cell, w in zip(row[1:], wide[1:], strict=True))]
+            )
             for row in (heads, *rows)
         ]
         self._blocks.append("\n".join([title, *lines]))
