@@ -66,7 +66,7 @@ def _value(mark: str, name: str) -> int:
 def _program(mark: str, name: str, tokens: int) -> str:
     rng = Random(f"program {mark.partition('c')[0]} {name}")
     lines = ["def solve(numbers):", f"    total = {rng.randrange(10**6)}"]
-    while 4 * len(lines) < tokens // 5:
+    while len(lines) < tokens // 32:
         lines.append(
             f"    total += sum(x % {rng.randrange(2, 99)} for x in numbers if x > {rng.randrange(99)})"
         )
