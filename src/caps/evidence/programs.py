@@ -60,7 +60,7 @@ def _silence_warnings() -> None:
 
 
 def _spell(tree: ast.Module) -> str:
-    """Words in the order of the tree, without recursion: what is pending is a word, or a node and its depth."""
+    """Words in the order of the tree, not recursing; what is pending is a word, or a node and its depth."""
     if not tree.body:
         return ""
     words: list[str] = []
@@ -79,7 +79,7 @@ def _spell(tree: ast.Module) -> str:
 def _parts(node: ast.AST, depth: int) -> list[str | tuple[ast.AST, int]]:
     """What a node says itself, and the nodes in it where they stand."""
     parts: list[str | tuple[ast.AST, int]] = [f"{type(node).__name__} ("]
-    for name, sign in _fields(type(node)):
+    for name, sign in _counted(node._fields):
         value = getattr(node, name, None)
         if isinstance(value, ast.AST):
             parts += (sign, (value, depth + 1))
@@ -93,9 +93,9 @@ def _parts(node: ast.AST, depth: int) -> list[str | tuple[ast.AST, int]]:
 
 
 @cache
-def _fields(kind: type[ast.AST]) -> tuple[tuple[str, str], ...]:
-    """The fields of a kind of node that count, each with the word that announces it."""
-    return tuple((name, f"{name}=") for name in kind._fields if name not in _UNSEEN)
+def _counted(fields: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Those fields of a node that count, each with the word that announces it."""
+    return tuple((name, f"{name}=") for name in fields if name not in _UNSEEN)
 
 
 def _is_text(node: object) -> bool:
