@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from typing import Any
 
 from peers.endpoint import Latency, endpoint
 from peers.pools import marked_cases
-from peers.tables import Page
+from peers.tables import Page, insert
 
 from caps import Case, Verdict
 from caps.assemble import Endpoint, Setup, make_prepare, make_strategy, session
@@ -139,8 +140,8 @@ def candidates(*, full: bool) -> list[Point]:
 
 def problems(*, full: bool) -> list[Point]:
     points = []
-    for count in (100, 1000, 10_000, 100_000) if full else (100, 1000, 10_000):
-        names = ("caps-r", "posterior", "pointwise") if count < 100_000 else ("caps-r",)
+    for count in (100, 1000, 10_000, 100_000) if full else (100, 1000, 4000):
+        names = ("caps-r", "posterior", "pointwise") if count <= 1000 else ("caps-r",)
         points += [alone(scripted, name, 16, count) for name in names]
     return points
 
@@ -203,6 +204,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--full", action="store_true", help="the whole range; some ten minutes")
     options.add_argument("--markdown", action="store_true", help="tables for the documentation")
+    options.add_argument("--into", type=Path, metavar="PAGE", help="write the tables into a page, too")
     options.add_argument("--svg", type=Path, metavar="FILE", help="draw what grows")
     options.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     options.add_argument("--only", nargs="*", default=["candidates", "problems", "connections"])
@@ -213,11 +215,14 @@ def main() -> None:
         "connections": connections,
     }
     found: dict[str, list[Point]] = {}
+    page = Page(markdown=given.markdown or given.into is not None)
     for name in given.only:
+        print(f"{name} ...", file=sys.stderr, flush=True)
         found[name] = sweeps[name](full=given.full)
-        page = Page(markdown=given.markdown)
         told(page, name.capitalize(), found[name])
-        print(f"{page}\n", flush=True)
+    print(page)
+    if given.into:
+        insert(given.into, "growth", str(page))
     if given.svg:
         draw(given.svg, found)
     if given.json:

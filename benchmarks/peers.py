@@ -2,7 +2,7 @@
 
     python benchmarks/peers.py              a table on the terminal (about six minutes)
     python benchmarks/peers.py --quick      fewer cases, no second table without latency
-    python benchmarks/peers.py --markdown   the tables as the page of the documentation has them
+    python benchmarks/peers.py --into docs/explanation/benchmarks.md
     python benchmarks/peers.py --json FILE  everything that was measured
 
 Pools, judge and accuracy are SIMULATED (benchmarks/peers/pools.py, answers.py); calls, tokens, seconds,
@@ -20,12 +20,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from peers.claims import claims
 from peers.endpoint import Latency, Running, endpoint
 from peers.installing import NotInstalledError, interpreter, own_path, version
 from peers.pools import Marked, marked_cases
 from peers.roster import ROSTER, Peer
 from peers.simulated import at_equal_tokens
-from peers.tables import Page, accuracy_table, job_table, notes, unhurried_table
+from peers.tables import Page, accuracy_table, insert, job_table, notes, unhurried_table
 
 HERE = Path(__file__).parent / "peers"
 SINGLES = 4
@@ -118,6 +119,7 @@ def main() -> None:
     options.add_argument("--cases", type=int, help="how many cases (200)")
     options.add_argument("--only", nargs="*", default=[], help="parts of names of those to run")
     options.add_argument("--markdown", action="store_true", help="tables for the documentation")
+    options.add_argument("--into", type=Path, metavar="PAGE", help="write the tables into a page, too")
     options.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     given = options.parse_args()
     latency, cases = Latency(), marked_cases(given.cases or (40 if given.quick else 200))
@@ -128,12 +130,15 @@ def main() -> None:
             print(f"{entry.peer.label} ...", file=sys.stderr, flush=True)
             measure(entry, slow, None if given.quick else fast, cases)
     accuracy = at_equal_tokens(300 if given.quick else 1000)
-    page = Page(markdown=given.markdown)
+    page = Page(markdown=given.markdown or given.into is not None)
     job_table(page, entries, cases)
     unhurried_table(page, entries)
+    claims(page, entries)
     accuracy_table(page, accuracy)
     notes(page, entries, cases, latency)
     print(page)
+    if given.into:
+        insert(given.into, "peers", str(page))
     if given.json:
         told = {"latency": asdict(latency), "tools": [asdict(one) for one in entries], "simulated": accuracy}
         given.json.write_text(json.dumps(told, indent=1) + "\n")

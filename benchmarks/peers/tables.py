@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from peers.endpoint import Latency
@@ -40,6 +41,16 @@ class Page:
 
     def __str__(self) -> str:
         return "\n\n".join(self._blocks)
+
+
+def insert(path: Path, name: str, text: str) -> None:
+    """Put a text between the marks of a page that carry its name."""
+    page, (start, end) = path.read_text("utf-8"), (f"<!-- {name} -->", f"<!-- end of {name} -->")
+    before, found, rest = page.partition(start)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"{path}: has no lines {start} and {end}")
+    path.write_text(f"{before}{start}\n{text}\n{end}{after}", "utf-8")
 
 
 def job_table(page: Page, entries: Sequence[Any], cases: Sequence[Marked]) -> None:
