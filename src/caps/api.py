@@ -22,6 +22,7 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
+from caps.registry import DEFAULT_STRATEGY
 from caps.sampling.base import Method, Sampled
 from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
@@ -68,7 +69,7 @@ async def select(
     model: str,
     base_url: str | Sequence[str] = "",
     api_key: str | None = None,
-    strategy: Strategy | str = "caps-r",
+    strategy: Strategy | str = DEFAULT_STRATEGY,
     seed: int = 1234,
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
     hard_evidence: Literal["auto", "on", "off"] = "auto",
@@ -125,7 +126,7 @@ async def solve(
     domain: str | None = None,
     preset: Preset | str = "default",
     method: Method | str = "independent",
-    strategy: Strategy | str = "caps-r",
+    strategy: Strategy | str = DEFAULT_STRATEGY,
     judge_model: str | None = None,
     judge_base_url: str | Sequence[str] | None = None,
     seed: int = 1234,

@@ -32,6 +32,7 @@ class Registry(NamedTuple):
 
 
 PAPER = "CAPS"
+DEFAULT_STRATEGY = "posterior"  # docs/design/0006
 _STRATEGIES = {
     "caps": Entry("caps.strategies.caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", f"{PAPER}, §3.2"),
     "caps-r": Entry(

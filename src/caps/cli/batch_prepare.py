@@ -29,6 +29,7 @@ from caps.engines.budget import Account, Budget
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.wire import RENAMED
+from caps.registry import DEFAULT_STRATEGY
 from caps.reports.batchdir import BatchFolder
 from caps.reports.made import made_of
 
@@ -54,7 +55,7 @@ def prepare(
     out: Folder = None,
     model: options.Model = None,
     judge_model_e1: options.ModelE1 = None,
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,

@@ -37,6 +37,7 @@ from caps.engines.cluster import connect as join
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
+from caps.registry import DEFAULT_STRATEGY
 
 Cases = Annotated[
     str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
@@ -55,7 +56,7 @@ def select(
     judge_model_e1: options.ModelE1 = None,
     judge_base_url_e1: options.BaseUrlE1 = None,
     judge_api_key_e1: options.ApiKeyE1 = None,
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     calibrate: options.Calibrate = None,

@@ -16,6 +16,7 @@ from caps.core.errors import SettingError
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
 from caps.models.locate import EMBEDDED
+from caps.registry import DEFAULT_STRATEGY
 from caps.solving import judge_endpoint
 
 Host = Annotated[str, typer.Option("--host", envvar="CAPS_HOST", help="Address to listen on.")]
@@ -67,7 +68,7 @@ def serve(
     judge_base_url: options.JudgeBaseUrl = None,
     judge_api_key: options.JudgeApiKey = None,
     samples: options.Samples = 8,
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     seed: options.Seed = 1234,
     early_exit: EarlyExit = False,

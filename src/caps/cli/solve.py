@@ -30,6 +30,7 @@ from caps.evidence.anatomy import final_answer, spoken
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
+from caps.registry import DEFAULT_STRATEGY
 from caps.reports.console import number, shown
 from caps.reports.lines import selection_line
 from caps.reports.sampled import Tally
@@ -57,7 +58,7 @@ def solve(
     judge_api_key: options.JudgeApiKey = None,
     preset: options.Preset = "default",
     method: options.Method = "independent",
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
