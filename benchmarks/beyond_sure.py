@@ -60,14 +60,11 @@ def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
 def _plot(path: str, played: Played) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415 - only where a plot is wanted
 
-    figure = Figure(figsize=(4, 4))
+    figure = Figure(figsize=(4, 4), layout="tight")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.7")
     bins = reliability(played.column("sure"), played.column("right"))
     axes.scatter([said for _, said, _ in bins], [so for *_, so in bins], [900 * share for share, *_ in bins])
-    axes.set(
-        xlabel="said",
-        ylabel="right",
-        title=f"{len(played.rows)} problems, ECE {played.error:.3f} (simulated judge)",
-    )
-    figure.savefig(path)
+    axes.set(xlabel="said", ylabel="right", xlim=(0, 1), ylim=(0, 1))
+    axes.set_title(f"{len(played.rows)} problems, ECE {played.error:.3f} (simulated judge)", fontsize=9)
+    figure.savefig(path, metadata={"Date": None})
