@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench node-client clean
+.PHONY: help demo test check format docs golden bench soak peers growth node-client clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,6 +44,17 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/fleet.py
+
+MINUTES ?= 30
+soak: $(VENV)/.dev       ## Load, faults, kills and restarts for MINUTES=30; then everything is checked
+	$(BIN)/python benchmarks/soak --minutes $(MINUTES)
+
+peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minutes); writes its page
+	$(BIN)/python benchmarks/peers.py --into docs/explanation/benchmarks.md
+
+growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; writes its page
+	$(BIN)/python benchmarks/growth.py --into docs/explanation/benchmarks.md
 
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py

@@ -1,8 +1,9 @@
 """The live engine against the least that could do the job; ratios of one run on one machine.
 
 * calls a second of the whole engine, journal on, over those of a bare aiohttp loop: same stub, same 64
-  connections, prompts of about 4 kB, no latency
+  connections, prompts of about 4 kB, no latency; the collector is spared for both as the command line does
 * makespan of 200 cases of 18 calls at 200 ms with 64 connections, over the ideal
+* seconds of the processor for a call and for its prompt, which `caps plan` reckons with
 * memory of a stream of 100,000 cases with a scripted judge
 """
 
@@ -12,7 +13,7 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -20,6 +21,7 @@ from stub import endpoint
 
 from caps import Caps, Case, Verdict
 from caps.assemble import Endpoint, Setup, make_prepare, session
+from caps.cli.main import spare_collector
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
 from caps.judges.scripted import ScriptedJudge
@@ -51,7 +53,9 @@ async def bare(url: str, calls: int) -> float:
         return time.perf_counter() - start
 
 
-async def engine(url: str, count: int, size: int, *, journal: bool = True) -> tuple[float, int]:
+async def engine(
+    url: str, count: int, size: int, *, journal: bool = True, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, int]:
     """Select over `count` cases with everything on; seconds and calls."""
     with tempfile.TemporaryDirectory() as folder:
         setup = Setup(
@@ -61,10 +65,21 @@ async def engine(url: str, count: int, size: int, *, journal: bool = True) -> tu
             views={"partial": "full"},
         )
         async with session(setup, probe=False) as ready:
-            start, calls = time.perf_counter(), 0
+            start, calls = clock(), 0
             async for outcome in ready.engine.run(cases(count, size), Caps(), seed=1):
                 calls += len(outcome.judged)
-            return time.perf_counter() - start, calls
+            return clock() - start, calls
+
+
+def effort(url: str) -> tuple[float, float]:
+    """Seconds of the processor for a call without its prompt, and for a thousand characters of that."""
+    small, large = 1_700, 17_000  # characters of a candidate; a prompt shows two
+    each = []
+    for size, count in ((small, 150), (large, 60)):
+        taken = [asyncio.run(engine(url, count, size, clock=time.process_time)) for _ in range(3)]
+        each.append(min(seconds / calls for seconds, calls in taken))
+    slope = (each[1] - each[0]) / (2 * (large - small))
+    return each[0] - slope * 2 * small, slope * 1000
 
 
 async def stream(count: int) -> list[tuple[int, int]]:
@@ -83,6 +98,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--stream", type=int, default=100_000, help="cases of the memory run")
     given = options.parse_args()
+    spare_collector()
     with endpoint() as url:
         rounds = []
         for _ in range(3):
@@ -90,6 +106,10 @@ def main() -> None:
             rounds.append((calls / seconds, calls / asyncio.run(bare(url, calls))))
         ours, theirs = max(one for one, _ in rounds), max(one for _, one in rounds)
         print(f"calls a second    engine {ours:7.0f}   bare loop {theirs:7.0f}   ratio {ours / theirs:.2f}")
+        fixed, more = effort(url)
+        print(
+            f"processor         {fixed * 1e6:.0f} µs a call, {more * 1e6:.0f} µs a thousand characters of it"
+        )
     with endpoint(0.2) as url:
         seconds, calls = asyncio.run(engine(url, 200, 1700))
         ideal = calls * 0.2 / CONNECTIONS

@@ -9,6 +9,7 @@ from caps.cli.main import COMMANDS, make_app
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 GROUPS = {
+    "batch": ("prepare", "absorb", "status"),
     "journal": ("stats", "prune", "redact"),
     "list": (
         "strategies", "models", "views", "signatures", "profiles", "presets", "methods", "datasets",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from judging import better_quality_wins
-from models.server import StubServer
+from batching import BatchServer
 from server.serving import running
 from shell import caps
 
@@ -33,7 +32,7 @@ def blocks(language):
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins) as running:
+    with BatchServer() as running:
         yield running
 
 

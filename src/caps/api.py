@@ -5,7 +5,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -21,6 +21,8 @@ from caps.costs.ledger import Ledger
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
+from caps.registry import DEFAULT_STRATEGY
 from caps.sampling.base import Method, Sampled
 from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
@@ -65,9 +67,9 @@ async def select(
     case: Case,
     *,
     model: str,
-    base_url: str = "",
+    base_url: str | Sequence[str] = "",
     api_key: str | None = None,
-    strategy: Strategy | str = "caps-r",
+    strategy: Strategy | str = DEFAULT_STRATEGY,
     seed: int = 1234,
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
     hard_evidence: Literal["auto", "on", "off"] = "auto",
@@ -83,15 +85,18 @@ async def select(
 ) -> Selected:
     """Choose the best candidate of a case; with a journal nothing is paid twice.
 
-    `model="embedded"` needs no endpoint, nor does the path of a GGUF file; `reply="tags"` holds a model on
-    llama.cpp to the bare verdict, which is the rule for the small `embedded` one.
+    Several base URLs are servers of the same model. `model="embedded"` needs no endpoint, nor does the path
+    of a GGUF file; `reply="tags"` holds a model on llama.cpp to the bare verdict, which is the rule for the
+    small `embedded` one.
 
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing could be judged.
     """
     chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
     if isinstance(strategy, str) and hard_evidence != "off":
         chosen = with_shortlist(chosen)
-    where = await asyncio.to_thread(find, model, base_url, api_key, cache=user_cache_path("caps"))
+    where = await asyncio.to_thread(
+        find, model, join_addresses(base_url), api_key, cache=user_cache_path("caps")
+    )
     setup = Setup(
         endpoint=where,
         judge=JudgeSettings(max_tokens=max_tokens, reply=reply or reply_for(where)),
@@ -115,15 +120,15 @@ async def solve(
     question: str | Case,
     *,
     model: str,
-    base_url: str = "",
+    base_url: str | Sequence[str] = "",
     api_key: str | None = None,
     n: int = 16,
     domain: str | None = None,
     preset: Preset | str = "default",
     method: Method | str = "independent",
-    strategy: Strategy | str = "caps-r",
+    strategy: Strategy | str = DEFAULT_STRATEGY,
     judge_model: str | None = None,
-    judge_base_url: str | None = None,
+    judge_base_url: str | Sequence[str] | None = None,
     seed: int = 1234,
     max_tokens: int = 4096,
     connections: int | Literal["auto"] = "auto",
@@ -134,8 +139,8 @@ async def solve(
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was drawn or judged.
     """
     cache = user_cache_path("caps")
-    writer = await asyncio.to_thread(find, model, base_url, api_key, cache=cache)
-    judge = judge_endpoint(writer, judge_model, judge_base_url, None, cache=cache)
+    writer = await asyncio.to_thread(find, model, join_addresses(base_url), api_key, cache=cache)
+    judge = judge_endpoint(writer, judge_model, join_addresses(judge_base_url), None, cache=cache)
     setup = Setup(
         endpoint=writer,
         judge=JudgeSettings(max_tokens=max_tokens, reply=reply_for(judge)),

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,7 @@ EXTRAS = (
     Extra("local", ("xllamacpp",), "models inside this process (--model embedded)"),
     Extra("bench", ("matplotlib", "math_verify"), "plots, and algebra in grading"),
     Extra("parquet", ("pyarrow",), "reading Parquet files (caps import)"),
+    Extra("ray", ("ray",), "many machines (--engine ray)"),
     Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),
     Extra("prices", ("genai_prices",), "listed prices of models"),
 )
@@ -52,13 +54,15 @@ class Check:
     mend: str = ""
 
 
-def examine(*, cache: Path, journal: Path, endpoint: Place | None, model: str | None = None) -> list[Check]:
-    """Look at everything; an endpoint is asked for its list of models, nothing that costs."""
+def examine(
+    *, cache: Path, journal: Path, endpoints: Sequence[Place] = (), model: str | None = None
+) -> list[Check]:
+    """Look at everything; endpoints are asked for their lists of models, nothing that costs."""
     return [
         check_python(),
         *map(check_extra, EXTRAS),
         check_weights(cache),
-        check_endpoint(endpoint, model),
+        *([check_endpoint(one, model) for one in endpoints] or [check_endpoint(None)]),
         check_journal(journal),
         check_sandbox(),
         check_browser(),

@@ -32,6 +32,7 @@ class Registry(NamedTuple):
 
 
 PAPER = "CAPS"
+DEFAULT_STRATEGY = "posterior"  # docs/design/0006
 _STRATEGIES = {
     "caps": Entry("caps.strategies.caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", f"{PAPER}, §3.2"),
     "caps-r": Entry(
@@ -228,6 +229,7 @@ DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
 
 _MODELS = {
     "http": Entry("caps.models.http:connect", "any OpenAI-compatible endpoint", "docs/howto/endpoints.md"),
+    "fleet": Entry("caps.models.fleet:connect", "several endpoints of one model", "docs/howto/fleet.md"),
     "embedded": Entry(
         "caps.models.embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"
     ),

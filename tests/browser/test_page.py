@@ -5,12 +5,20 @@ import re
 import shutil
 import subprocess
 import tarfile
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from caps.cli.report import _write, opened
+from caps.experiments.conclusion import conclude
+from caps.experiments.diagnosis import Plan, of_pools, schedule, simulate
+from caps.experiments.pools import PoolModel, made_up
+from caps.judges.simulated import PRESETS
 from caps.reports import page as pages
+from caps.reports.diagnosed_page import diagnosis_page
+from caps.reports.diagnosed_rows import Judge
+from caps.reports.simulated_page import simulation_page, simulation_picture
 from judging import QUALITY, case_line, spread
 from running import by_quality, run_cases
 
@@ -20,6 +28,12 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: sh scripts/install_chromium.sh"),
     pytest.mark.xdist_group("browser"),
 ]
+PLACES = (
+    ("report.html", "#"),
+    ("report.html", "#case=case%201"),
+    ("diagnosis.html", "#"),
+    ("simulation.html", "#"),
+)
 HOSTILE = "<script>document.title='owned'</script></style></script><img src=x onerror=alert(1)>\u202egnihsif\u2066 javascript:alert(1)"
 
 
@@ -48,7 +62,30 @@ def folder(tmp_path_factory):
         finally:
             pages.WHOLE = pages_whole
         _write([run], "case 1", place / "case.html", texts=True)
+    write_findings(place)
     return place
+
+
+def write_findings(place):
+    """The pages of a diagnosis and of a simulation whose names were chosen by an enemy."""
+    plan = Plan(pairs=30)
+    pools = list(of_pools(made_up(PoolModel(n=4), 20, 1)))
+    found = conclude(simulate(schedule(pools, plan), plan, PRESETS["90"]), pools, seed=1, contests=5)
+    bad = replace(found.options[0], strategy=HOSTILE)
+    found = replace(found, options=(bad, *found.options[1:]), chosen=bad)
+    judge = Judge(source=HOSTILE, model=HOSTILE, simulated=True)
+    page = diagnosis_page(found, judge, f"caps select {HOSTILE}", pairs_most=30, made=[("cases", HOSTILE)])
+    pages.write_page(page, (), place / "diagnosis.html")
+    row = {
+        "strategy": HOSTILE, "pass_at_1": 0.5, "pass_at_1_interval": (0.4, 0.6), "tokens": {"E1": 10, "E2": 20},
+        "token_share": None, "calls": {"E1": 1, "E2": 2},
+    }  # fmt: skip
+    about = {
+        "simulated": "pools and verdicts", "seed": 1, "problems": 9, "pass_at_n": 1.0, "mean_correct": 0.5,
+        "rho": 0.12, "judge": asdict(PRESETS["90"]), "pools": {"cases": HOSTILE},
+    }  # fmt: skip
+    picture = simulation_picture(about, [row, {**row, "strategy": "other", "pass_at_1": 0.55}])
+    pages.write_page(simulation_page(about, picture, baseline="v1"), (), place / "simulation.html")
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +202,17 @@ def test_one_case_is_readable_with_scripts_off(visit):
     assert len(QUALITY.findall(page.locator("#g0 pre").first.inner_text())) == 2
 
 
+@pytest.mark.parametrize("name", ["diagnosis.html", "simulation.html"])
+def test_pictures_and_their_numbers_need_no_script_and_hostile_names_stay_names(visit, name):
+    page = visit(name, java_script_enabled=False, width=390)
+    assert page.locator("svg.chart").count() == page.locator(".picture table").count() >= 1
+    assert page.locator("svg.chart").last.is_visible()
+    assert "⟦U+202E⟧" in page.locator(".picture table").last.inner_text()
+    assert page.locator("main script, main img, main style").count() == 0
+    assert page.title().endswith("caps report")
+    assert page.locator("html").evaluate("(root) => root.scrollWidth <= innerWidth")
+
+
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory):
     """The rules of axe-core as a script, fetched with npm where that can be done."""
@@ -181,8 +229,8 @@ def axe(tmp_path_factory):
 
 
 def test_axe_finds_nothing_to_complain_of(visit, axe):
-    page = visit()
-    for place in ("#", "#case=case%201"):
+    for name, place in PLACES:
+        page = visit(name)
         page.evaluate(f"location.hash = {place!r}")
         page.wait_for_timeout(50)
         page.evaluate("document.querySelectorAll('details.fold, #g0').forEach((one) => { one.open = true; })")
@@ -209,10 +257,10 @@ CONTRAST = """() => {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_landmarks_names_and_contrast_serve_everyone(visit, theme):
-    page = visit()
-    if theme == "dark":
-        page.locator("#theme").click()
-    for place in ("#", "#case=case%201"):
+    for name, place in PLACES:
+        page = visit(name)
+        if theme == "dark":
+            page.locator("#theme").click()
         page.evaluate(f"location.hash = {place!r}")
         page.wait_for_timeout(50)
         assert (

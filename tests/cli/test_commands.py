@@ -65,13 +65,13 @@ def test_simulate_repeats_itself_and_another_seed_differs():
 def test_simulate_plays_on_labelled_cases_and_draws(tmp_path):
     candidates = [{"text": f"it is \\boxed{{{i % 3}}}", "correct": i % 3 == 0} for i in range(9)]
     case = {"id": "a", "domain": "math", "problem": "?", "candidates": candidates}
-    cases, plot = tmp_path / "cases.jsonl", tmp_path / "plot.svg"
+    cases, plots = tmp_path / "cases.jsonl", tmp_path / "plots"
     cases.write_text(json.dumps(case) + "\n")
-    told = caps_json("simulate", "--cases", cases, "--strategies", "majority,caps", "--plot", plot)
+    told = caps_json("simulate", "--cases", cases, "--strategies", "majority,caps", "--plots", plots)
     assert told["simulated"].startswith("verdicts; pools")
     assert told["problems"] == 1
     assert told["strategies"][1]["calls"] == {"E1": 1, "E2": 1}
-    assert plot.read_text().lstrip().startswith("<?xml")
+    assert (plots / "strategies.svg").read_text().startswith("<?xml")
 
 
 def test_a_simulated_demo_draws_a_bracket_and_names_the_winner():
@@ -108,8 +108,8 @@ def test_colour_is_off_when_asked():
         (("simulate", "--kind", "prose"), ["kind = 'prose'", "code, math"]),
         (("simulate", "--cases", "nowhere.jsonl"), ["nowhere.jsonl", "No such file"]),
         (
-            ("simulate", "--problems", "20", "--strategies", "caps", "--plot", "/nowhere/x.svg"),
-            ["/nowhere/x.svg"],
+            ("simulate", "--problems", "20", "--strategies", "caps", "--html", "/nowhere/x.html"),
+            ["/nowhere/x.html"],
         ),
         (("list", "strategies", "nope"), ["no strategy is called 'nope'"]),
         (("frobnicate",), ["frobnicate"]),

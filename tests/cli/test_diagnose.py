@@ -37,7 +37,10 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     judge = ("--model", "m", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite")
     saved = tmp_path / "judge.json"
     words = ("diagnose", cases, *judge, "--no-stop", "--contests", "20", "--quiet")
-    found = caps_json(*words, "--save", saved)
+    drawn = ("--plots", tmp_path / "plots", "--html", tmp_path / "page.html")
+    found = caps_json(*words, "--save", saved, *drawn)
+    assert len(list((tmp_path / "plots").glob("*.svg"))) == 5
+    assert "Is this judge good enough?" in (tmp_path / "page.html").read_text()
     assert found["counts"] == {"pairs": 20, "cases": 20, "looks": 80, "beyond": 0, "unanswered": 0}
     for level in found["levels"].values():
         assert (level["accuracy"]["value"], level["standing"], level["flips"]["value"]) == (1, "above", 0)
@@ -79,7 +82,10 @@ def test_without_labels_agreement_is_a_proxy_and_nothing_is_called_accuracy(serv
     row["candidates"] = [one["text"] for one in row["candidates"]]
     cases = tmp_path / "cases.jsonl"
     cases.write_text(json.dumps(row) + "\n")
-    found = caps_json("diagnose", cases, "--proxy", "--model", "m", "--base-url", server.url, "--no-journal")
+    page = tmp_path / "page.html"
+    judge = ("--model", "m", "--base-url", server.url, "--no-journal")
+    found = caps_json("diagnose", cases, "--proxy", *judge, "--html", page)
+    assert "E1 agrees with E2" in page.read_text()
     assert found["agreement"]["value"] == 1
     assert "not an accuracy" in found["proxy"]
     assert not {"accuracy", "bounds", "standing"} & found["levels"]["E2"].keys()

@@ -40,7 +40,8 @@ def invoke(server, tmp_path, monkeypatch):
             monkeypatch.delenv(name)
 
     def run(*words, stdin=None):
-        where = ["--base-url", server.url, "--model", "stub", "--journal", tmp_path / "j.sqlite"]
+        where = ["--model", "stub", "--journal", tmp_path / "j.sqlite"]
+        where += [] if "--base-url" in words else ["--base-url", server.url]
         done = CliRunner().invoke(
             make_app(), [str(word) for word in [words[0], *where, *words[1:]]], input=stdin
         )

@@ -1,4 +1,4 @@
-"""What every model keeps to, whoever answers: a stub, llama.cpp over HTTP, llama.cpp inside, the journal, a script."""
+"""What every model keeps to, whoever answers: a stub, a fleet of them, llama.cpp over HTTP, llama.cpp inside, the journal, a script."""
 
 import asyncio
 from random import Random
@@ -11,6 +11,8 @@ from caps.core.types import Message, TokenLogprob, Usage
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
 from caps.models.embedded import EmbeddedModel
+from caps.models.fleet import FleetModel
+from caps.models.fleet_addresses import parse_fleet
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
 from caps.models.llamacpp import LlamaServer
@@ -73,11 +75,16 @@ def embedded(run, weights):
     run(model.close())
 
 
-@pytest.fixture(scope="module", params=["stub", "script", "llama.cpp", "embedded", "journal"])
+@pytest.fixture(scope="module", params=["stub", "fleet", "script", "llama.cpp", "embedded", "journal"])
 def model(request, run, tmp_path_factory):
     if request.param == "stub":
         with StubServer(stub_reply) as server:
             made = HttpModel(server.url)
+            yield made
+            run(made.close())
+    elif request.param == "fleet":
+        with StubServer(stub_reply) as one, StubServer(stub_reply) as other:
+            made = FleetModel(parse_fleet(f"{one.url}, {other.url}=2"))
             yield made
             run(made.close())
     elif request.param == "script":

@@ -43,7 +43,17 @@ def select(server, cases):
 
     def run(journal, *, limit=10, before=None):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_"))}
-        where = ("--base-url", server.url, "--model", "stub", "--journal", str(journal))
+        # Without findings: those of forty cases could fill a small disk before the first reply comes in.
+        where = (
+            "--base-url",
+            server.url,
+            "--model",
+            "stub",
+            "--hard-evidence",
+            "off",
+            "--journal",
+            str(journal),
+        )
         return subprocess.run(
             [str(CAPS), "select", str(cases), *where, "--strategy", "caps", "--limit", str(limit)],
             capture_output=True,

@@ -96,6 +96,12 @@ def test_a_gzip_bomb_ends_at_a_limit(tmp_path, content, said):
         list(lines(str(path), SMALL))
 
 
+def test_a_plain_file_is_no_bomb_however_long(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b"0\n" * 5000)
+    assert len(list(lines(str(path), SMALL))) == 5000
+
+
 def test_gzip_is_known_without_its_name_and_a_file_read_as_one_has_a_limit(tmp_path):
     path = tmp_path / "data.jsonl"
     path.write_bytes(gzip.compress(b"a\nb\n"))

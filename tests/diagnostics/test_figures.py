@@ -108,6 +108,17 @@ def test_probabilities_are_scored():
     assert calibration.calibration_error([no_idea]) is None
 
 
+def test_the_curve_sets_stated_probabilities_against_how_often_they_hold():
+    sure = [look(case, verdict=Verdict(10, 1) if case % 4 else Verdict(1, 10)) for case in range(8)]
+    unsure = [look(case, 1, verdict=Verdict(6, 5) if case % 2 else Verdict(5, 6)) for case in range(8)]
+    low, high = calibration.curve([*sure, *unsure, look(verdict=Verdict(5, 5))])
+    assert (low.stated, low.right.value) == (pytest.approx(5 / 9), 0.5)
+    assert (high.stated, high.right.value) == (1, 0.75)
+    assert high.right.low < 0.75 < high.right.high
+    assert calibration.calibration_error([*sure, *unsure]) == pytest.approx((0.25 + 1 / 18) / 2)
+    assert calibration.curve([]) == ()
+
+
 def test_two_coins_are_right_together_as_plackett_says():
     assert both_right(0, 0, 0.5) == pytest.approx(1 / 3, abs=1e-4)
     assert both_right(0.3, -0.2, 0) == pytest.approx(0.6179 * 0.4207, abs=1e-4)

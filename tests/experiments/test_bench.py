@@ -6,6 +6,7 @@ import random
 import subprocess
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,7 +16,8 @@ from caps.experiments.results import ResultFile
 from caps.experiments.study_file import load_study
 from caps.experiments.synthetic import run_errands
 from caps.experiments.tables import make_table
-from caps.reports.study_tables import comma_separated, draw_table, latex, markdown
+from caps.reports.study_figures import draw_table
+from caps.reports.study_tables import comma_separated, latex, markdown
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
 from shell import CAPS, caps
@@ -113,8 +115,21 @@ def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be
     drawn = latex(table, simulated="pools and verdicts")
     assert r"\caption{Everything | 100 \%. Simulated (pools and verdicts).}" in drawn
     assert r"{\scriptsize (46.5\textdagger{})}" in drawn
-    draw_table(table, tmp_path, simulated="pools and verdicts")
-    assert b"simulated: pools and verdicts" in (tmp_path / "all.svg").read_bytes()
+
+
+def test_a_table_is_drawn_for_a_paper_with_its_fonts_and_says_what_is_simulated(tmp_path):
+    table, _ = run(
+        tmp_path, STUDY.replace('name = "V1"', 'name = "V1 $x^_{-- <b>"').replace('"V1"', '"V1 $x^_{-- <b>"')
+    )
+    files = draw_table(table, tmp_path / "plots", simulated="pools and verdicts")
+    assert [file.name for file in files] == ["all.svg", "all.pdf"]
+    svg, pdf = (file.read_bytes() for file in files)
+    assert b"Simulated (pools and verdicts)" in svg
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    draw_table(table, tmp_path / "again", simulated="pools and verdicts")
+    assert [(tmp_path / "again" / file.name).read_bytes() for file in files] == [svg, pdf]
 
 
 def test_labelled_cases_are_played_with_simulated_verdicts_and_unlabelled_ones_refused(tmp_path):

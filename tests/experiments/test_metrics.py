@@ -100,3 +100,11 @@ def test_disagreements_are_those_in_which_exactly_one_is_right():
 )
 def test_a_published_figure_that_no_count_gives_is_known(percent, problems, impossible):
     assert cannot_be(percent, problems, repeats=3) is impossible
+
+
+def test_how_sure_a_method_was_is_held_against_how_often_it_was_right():
+    some = [result(str(k), sure=0.75, right=k < 2) for k in range(4)] + [result("5", sure=0.05, right=False)]
+    assert value("calibration_error", *some) == pytest.approx((4 * 0.25 + 0.05) / 5)
+    assert value("brier", *some) == pytest.approx((2 * 0.0625 + 2 * 0.5625 + 0.0025) / 5)
+    assert value("calibration_error", result()) is None
+    assert value("brier", result()) is None

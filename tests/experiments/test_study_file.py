@@ -49,6 +49,14 @@ def written(tmp_path, text):
             ('use = "vanilla"', 'use = "caps", views = { partial = "?" }'),
             r"strategies\[0\].views: no view is",
         ),
+        (
+            ('use = "vanilla"', 'use = "vanilla", stated = {}'),
+            r"strategies\[0\].stated: strategy 'vanilla' does not reckon",
+        ),
+        (
+            ('use = "vanilla"', 'use = "posterior", stated = { acuracy = 0.9 }'),
+            r"strategies\[0\].stated: there is no 'acuracy'",
+        ),
         (('title = "t" }]', "title = 3 }]"), r"tables\[0\].title: must be a text, not 3"),
         (
             ('title = "t" }]', 'title = "t", metrics = ["pass"] }]'),
@@ -69,6 +77,20 @@ def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
         load_study(tmp_path / "nowhere.toml")
     with pytest.raises(InputError, match="study.toml: Invalid value"):
         load_study(written(tmp_path, "title ="))
+
+
+def test_a_method_is_told_what_its_judge_is_worth_as_measured_or_as_of_another_judge(tmp_path):
+    told = (
+        '[{ name = "A", use = "posterior" }, { name = "B", use = "posterior", stated = {} },'
+        ' { name = "C", use = "posterior", stated = { accuracy = 0.95 } }]'
+    )
+    study = load_study(written(tmp_path, PLAIN.replace('[{ name = "A", use = "vanilla" }]', told)))
+    (lot,) = lots_of(study, limit=None, setup_of=None, skipped=pytest.fail)
+    assumed, measured, praised = (turn.strategy for turn in lot.turns)
+    assert assumed == study.methods[0].strategy
+    assert measured.e2_high == pytest.approx(0.87, abs=0.05)  # a judge of 80 %, HIGH where it is sure
+    assert measured.e2_high < praised.e2_high
+    assert len({turn.made_of for turn in lot.turns}) == 3
 
 
 def test_one_table_needs_its_suites_and_methods_and_the_reference_only():

@@ -1,5 +1,7 @@
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -59,7 +61,8 @@ def test_the_first_stored_stands(tmp_path):
 def test_many_appends_share_few_transactions(tmp_path):
     with Journal.open(tmp_path / "j") as journal:
         commits = []
-        journal._connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+        for connection in (journal._connection, journal._quick):
+            connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
         append(journal, *(reply(str(i)) for i in range(500)))
         assert 1 <= len(commits) <= 50
         assert journal.stats().replies == 500
@@ -150,6 +153,34 @@ def test_several_event_loops_and_threads_share_a_journal(tmp_path):
             thread.join()
         assert journal.stats().replies == 300
         append(journal, reply("another loop"))
+
+
+def test_an_event_loop_goes_on_while_another_process_holds_the_file(tmp_path):
+    async def run(journal, other):
+        other.execute("BEGIN IMMEDIATE")
+        task = asyncio.create_task(journal.append(reply("k", "mine")))
+        await asyncio.sleep(0.05)  # the loop turns
+        assert not task.done()
+        assert journal.get("k") is None
+        other.execute("COMMIT")
+        return await task
+
+    with (
+        Journal.open(tmp_path / "j") as journal,
+        closing(sqlite3.connect(tmp_path / "j", isolation_level=None)) as other,
+    ):
+        assert asyncio.run(run(journal, other)).text == "mine"
+        assert journal.get("k") == asyncio.run(journal.append(reply("k", "another")))
+
+
+def test_the_log_is_worked_into_the_file_while_replies_go_on_coming(tmp_path):
+    async def run(journal):
+        for number in range(260):
+            await asyncio.gather(*(journal.append(reply(f"{number}-{i}", "x" * 4000)) for i in range(20)))
+
+    with Journal.open(tmp_path / "j") as journal:
+        asyncio.run(run(journal))
+        assert (tmp_path / "j-wal").stat().st_size < 14 * 2**20 < 260 * 20 * 4000
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +105,7 @@ class StubServer:
         models: Sequence[str] | None = ("stub",),
         check_model: bool = False,
         api_key: str | None = None,
+        port: int = 0,
     ) -> None:
         self._behaviours = behaviours
         self._models = models
@@ -114,7 +116,7 @@ class StubServer:
         self.tokens = {"prompt": 0, "output": 0}
         self.busy = 0
         self.peak = 0
-        self.port = 0
+        self.port = port
         self._ready = threading.Event()
 
     @property
@@ -132,22 +134,31 @@ class StubServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.die()
         self._thread.join(10)
+
+    def die(self) -> None:
+        """End in the middle of whatever is under way; again does nothing."""
+        with suppress(RuntimeError):  # its loop has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_get("/v1/models", self._list)
+        self.add_routes(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+        site = web.TCPSite(runner, "127.0.0.1", self.port, backlog=1024)
         await site.start()
         self.port = runner.addresses[0][1]
         self._ready.set()
         await self._stop.wait()
         await runner.cleanup()
+
+    def add_routes(self, app: web.Application) -> None:
+        """More than chat completions, for those who stand on this."""
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         if self._models is None:

@@ -117,11 +117,35 @@ def test_the_same_witness_again_is_worth_less_than_a_new_one():
 
 
 def test_one_verdict_multiplies_the_odds_by_what_it_is_worth():
-    strategy = Posterior(e2_high=0.9, score=0)
+    strategy = Posterior(e2_high=0.9, score=0, doubt=0)
     before, after = believed(strategy, field_of(4, list("xxyy"))), believed(
         strategy, field_of(4, list("xxyy")), (0, 2, HIGH_A)
     )  # fmt: skip
     assert after[0] / after[2] == pytest.approx(9 * before[0] / before[2])
+
+
+def test_a_judge_that_contradicts_itself_is_believed_less_the_more_it_is_doubted():
+    field = field_of(8, list("xxxxyyyy"))
+    games = [(a, b, HIGH_A) for a, b in ((0, 4), (5, 1), (2, 6), (7, 3), (0, 5))]
+    leads = [believed(Posterior(answers="one", doubt=d), field, *games) for d in (0.0, 0.15, 0.5)]
+    odds = [row[0] / row[4] for row in leads]
+    assert odds == sorted(odds, reverse=True)
+    assert 1 < odds[-1] < 0.9 * odds[0]
+
+
+def test_a_doubted_judge_whose_verdicts_fit_nothing_is_asked_less():
+    field = field_of(16, SPLIT)
+    noise = [len(asks_of(played(Posterior(e2_high=0.95, doubt=d), field, erratic(5)))) for d in (0, 0.5)]
+    assert noise[1] < noise[0]
+
+
+def test_who_expects_nobody_to_be_right_is_less_sure_whether_one_or_several_may_be():
+    for names in (SPLIT, None):
+        sure = [
+            probability(played(Posterior(nobody=n), field_of(16, names), erratic(1))) for n in (1, 16, 400)
+        ]
+        assert sure == sorted(sure, reverse=True)
+        assert sure[-1] < 0.2
 
 
 def test_asking_is_worth_nothing_where_the_answer_cannot_matter():

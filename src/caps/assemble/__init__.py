@@ -1,5 +1,7 @@
 """The composition root: from names and settings to the objects that do the work."""
 
+from caps.assemble.batching import batch_engine, check_batch, convoys, price_for
+from caps.assemble.engines import cases_for, connected
 from caps.assemble.parts import (
     counts_votes,
     has_setting,
@@ -13,7 +15,6 @@ from caps.assemble.parts import (
 )
 from caps.assemble.sessions import (
     Session,
-    connected,
     judge_over,
     open_journal,
     remembering,
@@ -33,7 +34,11 @@ __all__ = [
     "Endpoint",
     "Session",
     "Setup",
+    "batch_engine",
+    "cases_for",
+    "check_batch",
     "connected",
+    "convoys",
     "counts_votes",
     "find",
     "has_setting",
@@ -45,6 +50,7 @@ __all__ = [
     "make_strategy",
     "open_journal",
     "prepare_for",
+    "price_for",
     "remembering",
     "reply_for",
     "sampler",

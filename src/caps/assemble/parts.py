@@ -23,7 +23,7 @@ from caps.graders.base import Grader, Opening
 from caps.graders.code import CodeGrader
 from caps.graders.math import MathGrader
 from caps.graders.sandbox import Limits, find_sandbox
-from caps.journal.store import Journal
+from caps.journal.base import Keeper
 from caps.judges.base import Bout
 from caps.judges.profiles import with_profile
 from caps.prompts.fence import nonce_for
@@ -127,7 +127,7 @@ def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
     return {"code": code, "math": math}
 
 
-def make_findings(setup: Setup, journal: Journal | None) -> Findings | None:
+def make_findings(setup: Setup, journal: Keeper | None) -> Findings | None:
     """What is looked into before any judge is asked, unless that is off."""
     if setup.hard_evidence == "off":
         return None

@@ -1,83 +1,81 @@
 """A run made ready: journal and connections opened, and closed in the end."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caps.assemble.parts import load_templates, make_findings, prepare_for
+from caps.assemble.batching import batch_engine, check_batch, price_for
+from caps.assemble.engines import SURPLUS_CALLS, connect_all, connected, equip, ray_engine, room
+from caps.assemble.parts import load_templates, make_findings
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
 from caps.core.types import Ask, Level
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Engine
 from caps.engines.budget import Account, Budget, CasePurse, Total
-from caps.engines.local import LocalEngine
 from caps.findings.kept import Findings
 from caps.journal.store import Journal
 from caps.judges.llm import LlmJudge, Seat
 from caps.judges.recorded import RecordedJudge
-from caps.models.base import Connected, Model, Wiring
+from caps.models.base import Connected, Model
 from caps.models.canary import canary
+from caps.models.fleet import FleetModel
+from caps.models.fleet_server import Record
 from caps.models.journaled import JournaledModel
-from caps.models.locate import connect
 from caps.models.recorded import RecordedModel
 from caps.prompts.grammar import WORD
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 
-SURPLUS_CALLS = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run made ready: the engine, the price of a token if it is known, and who looks into cases first."""
+    """A run made ready: the engine, the price of a token if it is known, and who looks into cases first.
+
+    `servers` tells how the servers of a fleet fared; none where there is no fleet.
+    """
 
     engine: Engine
     price: Price | None
     confidence: str
     findings: Findings | None = None
+    servers: Callable[[], list[Record]] = list
 
 
 @asynccontextmanager
 async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
     """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
-    templates, prepare = load_templates(setup.prompts), prepare_for(setup)
-    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    templates, price = load_templates(setup.prompts), price_for(setup)
+    if setup.engine == "batch":
+        check_batch(setup)
     for budget in (setup.case_budget, setup.total_budget):
         Account(budget, price)  # raises where dollars are limited and the price is unknown
     async with AsyncExitStack() as stack:
         journal = None
         if setup.journal is not None:
             journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
-        at_partial = setup.endpoint_partial or setup.endpoint
-        models = {where: connected(where, setup) for where in {setup.endpoint, at_partial}}
+        models = connect_all(setup)
         for model in models.values():
             stack.push_async_callback(model.close)
         confidence = await _confidence(setup, models) if probe else setup.confidence.replace("auto", "verbal")
-        kept: dict[Endpoint, Model] = {
-            where: model if journal is None else JournaledModel(model, journal)
-            for where, model in models.items()
-        }
-        seats = {
-            Level.PARTIAL: Seat(kept[at_partial], at_partial.model, setup.extra),
-            Level.FULL: Seat(kept[setup.endpoint], setup.endpoint.model, setup.extra),
-        }
-        judge = LlmJudge(seats, templates, replace(setup.judge, confidence=confidence))
-        findings = make_findings(setup, journal)
+        settled = replace(setup, judge=replace(setup.judge, confidence=confidence))
+        engine: Engine
+        if setup.engine == "ray":
+            findings = make_findings(setup, None)
+            engine = ray_engine(settled, templates, price, findings)
+        elif setup.engine == "batch" and journal is not None:
+            findings = make_findings(setup, journal)
+            engine = batch_engine(setup, models, journal, settled.judge, findings)
+        else:
+            bench = equip(settled, templates, price, models, journal=journal)
+            engine, findings = bench.engine(setup.total_budget.seconds), bench.findings
         if findings is not None:
             stack.push_async_callback(findings.close)
-        engine = LocalEngine(
-            judge,
-            prepare,
-            capacity=lambda: sum(model.connections for model in models.values()) + SURPLUS_CALLS,
-            case_budget=setup.case_budget,
-            total_budget=setup.total_budget,
-            price=price,
-            grace=setup.grace,
-            find=None if findings is None else findings.find,
+        fleets = [model for model in models.values() if isinstance(model, FleetModel)]
+        yield Session(
+            engine, price, confidence, findings, lambda: [one for fleet in fleets for one in fleet.records()]
         )
-        yield Session(engine, price, confidence, findings)
 
 
 @asynccontextmanager
@@ -102,26 +100,11 @@ async def sampler(
             where.model,
             preset,
             templates,
-            capacity=lambda: model.connections + SURPLUS_CALLS,
+            capacity=lambda: room(model) + SURPLUS_CALLS,
             logprobs=logprobs,
             extra=setup.extra,
             purse=purse,
         )
-
-
-def connected(where: Endpoint, setup: Setup) -> Connected:
-    """The model at an endpoint, with the limits of a setup."""
-    return connect(
-        Wiring(
-            address=where.base_url,
-            model=where.model,
-            api_key=where.api_key,
-            connections=setup.connections,
-            timeout=setup.timeout,
-            context=setup.context,
-            threads=setup.threads,
-        )
-    )
 
 
 def remembering(setup: Setup, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> RecordedJudge:

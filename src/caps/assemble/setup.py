@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Literal
 
 from caps.costs.prices import Price
+from caps.engines.batch_files import BatchSettings
 from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster
 from caps.judges.llm import JudgeSettings
 from caps.models import weights
+from caps.models.base import Tell, unheard
 from caps.models.locate import locate
 from caps.models.weights import Report
 
-ENGINES = ("local",)
+ENGINES = ("local", "batch", "ray")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,13 @@ def reply_for(*places: Endpoint) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Everything that makes a run; what a user may set, already checked."""
+    """Everything that makes a run; what a user may set, already checked; `tell` hears of its troubles."""
 
     endpoint: Endpoint
     endpoint_partial: Endpoint | None = None
     engine: str = ENGINES[0]
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    cluster: Cluster = field(default_factory=Cluster)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal"
     extra: Mapping[str, object] = field(default_factory=dict)
@@ -68,3 +73,4 @@ class Setup:
     case_budget: Budget = field(default_factory=Budget)
     total_budget: Budget = field(default_factory=Budget)
     grace: float = 0.0
+    tell: Tell = field(default=unheard, repr=False, compare=False)

@@ -1,34 +1,32 @@
 """What a run looks at before it asks anything: its cases, what it would ask, what that costs at least."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
 import typer
 
-from caps.assemble import Setup, load_templates, make_prepare
+from caps.assemble import Setup, load_templates, make_prepare, price_for
 from caps.cli.calibrating import Calibrating
 from caps.cli.output import say, stdout
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.costs.prices import listed_price
-from caps.datasets.imports import open_cases
 from caps.experiments.planning import forecast_case
 from caps.reports.console import number, table
 
 
-def opened(cases: str, limit: int | None) -> Iterator[Case | InputError]:
+def opened(read: Callable[[], Iterator[Case | InputError]], limit: int | None) -> Iterator[Case | InputError]:
     """The cases; a file that cannot be read at all is found before anything is opened or asked."""
-    source = open_cases(cases)
+    source = read()
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
 
 
 def refuse_if_too_dear(
     cases: str,
-    limit: int | None,
+    read: Callable[[], Iterable[Case | InputError]],
     strategy: Strategy,
     setup: Setup,
     seed: int,
@@ -37,14 +35,14 @@ def refuse_if_too_dear(
     first: Calibrating | None = None,
 ) -> None:
     """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
-    price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+    price = price_for(setup)
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
     if cases == "-":
         raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
     prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
     tokens = 0
-    for place, case in enumerate(opened(cases, limit)):
+    for place, case in enumerate(read()):
         if isinstance(case, InputError):
             continue
         asking = [strategy, *(first.asking(place, case) if first is not None else ())]

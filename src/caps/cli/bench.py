@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from platformdirs import user_data_path
 
 from caps.assemble import Endpoint, Setup, reply_for
 from caps.cli import options
-from caps.cli.output import JsonFlag, bar, print_json, say, stdout
+from caps.cli.output import JsonFlag, bar, print_json, say, stdout, telling
 from caps.cli.select import GRACE_SECONDS, endpoint_of
 from caps.cli.sink import write_all
 from caps.core.errors import InputError
@@ -21,8 +22,10 @@ from caps.experiments.study_file import load_study
 from caps.experiments.tables import Table, make_table
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
 from caps.reports.console import table as drawn
-from caps.reports.study_tables import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
+from caps.reports.study_figures import draw_table
+from caps.reports.study_tables import comma_separated, json_rows, latex, markdown, parted_cases
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study, a TOML file.")]
 OutFolder = Annotated[
@@ -33,7 +36,9 @@ Simulate = Annotated[bool, typer.Option("--simulate", help="No model: the study 
 Processes = Annotated[
     int | None, typer.Option("--processes", min=1, help="Worker processes of a simulation (all cores).")
 ]
-Plot = Annotated[bool, typer.Option("--plot", help="Draw every table too, as .svg beside it.")]
+Plots = Annotated[
+    Path | None, typer.Option("--plots", metavar="DIR", help="Draw every table too, as .svg and .pdf files.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what is done and what is not.")]
 
 
@@ -50,7 +55,7 @@ def bench(
     journal: options.JournalFile = None,
     no_journal: options.NoJournal = False,
     processes: Processes = None,
-    plot: Plot = False,
+    plots: Plots = None,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
@@ -78,8 +83,9 @@ def bench(
     tables = [make_table(told, spec, book) for spec in told.tables]
     label = _label(lots) if simulated else None
     _write(folder / "tables", told, tables, label)
-    for one in tables if plot else ():
-        draw_table(one, folder / "tables", simulated=label)
+    if plots is not None:
+        for path in [path for one in tables for path in draw_table(one, plots, simulated=label)]:
+            say(f"picture: {path}")
     if as_json:
         print_json(_as_json(told, tables, label, runs))
     else:
@@ -98,7 +104,7 @@ class _Desk:
         self,
         study: Study,
         model: str | None,
-        base_url: str | None,
+        base_url: Sequence[str] | None,
         api_key: str | None,
         connections: str,
         journal: Path | None,
@@ -106,7 +112,7 @@ class _Desk:
         quiet: bool,
     ) -> None:
         self._judge, self._journal, self._quiet = study.judge, journal, quiet
-        self._model, self._base_url, self._api_key = model, base_url, api_key
+        self._model, self._base_url, self._api_key = model, join_addresses(base_url), api_key
         told = options.parse_connections(connections)
         self._connections = study.judge.max_connections or told if told == "auto" else told
         self._found: dict[tuple[str | None, str | None], Endpoint] = {}
@@ -131,6 +137,7 @@ class _Desk:
             threads=judge.threads,
             journal=self._journal,
             grace=GRACE_SECONDS,
+            tell=telling(quiet=self._quiet),
         )
 
     def _endpoint(self, model: str | None, base_url: str | None) -> Endpoint:

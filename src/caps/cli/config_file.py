@@ -20,16 +20,18 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
         raise InputError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"--config {path}: {error}") from None
-    known = {option.lstrip("-"): param.name for param in ctx.command.params for option in param.opts}
+    known = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         option = key.replace("_", "-")
-        name = known.get(option)
-        if name is None:
+        param = known.get(option)
+        if param is None or param.name is None:
             raise SettingError(
                 f"--config {path}: {key}: no such option; {nearest(option, list(known))}see --help"
             )
-        defaults[name] = [f"{k}={v}" for k, v in value.items()] if isinstance(value, dict) else value
+        default = [f"{k}={v}" for k, v in value.items()] if isinstance(value, dict) else value
+        repeated = getattr(param, "multiple", False) and not isinstance(default, list)
+        defaults[param.name] = [default] if repeated else default
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     return path
 

@@ -13,7 +13,8 @@ from caps.assemble import Setup, make_prepare, reply_for
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
 from caps.cli.diagnose_run import Told, judged_live
-from caps.cli.output import JsonFlag, SetOption
+from caps.cli.output import JsonFlag, SetOption, telling
+from caps.cli.picturing import Html, Plots
 from caps.cli.select import GRACE_SECONDS, confidence_of, endpoint_of, partial_endpoint, price_of
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
@@ -35,6 +36,7 @@ from caps.experiments.pools import PoolModel, made_up
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.judges.simulated import PRESETS
+from caps.models.fleet_addresses import join_addresses
 from caps.reports.diagnosed_rows import Judge
 
 MADE_UP = 300
@@ -77,6 +79,8 @@ def diagnose(
     set_: SetOption = None,
     contests: Contests = CONTESTS,
     save: Save = None,
+    plots: Plots = None,
+    html: Html = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -120,11 +124,13 @@ def diagnose(
     if not scheduled:
         raise InputError(f"{cases}: {explain_nothing(found, plan)}")
     told = Told(
-        cases=cases or "CASES",
+        cases=cases,
         plan=plan,
         found=found,
         contests=contests,
         save=save,
+        plots=plots,
+        html=html,
         date=_today(),
         as_json=as_json,
         quiet=quiet,
@@ -156,6 +162,7 @@ def diagnose(
         price=price_of(price_input, price_output, price_cached),
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
         grace=GRACE_SECONDS,
+        tell=telling(quiet=quiet),
     )
     answered = asyncio.run(judged_live(setup, scheduled, plan, quiet=quiet))
     if answered is None:
@@ -165,8 +172,9 @@ def diagnose(
         model=endpoint.model,
         model_e1=None if at_partial is None else at_partial.model,
         words=_again(
-            ("--model", model), ("--base-url", base_url), ("--judge-model-e1", judge_model_e1),
-            ("--judge-base-url-e1", judge_base_url_e1), ("--profile", profile), ("--reply", reply),
+            ("--model", model), ("--base-url", join_addresses(base_url)),
+            ("--judge-model-e1", judge_model_e1), ("--judge-base-url-e1", join_addresses(judge_base_url_e1)),
+            ("--profile", profile), ("--reply", reply),
             ("--confidence", None if confidence == "verbal" else confidence),
         ),
     )  # fmt: skip

@@ -9,11 +9,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from caps.assemble import Setup
 from caps.cli.output import bar, print_json, say, stdout
+from caps.cli.picturing import put_out
 from caps.cli.sink import write_all
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.experiments.conclusion import Conclusion, conclude, measured_of
 from caps.experiments.diagnosis import Asked, Plan, Subject, ask
 from caps.reports import diagnosed, diagnosed_rows
+from caps.reports.diagnosed_page import diagnosis_page, proxy_page, stamp_of
+from caps.reports.diagnosed_pictures import diagnosis_pictures, proxy_pictures
 from caps.reports.diagnosed_rows import Judge
 
 
@@ -34,11 +37,13 @@ async def judged_live(setup: Setup, scheduled: Sequence[Subject], plan: Plan, *,
 class Told:
     """Where the findings of a diagnosis go: a terminal, JSON, a profile file."""
 
-    cases: str
+    cases: str | None
     plan: Plan
     found: Sequence[Subject]
     contests: int
     save: Path | None
+    plots: Path | None
+    html: Path | None
     date: str
     as_json: bool
     quiet: bool
@@ -51,15 +56,17 @@ class Told:
             say("no pair was answered in full: nothing can be said of this judge", "red")
             return 3 if asked.ended else 1
         if self.plan.proxy:
-            self._tell_proxy(asked)
+            self._tell_proxy(asked, judge)
         else:
             self._tell_all(asked, judge)
         if asked.ended:
             say(f"the {asked.ended} ended before all pairs were asked", "yellow")
         return 1 if asked.failures else 3 if asked.ended else 0
 
-    def _tell_proxy(self, asked: Asked) -> None:
+    def _tell_proxy(self, asked: Asked, judge: Judge) -> None:
         measured = measured_of(asked)
+        page = proxy_page(measured, judge, made=self._made(asked, judge))
+        put_out(proxy_pictures(measured), page, plots=self.plots, html=self.html)
         if self.as_json:
             print_json(diagnosed_rows.proxy_row(measured, asked))
             return
@@ -77,16 +84,31 @@ class Told:
                 report=lambda done: progress.advance(counted, done),
             )
         line = diagnosed.command(
-            self.cases, found.chosen, judge.words, None if self.save is None else str(self.save)
+            self.cases or "CASES", found.chosen, judge.words, None if self.save is None else str(self.save)
         )
         if self.save is not None:
             row = diagnosed_rows.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
             write_all([msgspec.json.format(msgspec.json.encode(row)) + b"\n"], self.save)
             say(f"profile: {self.save}")
+        pictures = diagnosis_pictures(found.measured, found.options, found.chosen, stamp_of(judge))
+        page = diagnosis_page(found, judge, line, pairs_most=self.plan.pairs, made=self._made(asked, judge))
+        put_out(pictures, page, plots=self.plots, html=self.html)
         if self.as_json:
             print_json(diagnosed_rows.diagnosis_row(found, asked, judge, line))
         else:
             self._print_all(found, line, judge)
+
+    def _made(self, asked: Asked, judge: Judge) -> list[tuple[str, str]]:
+        """How this diagnosis was made, for whoever reads its page later."""
+        plan = self.plan
+        told = {
+            "cases": self.cases or "made up", "judge": judge.source, "model": judge.model,
+            "model at E1": judge.model_e1,
+            "confidence": asked.confidence, "date": self.date, "seed": plan.seed, "pairs at most": plan.pairs,
+            "pairs of a case": plan.per_case, "stops when settled": "yes" if plan.stop else "no",
+            "contests simulated": self.contests,
+        }  # fmt: skip
+        return [(name, str(value)) for name, value in told.items() if value is not None]
 
     def _print_all(self, found: Conclusion, line: str, judge: Judge) -> None:
         if judge.simulated:
@@ -97,9 +119,12 @@ class Told:
         stdout().print(diagnosed.options_table(found.options, found.chosen))
         measure = diagnosed.paper_measure(found.options)
         advice = diagnosed.advice_words(found.measured, found.chosen)
-        _print([*([measure] if measure else []), "", *advice, "", line])
+        _print([*([measure] if measure else []), "", *advice, ""])
+        stdout().print(line, markup=False, soft_wrap=True)
 
 
 def _print(lines: Iterable[str]) -> None:
+    """Print sentences, broken between words where someone looks and nowhere else."""
+    console = stdout()
     for words in lines:
-        stdout().print(words, markup=False, soft_wrap=True)
+        console.print(words, markup=False, soft_wrap=not console.is_terminal)

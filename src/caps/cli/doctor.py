@@ -12,6 +12,7 @@ from caps.cli.fetching import fetch_bar
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
+from caps.models.fleet_addresses import parse_fleet
 from caps.models.places import Place
 from caps.models.weights import default_weights
 from caps.reports.console import table
@@ -34,7 +35,7 @@ def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
     checks = examine(
         cache=cache,
         journal=Path(journal) if journal else default_path(user_data_path("caps")),
-        endpoint=places[0] if places else None,
+        endpoints=[place for place in places if place.kind == places[0].kind],
         model=os.environ.get("CAPS_MODEL"),
     )
     if as_json:
@@ -47,13 +48,13 @@ def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
 
 
 def environment_places() -> list[Place]:
-    """The endpoints of the environment, the one that commands take first; each with its own key."""
+    """The endpoints of the environment, those that commands take first; each with its own key."""
     own, general = os.environ.get("CAPS_API_KEY"), os.environ.get("OPENAI_API_KEY")
-    urls = (os.environ.get("CAPS_BASE_URL"), os.environ.get("OPENAI_BASE_URL"))
+    urls = (os.environ.get("CAPS_BASE_URL", ""), os.environ.get("OPENAI_BASE_URL", ""))
     keys = (own or general, general if urls[0] else own or general)
-    named = zip(("CAPS_BASE_URL", "OPENAI_BASE_URL"), urls, keys, strict=True)
-    places = [Place(name, url, key) for name, url, key in named if url]
-    return places[:1] if len(places) == 2 and urls[0] == urls[1] else places
+    named = list(zip(("CAPS_BASE_URL", "OPENAI_BASE_URL"), urls, keys, strict=True))
+    told = named[:1] if urls[0] == urls[1] else named
+    return [Place(name, one.url, key) for name, url, key in told for one in parse_fleet(url)]
 
 
 def _rows(checks: list[Check]) -> list[tuple[str, ...]]:

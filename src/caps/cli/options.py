@@ -7,10 +7,15 @@ import msgspec
 import typer
 
 from caps.assemble import ENGINES
+from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.core.judging import JudgeProfile
+from caps.core.settings import override, settings_of
+from caps.engines.batch_files import BatchSettings
 from caps.graders.sandbox import NAMES as SANDBOXES
 from caps.judges.profiles import read_profile
+
+_FIELDS = ", ".join(settings_of(BatchSettings()))
 
 Model = Annotated[
     str | None,
@@ -19,12 +24,13 @@ Model = Annotated[
     ),
 ]
 BaseUrl = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--base-url",
         "--judge-base-url",
+        metavar="URL[=WEIGHT]",
         envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"],
-        help="OpenAI-compatible endpoint.",
+        help="OpenAI-compatible endpoint; repeated, or with commas between: several servers of one model.",
     ),
 ]
 ApiKey = Annotated[
@@ -39,16 +45,26 @@ SampleModel = Annotated[
     str | None, typer.Option("--model", envvar="CAPS_MODEL", help="Name of the model that answers.")
 ]
 SampleBaseUrl = Annotated[
-    str | None,
-    typer.Option("--base-url", envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"], help="Its endpoint."),
+    list[str] | None,
+    typer.Option(
+        "--base-url",
+        metavar="URL[=WEIGHT]",
+        envvar=["CAPS_BASE_URL", "OPENAI_BASE_URL"],
+        help="Its endpoint; repeated, or with commas between: several servers of one model.",
+    ),
 ]
 JudgeModel = Annotated[
     str | None,
     typer.Option("--judge-model", envvar="CAPS_JUDGE_MODEL", help="Another model as the judge."),
 ]
 JudgeBaseUrl = Annotated[
-    str | None,
-    typer.Option("--judge-base-url", envvar="CAPS_JUDGE_BASE_URL", help="Its endpoint, if another."),
+    list[str] | None,
+    typer.Option(
+        "--judge-base-url",
+        metavar="URL[=WEIGHT]",
+        envvar="CAPS_JUDGE_BASE_URL",
+        help="Its endpoint, if another.",
+    ),
 ]
 JudgeApiKey = Annotated[
     str | None, typer.Option("--judge-api-key", envvar="CAPS_JUDGE_API_KEY", help="Its key, if another.")
@@ -71,8 +87,13 @@ ModelE1 = Annotated[
     typer.Option("--judge-model-e1", envvar="CAPS_JUDGE_MODEL_E1", help="Another judge for partial views."),
 ]
 BaseUrlE1 = Annotated[
-    str | None,
-    typer.Option("--judge-base-url-e1", envvar="CAPS_JUDGE_BASE_URL_E1", help="Its endpoint, if another."),
+    list[str] | None,
+    typer.Option(
+        "--judge-base-url-e1",
+        metavar="URL[=WEIGHT]",
+        envvar="CAPS_JUDGE_BASE_URL_E1",
+        help="Its endpoint, if another.",
+    ),
 ]
 ApiKeyE1 = Annotated[
     str | None,
@@ -156,11 +177,29 @@ Extra = Annotated[
 Engine = Annotated[
     str, typer.Option("--engine", envvar="CAPS_ENGINE", help=f"Who plays: {', '.join(ENGINES)}.")
 ]
+Batch = Annotated[
+    list[str] | None,
+    typer.Option("--batch", metavar="FIELD=VALUE", help=f"Of batches: {_FIELDS}; may be repeated."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        envvar=["CAPS_RAY_ADDRESS", "RAY_ADDRESS"],
+        help="Engine ray: HOST:PORT of a cluster, or auto (starts one here).",
+    ),
+]
+RayWorkers = Annotated[
+    int,
+    typer.Option("--ray-workers", envvar="CAPS_RAY_WORKERS", min=1, help="Engine ray: processes that play."),
+]
 Seed = Annotated[int, typer.Option("--seed", envvar="CAPS_SEED", help="Same seed, same pairings.")]
 Connections = Annotated[
     str,
     typer.Option(
-        "--max-connections", envvar="CAPS_MAX_CONNECTIONS", help="Calls at once: a number, or auto."
+        "--max-connections",
+        envvar="CAPS_MAX_CONNECTIONS",
+        help="Calls at once at a server: a number, or auto.",
     ),
 ]
 Timeout = Annotated[
@@ -261,6 +300,11 @@ def parse_engine(word: str) -> str:
     if word not in ENGINES:
         raise SettingError(f"--engine {word!r}: must be one of {', '.join(ENGINES)}")
     return word
+
+
+def parse_batch(words: list[str] | None) -> BatchSettings:
+    """Read `--batch lines=1000` words."""
+    return override(BatchSettings(), parse_assignments(words or [], option="--batch"))
 
 
 def parse_connections(word: str) -> Any:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
+from caps.models.base import Tell, unheard
 from caps.reports.console import shown
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -39,6 +40,16 @@ def bar(*columns: ProgressColumn, hidden: bool = False) -> Progress:
 def say(words: str, style: str = "dim") -> None:
     """Say something on standard error; whatever others wrote into it is shown as text."""
     stderr().print(shown(words), style=style, markup=False, soft_wrap=True)
+
+
+def remark(words: str) -> None:
+    """Say what went wrong and was mended."""
+    say(words, "yellow")
+
+
+def telling(*, quiet: bool) -> Tell:
+    """Who hears of troubles that a run survives."""
+    return unheard if quiet else remark
 
 
 def print_json(value: object) -> None:

@@ -1,32 +1,53 @@
 """`caps plan`: what every strategy would ask, before anything is spent."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from caps.assemble import has_setting, load_templates, make_strategy
 from caps.cli import options
-from caps.cli.output import JsonFlag, SetOption, print_json, stdout
-from caps.cli.plan_cases import plan_file, whole
+from caps.cli.output import JsonFlag, SetOption, print_json
+from caps.cli.plan_capacity import (
+    BatchHours,
+    BatchPrice,
+    CallsRate,
+    Gpus,
+    Problems,
+    Scale,
+    Workers,
+    WriteRate,
+    print_capacity,
+    with_capacity,
+)
+from caps.cli.plan_cases import plan_file
+from caps.cli.plan_pool import pool_rows, print_pool
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
+from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
+from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.casework import PER_CHARACTER
 from caps.costs.closed_form import ViewSizes
-from caps.costs.forecast import field_of, forecast
 from caps.costs.prices import Price, listed_price
 from caps.costs.terms import Terms, measured_output
-from caps.experiments.planning import BASELINE, Task
+from caps.experiments.planning import Task
+from caps.judges.profiles import reckons
+from caps.models.fleet_addresses import join_addresses
 from caps.registry import STRATEGIES
-from caps.reports.console import by_level, number, percent, table
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
-CASES_ONLY = (
-    "profile", "view", "prompts", "limit", "price_input", "price_output", "price_cached", "tokens_per_char",
-    "output_tokens", "journal", "tokens_per_second", "latency", "max_connections",
+CASES_ONLY = ("profile", "view", "prompts", "limit", "tokens_per_char", "journal")
+TERMS_ONLY = (
+    "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
+    "max_connections",
+)  # fmt: skip
+SCALE_ONLY = (
+    "output_tokens_per_second", "gpus", "gpu_hour_usd", "workers", "calls_per_second", "batch_hours",
+    "batch_price",
 )  # fmt: skip
 
 Cases = Annotated[
@@ -36,15 +57,15 @@ Cases = Annotated[
 Rate = Annotated[
     float | None, typer.Option(min=0.001, help="CASES: tokens a character, instead of the estimate of 1/4.")
 ]
-Output = Annotated[float | None, typer.Option(min=0, help="CASES: mean tokens of a reply (400).")]
+Output = Annotated[float | None, typer.Option(min=0, help="Mean tokens of a reply (400).")]
 Journal = Annotated[
     Path | None, typer.Option("--journal", help="CASES: measure the mean reply on the calls kept here.")
 ]
 Pace = Annotated[
-    float | None, typer.Option(min=0.001, help="CASES: tokens, read and written, the server does a second.")
+    float | None, typer.Option(min=0.001, help="Tokens, read and written, the server does a second.")
 ]
-Latency = Annotated[float | None, typer.Option(min=0, help="CASES: seconds a call, with --max-connections.")]
-Connections = Annotated[int | None, typer.Option("--max-connections", min=1, help="CASES: calls at once.")]
+Latency = Annotated[float | None, typer.Option(min=0, help="Seconds a call, with --max-connections.")]
+Connections = Annotated[int | None, typer.Option("--max-connections", min=1, help="Calls at once.")]
 
 
 def plan(
@@ -58,6 +79,7 @@ def plan(
     overhead_tokens: Annotated[float, typer.Option(min=0, help="Tokens of a prompt without views.")] = 500,
     strategy: Annotated[str | None, typer.Option(help="Names, separated by commas; all if absent.")] = None,
     set_: SetOption = None,
+    judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -74,6 +96,14 @@ def plan(
     tokens_per_second: Pace = None,
     latency: Latency = None,
     max_connections: Connections = None,
+    problems: Problems = None,
+    output_tokens_per_second: WriteRate = None,
+    gpus: Gpus = 1,
+    gpu_hour_usd: options.GpuHour = None,
+    workers: Workers = 8,
+    calls_per_second: CallsRate = None,
+    batch_hours: BatchHours = 24,
+    batch_price: BatchPrice = 0.5,
     as_json: JsonFlag = False,
 ) -> None:
     """Forecast calls, rounds that wait for one another, tokens, money and time, for every strategy.
@@ -81,30 +111,57 @@ def plan(
     Of CASES the prompts are rendered as a run with this seed would: the tokens of the first round are exact
     but for their estimate from characters, later ones a range over who may survive. Without CASES one
     problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
-    differ, which is the dearest case.
+    differ, which is the dearest case. With --problems that is reckoned up for many of them.
     """
-    strategies = _configured(strategy, finalists, set_ or [])
+    strategies = _configured(strategy, finalists, set_ or [], options.known_judge(judge_profile))
+    if problems is None:
+        _refuse(ctx, SCALE_ONLY, "needs --problems: how many are to be reckoned with?")
     if cases is None:
         _refuse(ctx, CASES_ONLY, "needs CASES: a file to plan")
-        sizes = ViewSizes(partial_tokens, full_tokens, overhead_tokens)
-        if rho is not None:
-            sizes = ViewSizes.with_rho(rho, full=full_tokens, overhead=overhead_tokens)
-        _print_pool(pool, _forecasts(pool, strategies, sizes), sizes, as_json=as_json)
-        return
-    _refuse(ctx, POOL_ONLY, "is for a plan without CASES: these have sizes of their own")
+    if cases is None and problems is None:
+        _refuse(ctx, TERMS_ONLY, "needs CASES, a file to plan, or --problems")
+    if cases is not None:
+        _refuse(ctx, POOL_ONLY, "is for a plan without CASES: these have sizes of their own")
     templates = load_templates(prompts)
     terms = Terms(
         _mean_output(output_tokens, journal, model, templates),
-        _price(price_input, price_output, price_cached, model, base_url),
+        _price(price_input, price_output, price_cached, model, join_addresses(base_url)),
         tokens_per_second,
         latency,
         max_connections,
     )
+    scale = None
+    if problems is not None:
+        fleet = Fleet(
+            read_rate=tokens_per_second, write_rate=output_tokens_per_second, gpus=gpus, latency=latency,
+            connections=max_connections or CONNECTIONS, calls_rate=calls_per_second,
+        )  # fmt: skip
+        terms = replace(terms, tokens_per_second=None, latency=None)  # they are the fleet's
+        scale = Scale(problems=problems, fleet=fleet, terms=terms, workers=workers, gpu_hour_usd=gpu_hour_usd,
+                      batch_hours=batch_hours, batch_price=batch_price)  # fmt: skip
+    if cases is None:
+        sizes = ViewSizes(partial_tokens, full_tokens, overhead_tokens)
+        if rho is not None:
+            sizes = ViewSizes.with_rho(rho, full=full_tokens, overhead=overhead_tokens)
+        _plan_pool(pool, strategies, sizes, scale, as_json=as_json)
+        return
     views = parse_assignments(view or [], option="--view")
     rate = PER_CHARACTER if tokens_per_char is None else tokens_per_char
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
     raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
-                               named=strategy is not None))  # fmt: skip
+                               named=strategy is not None, scale=scale))  # fmt: skip
+
+
+def _plan_pool(
+    pool: int, strategies: dict[str, Strategy], sizes: ViewSizes, scale: Scale | None, *, as_json: bool
+) -> None:
+    rows = with_capacity(pool_rows(pool, strategies, sizes), scale)
+    if as_json:
+        print_json(rows)
+        return
+    print_pool(pool, rows, sizes)
+    if scale is not None:
+        print_capacity(rows, scale)
 
 
 def _refuse(ctx: typer.Context, names: Sequence[str], why: str) -> None:
@@ -134,65 +191,19 @@ def _price(
     return Price(read, written, reread)
 
 
-def _print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes, *, as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    cells = [
-        (
-            row["strategy"],
-            by_level(row["calls"]),
-            number(row["calls_total"], 1) + _range(row),
-            number(row["depth"], 1),
-            number(row["tokens"], 0),
-            percent(row["token_share"]),
-        )
-        for row in rows
-    ]
-    title = (
-        f"One problem, {pool} distinct candidates; T1 {number(sizes.per_partial, 0)}, "
-        f"T2 {number(sizes.per_full, 0)} tokens, rho {sizes.rho:.3f}"
-    )
-    columns = ("strategy", "E1 + E2", "calls", "rounds", "tokens", f"% of {BASELINE}")
-    stdout().print(table(title, columns, cells))
-
-
-def _configured(names: str | None, finalists: int | None, changes: list[str]) -> dict[str, Strategy]:
-    """The strategies asked for; `finalists` goes to those that have such a field."""
+def _configured(
+    names: str | None, finalists: int | None, changes: list[str], judge: JudgeProfile | None
+) -> dict[str, Strategy]:
+    """The strategies asked for; `finalists`, and what is known of the judge, go to those that use it."""
     wanted = list(STRATEGIES.table) if names is None else [name.strip() for name in names.split(",")]
     assigned = parse_assignments(changes)
     if assigned and names is None:
         raise SettingError("--set needs --strategy: which one is meant?")
     made = {}
     for name in wanted:
-        strategy = make_strategy(name, assigned)
+        known = judge if names is not None or reckons(make_strategy(name)) else None
+        strategy = make_strategy(name, assigned, known)
         if finalists is not None and has_setting(strategy, "finalists"):
-            strategy = make_strategy(name, {**assigned, "finalists": str(finalists)})
+            strategy = make_strategy(name, {**assigned, "finalists": str(finalists)}, known)
         made[name] = strategy
     return made
-
-
-def _forecasts(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> list[dict[str, Any]]:
-    entrants = field_of(pool)
-    baseline = forecast(make_strategy(BASELINE), entrants, sizes).tokens
-    rows = []
-    for name, strategy in strategies.items():
-        expected = forecast(strategy, entrants, sizes)
-        rows.append(
-            {
-                "strategy": name,
-                "calls": {level: whole(count) for level, count in expected.calls.items()},
-                "calls_total": whole(expected.total),
-                "calls_least": expected.least,
-                "calls_most": expected.most,
-                "depth": whole(expected.depth),
-                "tokens": round(expected.tokens),
-                "token_share": round(expected.tokens / baseline, 4) if baseline else None,
-            }
-        )
-    return rows
-
-
-def _range(row: dict[str, Any]) -> str:
-    least, most = row["calls_least"], row["calls_most"]
-    return "" if least == most else f" ({least}-{most})"

@@ -10,20 +10,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 
 from caps.assemble import make_prepare, make_strategy
 from caps.cli.output import bar, print_json, say, stdout
+from caps.cli.plan_capacity import Scale, print_capacity, with_capacity
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.casework import PER_CHARACTER
 from caps.costs.terms import Terms
 from caps.datasets.imports import count_cases, open_cases
 from caps.experiments.planning import BASELINE, Task, Totals, plan_cases
-from caps.reports.console import number, percent, table
+from caps.reports.console import number, percent, short, table
 
 WORTH_MORE_PROCESSES = 60
-UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def plan_file(
-    cases: str, limit: int | None, task: Task, terms: Terms, *, names: list[str], named: bool, as_json: bool
+    cases: str,
+    limit: int | None,
+    task: Task,
+    terms: Terms,
+    *,
+    names: list[str],
+    named: bool,
+    as_json: bool,
+    scale: Scale | None = None,
 ) -> int:
     """Plan a file and print it; the exit code: 1 if a line is bad, or a strategy asked for cannot play."""
     make_prepare(task.profile, task.views)  # raises where a name is wrong
@@ -32,6 +40,7 @@ def plan_file(
         source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
     )
     rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
+    rows = with_capacity(rows, scale)
     refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
     for name, why in refused:
         words = f"{name}: cannot play {len(why)} of {source.good} cases; {why[0]}"
@@ -40,6 +49,8 @@ def plan_file(
         print_json(rows)
     else:
         _print(rows, source.good, terms, task.per_character)
+    if scale is not None and not as_json:
+        print_capacity(rows, scale)
     return 1 if source.bad or (named and refused) else 0
 
 
@@ -140,14 +151,6 @@ def _cells(one: dict[str, Any], *, timed: bool) -> list[str]:
     if usd is not None:
         cells += [_dollars(usd["mean"]), f"{_dollars(usd['least'])}–{_dollars(usd['most'])}"]
     return [*cells, *([_duration(one["seconds"])] if timed else []), percent(one["token_share"])]
-
-
-def short(value: float) -> str:
-    """A number in three digits: 950, 12.3k, 1.05M."""
-    for size, unit in UNITS:
-        if value >= 0.9995 * size:
-            return f"{value / size:.{2 if value < 9.995 * size else 1 if value < 99.95 * size else 0}f}{unit}"
-    return f"{value:.0f}"
 
 
 def _dollars(value: float) -> str:

@@ -163,10 +163,10 @@ def _ask_again(
     select(
         cases=made["cases"],
         model=made["model"],
-        base_url=made["base_url"],
+        base_url=[made["base_url"]],
         api_key=api_key,
         judge_model_e1=made["model_e1"],
-        judge_base_url_e1=made["base_url_e1"],
+        judge_base_url_e1=[made["base_url_e1"]] if made["base_url_e1"] else None,
         strategy=strategy or made["strategy"]["name"],
         set_=changes,
         judge_profile=judge_profile,

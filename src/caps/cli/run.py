@@ -3,9 +3,9 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import ExitStack
-from dataclasses import asdict, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +13,25 @@ import msgspec
 
 from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.calibrating import Calibrating
+from caps.cli.listening import listen
 from caps.cli.meter import Meter
 from caps.cli.output import say, stderr, stdout
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.play import Strategy
-from caps.core.settings import settings_of
 from caps.core.types import Case
-from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
 from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
 from caps.judges.base import Bout
+from caps.models.fleet_server import Record
 from caps.reports import calibrated
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.lines import selection_line
-from caps.reports.rundir import RunFolder, digests, versions
+from caps.reports.made import made_of
+from caps.reports.rundir import RunFolder
 from caps.reports.summary import Summary
 
 
@@ -61,7 +62,8 @@ class Run:
         self._guessed: Counter[str] = Counter()
         self._templates = load_templates(setup.prompts)
         self._blind = make_prepare(setup.profile, setup.views)
-        self._price: Price | None = None
+        self._price = setup.price
+        self._servers: Callable[[], list[Record]] = list
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
@@ -82,23 +84,35 @@ class Run:
             self._price = ready.price
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
-            with ExitStack() as stack:
-                meter = stack.enter_context(Meter(total, self._price, hidden=self._quiet))
-                folder = None
-                if out is not None:
-                    folder = stack.enter_context(RunFolder(out, self._made_of(cases, ready)))
-                if folder is not None and self._calibration is not None:
-                    folder.keep(calibrated.FILE, self._judge_row(self._calibration, cases, ready))
+            with Meter(total, ready.price, hidden=self._quiet) as meter:
                 ready.engine.watch = meter.hear
-                async for outcome in ready.engine.run(source, self._strategy, seed=self._seed):
-                    self._deliver(outcome, folder)
-                    meter.advance()
-                if folder is not None:
-                    folder.finish(self._summary.as_line(self._price))
+                listen(ready.engine, quiet=self._quiet)
+                outcomes = ready.engine.run(source, self._strategy, seed=self._seed)
+                kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
+                self._servers = ready.servers
+                await self.deliver(outcomes, out, self._made_of(cases, ready), meter.advance, kept)
             if ready.findings is not None:
                 self._summary.findings.unusable = ready.findings.unusable
-        self._close(time.perf_counter() - started)
-        return 1 if self._summary.failed else 3 if self._summary.provisional else 0
+        return self.close(time.perf_counter() - started)
+
+    async def deliver(
+        self,
+        outcomes: AsyncIterator[Outcome],
+        out: Path | None,
+        made: dict[str, Any],
+        advance: Callable[[], object] = int,
+        judge: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Hand on every outcome as it comes."""
+        with RunFolder(out, made) if out is not None else nullcontext() as folder:
+            if folder is not None and judge:
+                folder.keep(calibrated.FILE, judge)
+            async for outcome in outcomes:
+                self._deliver(outcome, folder)
+                advance()
+            self._summary.servers = self._servers()
+            if folder is not None:
+                folder.finish(self._summary.as_line(self._price))
 
     async def _calibrate(
         self, first: Calibrating, ready: Session, source: Iterable[Case | InputError], total: int | None
@@ -160,7 +174,8 @@ class Run:
             without = forecast_case(blind, self._strategy, self._templates, seed=self._seed)
             self._summary.findings.saved += without.mean - expected
 
-    def _close(self, seconds: float) -> None:
+    def close(self, seconds: float) -> int:
+        """Print what is left to print; the exit code."""
         if self._rows:
             columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
             stdout().print(table("", columns, self._rows, numbers_from=2))
@@ -170,33 +185,23 @@ class Run:
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'domain guessed: {guesses}; say "domain" in a case to be sure', "dim")
+        return 1 if self._summary.failed else 3 if self._summary.provisional else 0
 
     def _made_of(self, cases: str, ready: Session) -> dict[str, Any]:
         """Everything that made this run, without the keys."""
-        setup, strategy = self._setup, self._strategy
-        partial = setup.endpoint_partial
-        return {
-            "cases": cases if cases == "-" else str(Path(cases).resolve()),
-            "strategy": {"name": self._name, **settings_of(strategy)},
-            "calibration": None if self._calibration is None else calibrated.row(self._calibration),
-            "seed": self._seed,
-            "limit": self._limit,
-            "model": setup.endpoint.model,
-            "base_url": setup.endpoint.base_url,
-            "model_e1": None if partial is None else partial.model,
-            "base_url_e1": None if partial is None else partial.base_url,
-            "judge": asdict(setup.judge) | {"confidence": ready.confidence},
-            "extra": dict(setup.extra),
-            "profile": setup.profile,
-            "views": dict(setup.views),
-            "merge_found": setup.merge_found,
-            "findings": {} if ready.findings is None else ready.findings.versions,
-            "journal": None if setup.journal is None else str(setup.journal.resolve()),
-            "prompts_folder": None if setup.prompts is None else str(setup.prompts),
-            "prompts": digests(self._templates),
-            "budget": {"case": asdict(setup.case_budget), "total": asdict(setup.total_budget)},
-            "price": None if self._price is None else asdict(self._price),
-            "versions": versions(),
+        made = made_of(
+            self._setup,
+            cases=cases,
+            name=self._name,
+            strategy=self._strategy,
+            seed=self._seed,
+            limit=self._limit,
+            confidence=ready.confidence,
+            findings={} if ready.findings is None else ready.findings.versions,
+            price=ready.price,
+        )
+        return made | {
+            "calibration": None if self._calibration is None else calibrated.row(self._calibration)
         }
 
 

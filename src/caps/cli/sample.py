@@ -14,7 +14,7 @@ from platformdirs import user_cache_path, user_data_path
 from caps.assemble import Setup, load_templates, reply_for
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
-from caps.cli.output import JsonFlag, SetOption, print_json, say, stdout
+from caps.cli.output import JsonFlag, SetOption, print_json, say, stdout, telling
 from caps.cli.sample_run import SampleRun
 from caps.cli.select import GRACE_SECONDS, endpoint_of, price_of
 from caps.config import parse_assignments
@@ -26,6 +26,7 @@ from caps.engines.budget import Budget
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.base import Request
+from caps.models.fleet_addresses import join_addresses
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.sampling.making import make_method, make_preset, usual_preset
@@ -101,9 +102,14 @@ def sample(
         price=price_of(price_input, price_output, price_cached),
         total_budget=budget,
         grace=GRACE_SECONDS,
+        tell=telling(quiet=quiet),
     )
     judge = judge_endpoint(
-        setup.endpoint, judge_model, judge_base_url, judge_api_key, cache=user_cache_path("caps")
+        setup.endpoint,
+        judge_model,
+        join_addresses(judge_base_url),
+        judge_api_key,
+        cache=user_cache_path("caps"),
     )
     run = SampleRun(
         setup, replace(setup, endpoint=judge, judge=JudgeSettings(reply=reply_for(judge))), drawn, chosen,

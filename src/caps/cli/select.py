@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ from platformdirs import user_cache_path, user_data_path
 from caps.assemble import (
     Endpoint,
     Setup,
+    cases_for,
     counts_votes,
     find,
     make_prepare,
@@ -22,15 +25,19 @@ from caps.cli.beforehand import opened, refuse_if_too_dear, rehearse
 from caps.cli.calibrating import Calibrating
 from caps.cli.config_file import ConfigFile
 from caps.cli.fetching import fetch_bar
-from caps.cli.output import JsonFlag, SetOption
+from caps.cli.output import JsonFlag, SetOption, telling
 from caps.cli.run import Run
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.costs.prices import Price
 from caps.datasets.imports import count_cases
 from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster
+from caps.engines.cluster import connect as join
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
+from caps.registry import DEFAULT_STRATEGY
 
 Cases = Annotated[
     str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
@@ -49,7 +56,7 @@ def select(
     judge_model_e1: options.ModelE1 = None,
     judge_base_url_e1: options.BaseUrlE1 = None,
     judge_api_key_e1: options.ApiKeyE1 = None,
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     calibrate: options.Calibrate = None,
@@ -63,6 +70,9 @@ def select(
     reply: options.Reply = None,
     extra: options.Extra = None,
     engine: options.Engine = "local",
+    batch: options.Batch = None,
+    ray_address: options.RayAddress = None,
+    ray_workers: options.RayWorkers = 2,
     seed: options.Seed = 1234,
     max_connections: options.Connections = "auto",
     timeout: options.Timeout = 600,
@@ -101,7 +111,11 @@ def select(
         chosen = with_shortlist(chosen)
     first = None if calibrate is None else Calibrating(calibrate, strategy, chosen, changes)
     views = parse_assignments(view or [], option="--view")
-    source = opened(cases, limit)
+    cluster = Cluster(address=ray_address, workers=ray_workers)
+    if options.parse_engine(engine) == "ray" and not dry_run:
+        join(cluster)  # before anything is asked, and before we listen for signals: Ray does too
+    read = partial(cases_for, engine, cluster, cases)
+    source = opened(read, limit)
     if dry_run:
         rehearse(source, chosen, make_prepare(profile, views), seed)
         return
@@ -112,7 +126,9 @@ def select(
     setup = Setup(
         endpoint=endpoint,
         endpoint_partial=at_partial,
-        engine=options.parse_engine(engine),
+        engine=engine,
+        batch=options.parse_batch(batch),
+        cluster=cluster,
         judge=JudgeSettings(
             max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),
@@ -134,11 +150,12 @@ def select(
         case_budget=Budget(tokens=budget_tokens, usd=budget_usd, seconds=budget_seconds),
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
         grace=GRACE_SECONDS,
+        tell=telling(quiet=quiet),
     )
     if first is not None:
         first.check(setup)
     if max_usd is not None:
-        refuse_if_too_dear(cases, limit, chosen, setup, seed, max_usd, first=first)
+        refuse_if_too_dear(cases, partial(opened, read, limit), chosen, setup, seed, max_usd, first=first)
     run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd, first=first,
         limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
@@ -153,19 +170,20 @@ def _total(cases: str, limit: int | None) -> int | None:
 
 
 def endpoint_of(
-    model: str | None, base_url: str | None, api_key: str | None, *, quiet: bool = False
+    model: str | None, base_url: str | Sequence[str] | None, api_key: str | None, *, quiet: bool = False
 ) -> Endpoint:
     """The endpoint that options name, or what is missing; weights that are not here yet are fetched."""
+    address = join_addresses(base_url)
     with fetch_bar(hidden=quiet) as report:
-        return find(model, base_url, api_key, cache=user_cache_path("caps"), report=report)
+        return find(model, address, api_key, cache=user_cache_path("caps"), report=report)
 
 
 def partial_endpoint(
     model: str | None,
-    base_url: str | None,
+    base_url: Sequence[str] | None,
     api_key: str | None,
     model_e1: str | None,
-    base_url_e1: str | None,
+    base_url_e1: Sequence[str] | None,
     api_key_e1: str | None,
     *,
     quiet: bool,

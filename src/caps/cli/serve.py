@@ -14,7 +14,9 @@ from caps.cli.select import endpoint_of
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
 from caps.models.locate import EMBEDDED
+from caps.registry import DEFAULT_STRATEGY
 from caps.solving import judge_endpoint
 
 Host = Annotated[str, typer.Option("--host", envvar="CAPS_HOST", help="Address to listen on.")]
@@ -66,7 +68,7 @@ def serve(
     judge_base_url: options.JudgeBaseUrl = None,
     judge_api_key: options.JudgeApiKey = None,
     samples: options.Samples = 8,
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     seed: options.Seed = 1234,
     early_exit: EarlyExit = False,
@@ -102,10 +104,10 @@ def serve(
     from caps.server.logs import Log  # noqa: PLC0415
     from caps.server.rules import Defaults, Limits  # noqa: PLC0415
 
-    upstream = _upstream(model, base_url, upstream_api_key, quiet=quiet)
-    judge = judge_endpoint(
-        upstream, judge_model, judge_base_url, judge_api_key, cache=user_cache_path("caps")
-    )
+    log = Log(prompts=log_prompts, quiet=quiet)
+    upstream = _upstream(model, join_addresses(base_url), upstream_api_key, quiet=quiet)
+    judging = join_addresses(judge_base_url)
+    judge = judge_endpoint(upstream, judge_model, judging, judge_api_key, cache=user_cache_path("caps"))
     serving = Serving(
         upstream=upstream,
         judging=Setup(
@@ -119,8 +121,9 @@ def serve(
             prompts=prompts,
             connections=options.parse_connections(max_connections),
             timeout=timeout,
+            tell=lambda words: log.say("fleet", said=words),
         ),
-        judge=judge.model if judge_model or judge_base_url else None,
+        judge=judge.model if judge_model or judging else None,
         host=host,
         port=port,
         keys=tuple(api_key or ()),
@@ -143,7 +146,7 @@ def serve(
         ),
         heartbeat=heartbeat,
         grace=grace,
-        log=Log(prompts=log_prompts, quiet=quiet),
+        log=log,
     )
     asyncio.run(run(serving))
 

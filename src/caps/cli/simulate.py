@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from caps.assemble import make_strategy
-from caps.cli.output import JsonFlag, bar, print_json, say, stdout
+from caps.cli.output import JsonFlag, bar, print_json, stdout
+from caps.cli.picturing import Html, Plots, put_out
 from caps.core.errors import SettingError
 from caps.datasets.imports import open_cases
 from caps.experiments import simulation
 from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
 from caps.judges.simulated import PRESETS, JudgeModel
 from caps.reports.console import by_level, number, percent, table
-from caps.reports.plots import accuracy_against_tokens
+from caps.reports.simulated_page import headline, simulation_page, simulation_picture
 
 BASELINE = "v1-infer"
 DEFAULT_STRATEGIES = "vanilla,majority,pointwise,random-pairs,knockout,caps,caps-r,caps-plus,v1-infer"
@@ -50,9 +51,8 @@ def simulate(
     cases: Annotated[str | None, typer.Option(help="Labelled cases: real pools, simulated verdicts.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same figures.")] = 1234,
     processes: Annotated[int | None, typer.Option(min=1, help="Worker processes; changes no figure.")] = None,
-    plot: Annotated[
-        str | None, typer.Option(help="Draw accuracy against tokens to this file (.svg).")
-    ] = None,
+    plots: Plots = None,
+    html: Html = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Play strategies against a synthetic judge and print how often they are right and what they ask."""
@@ -76,9 +76,8 @@ def simulate(
     records = _run(pools, names, model, seed=seed, processes=processes)
     rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
     about = _about(pools, model, seed, source)
-    if plot is not None:
-        accuracy_against_tokens(rows, plot, title=_headline(about))
-        say(f"plot: {plot}")
+    picture = simulation_picture(about, rows)
+    put_out([picture], simulation_page(about, picture, baseline=BASELINE), plots=plots, html=html)
     if as_json:
         print_json({**about, "strategies": rows})
         return
@@ -125,14 +124,6 @@ def _about(pools: list[LabelledPool], model: JudgeModel, seed: int, source: dict
     }
 
 
-def _headline(about: dict[str, Any]) -> str:
-    judge = about["judge"]
-    return (
-        f"Simulated ({about['simulated']}): {about['problems']} problems, judge right in "
-        f"{100 * judge['accuracy_partial']:.0f} % of pairs at E1 and {100 * judge['accuracy']:.0f} % at E2"
-    )
-
-
 def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     cells = [
         (
@@ -153,7 +144,7 @@ def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         "pair acc. E1 / E2",
     )  # fmt: skip
     console = stdout()
-    console.print(table(_headline(about), columns, cells))
+    console.print(table(headline(about), columns, cells))
     console.print(
         f"mean candidate {percent(about['mean_correct'])} %, some candidate right "
         f"{percent(about['pass_at_n'])} %, rho {about['rho']:.3f}; 95 % intervals; T% against {BASELINE}",

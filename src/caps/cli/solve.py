@@ -14,7 +14,7 @@ from platformdirs import user_cache_path, user_data_path
 from caps.assemble import Setup, make_strategy, reply_for
 from caps.cli import options
 from caps.cli.config_file import ConfigFile
-from caps.cli.output import JsonFlag, SetOption, say
+from caps.cli.output import JsonFlag, SetOption, say, telling
 from caps.cli.sample_run import SampleMeter
 from caps.cli.select import GRACE_SECONDS, confidence_of, endpoint_of, price_of
 from caps.cli.stopping import say_stopped, unless_stopped
@@ -29,6 +29,8 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
+from caps.models.fleet_addresses import join_addresses
+from caps.registry import DEFAULT_STRATEGY
 from caps.reports.console import number, shown
 from caps.reports.lines import selection_line
 from caps.reports.sampled import Tally
@@ -56,7 +58,7 @@ def solve(
     judge_api_key: options.JudgeApiKey = None,
     preset: options.Preset = "default",
     method: options.Method = "independent",
-    strategy: options.Strategy = "caps-r",
+    strategy: options.Strategy = DEFAULT_STRATEGY,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
@@ -101,9 +103,14 @@ def solve(
         durable=durable,
         price=price_of(price_input, price_output, price_cached),
         grace=GRACE_SECONDS,
+        tell=telling(quiet=quiet),
     )
     judge = judge_endpoint(
-        setup.endpoint, judge_model, judge_base_url, judge_api_key, cache=user_cache_path("caps")
+        setup.endpoint,
+        judge_model,
+        join_addresses(judge_base_url),
+        judge_api_key,
+        cache=user_cache_path("caps"),
     )
     solving = Solving(
         writing=setup,

@@ -44,20 +44,26 @@ class MissingExtraError(UserError):
     """An optional package is missing."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package!r}: install it with  pip install 'caps[{extra}]'")
+        super().__init__(package, extra, purpose)  # all of them, so that it can be pickled
+
+    def __str__(self) -> str:
+        package, extra, purpose = self.args
+        return f"{purpose} needs {package!r}: install it with  pip install 'caps[{extra}]'"
 
 
 class ModelError(CapsError):
     """The endpoint or the model behind it failed for good; `cause` is one word to count it by.
 
-    `attempts` is how many requests the server may have seen, and so may have billed.
+    `attempts` is how many requests the server may have seen, and so may have billed; `wait` the seconds it
+    asked to be left alone.
     """
 
     cause = "model"
 
-    def __init__(self, message: str, *, attempts: int = 0) -> None:
+    def __init__(self, message: str, *, attempts: int = 0, wait: float | None = None) -> None:
         super().__init__(message)
         self.attempts = attempts
+        self.wait = wait
 
 
 class AccessError(ModelError):

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Case
 from caps.datasets.fields import Row
 from caps.datasets.inspect_logs import read_eval, read_json_log
-from caps.datasets.jsonl import cases_in, count_lines
+from caps.datasets.jsonl import cases_in, cases_in_rows, count_lines
 from caps.datasets.lcb_results import read_results
 from caps.datasets.lm_eval import read_samples
 from caps.datasets.openai_batch import read_batch
-from caps.datasets.reading import decode, is_zip, lines
-from caps.datasets.rows import peeked
+from caps.datasets.reading import decode, is_parquet, is_zip, lines
+from caps.datasets.rows import count_rows, parquet_rows, peeked
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
 AUTO = "auto"
@@ -59,6 +60,9 @@ def _opened(path: str, format_: str, requests: str | None) -> Iterator[Case | In
     if is_zip(path) and format_ in (AUTO, "inspect"):
         yield from read_eval(path)
         return
+    if format_ in (AUTO, "caps") and is_parquet(path):
+        yield from cases_in_rows(parquet_rows(path), path)
+        return
     first, source = peeked(lines(path))
     name = sniff(first) if format_ == AUTO else format_
     if requests is None:
@@ -91,8 +95,10 @@ def _by_fields(row: Row) -> str:
 
 def count_cases(path: str) -> int | None:
     """How many cases there are to come, where that is known without reading them."""
-    if path == "-" or is_zip(path):
+    if path == "-" or "://" in path or Path(path).is_dir() or is_zip(path):
         return None
+    if is_parquet(path):
+        return count_rows(path)
     first, _ = peeked(lines(path))
     return count_lines(path) if sniff(first) == "caps" else None
 

@@ -3,8 +3,8 @@
 A line that cannot be read is yielded as the `InputError` it is, so the good ones go on.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from caps.evidence.anatomy import last_boxed, last_code_block
 
 DOMAINS = ("code", "math", "general")
 
+T = TypeVar("T")
+
 
 def read_cases(path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
     """Read cases in order; ids are unique and default to the line number. `bare`: none need candidates."""
@@ -25,14 +27,26 @@ def read_cases(path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
 
 def cases_in(lines: Iterable[bytes], path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
     """Read the cases of lines that stand in the file at `path`."""
+    numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+    return _unique(numbered, path, lambda line, name: parse_case(line, default_id=name, bare=bare))
+
+
+def cases_in_rows(rows: Iterable[dict[str, Any]], path: str) -> Iterator[Case | InputError]:
+    """Read the cases of a table's rows; a field that a row lacks is null there."""
+    return _unique(
+        enumerate(rows, start=1), path, lambda row, name: parse_row(_present(row), default_id=name)
+    )
+
+
+def _unique(
+    numbered: Iterable[tuple[int, T]], path: str, parse: Callable[[T, str], Case]
+) -> Iterator[Case | InputError]:
     seen: set[str] = set()
     empty = True
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, item in numbered:
         empty = False
         try:
-            case = parse_case(line, default_id=str(number), bare=bare)
+            case = parse(item, str(number))
         except InputError as error:
             yield InputError(f"{path}:{number}: {error}")
             continue
@@ -48,13 +62,18 @@ def cases_in(lines: Iterable[bytes], path: str, *, bare: bool = False) -> Iterat
 
 
 def parse_case(line: str | bytes, *, default_id: str, bare: bool = False) -> Case:
-    """Read one line, or raise `InputError` naming the field; a `bare` problem may be without candidates."""
+    """Read one line, as `parse_row` reads what is on it."""
     try:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"must be an object, not {_kind(row)}")
+    return parse_row(row, default_id=default_id, bare=bare)
+
+
+def parse_row(row: dict[str, Any], *, default_id: str, bare: bool = False) -> Case:
+    """Read one object, or raise `InputError` naming the field; a `bare` problem may be without candidates."""
     candidates = _wanted(row, "candidates", list) if "candidates" in row or not bare else []
     if not candidates and not bare:
         raise InputError("candidates: is empty; at least one is needed")
@@ -87,6 +106,13 @@ def guess_domain(row: dict[str, Any], candidates: Sequence[Candidate]) -> str:
         return "code"
     boxed = sum(one.answer is not None or last_boxed(one.text) is not None for one in candidates)
     return "math" if boxed > half else "general"
+
+
+def _present(value: Any) -> Any:
+    """A value of a table as JSON would have it: without the fields that are null."""
+    if isinstance(value, dict):
+        return {name: _present(one) for name, one in value.items() if one is not None}
+    return [_present(one) for one in value] if isinstance(value, list) else value
 
 
 def _problem(row: dict[str, Any]) -> Problem:

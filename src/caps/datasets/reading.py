@@ -25,7 +25,7 @@ _ZIP = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes, after unpacking: of a line, of a file read as one, of all lines, of a packed field or member."""
+    """Bytes after unpacking: of a line, of a file read as one, of all lines of a packed one, of a member."""
 
     line: int = 512 * _MIB
     whole: int = 2048 * _MIB
@@ -38,16 +38,21 @@ LIMITS = Limits()
 
 
 def lines(path: str, limits: Limits = LIMITS) -> Iterator[bytes]:
-    """Lines of a file (gzipped or not; `-` is standard input), each and all together within limits."""
+    """Lines of a file (gzipped or not; `-` is standard input) within limits."""
+    with _faults(path), _opened(path) as (file, packed):
+        yield from lines_in(file, path, limits, packed=packed)
+
+
+def lines_in(file: IO[bytes], path: str, limits: Limits = LIMITS, *, packed: bool = True) -> Iterator[bytes]:
+    """Lines of an open file, each within limits; of a packed one all together too."""
     total = 0
-    with _faults(path), _opened(path) as file:
-        while line := file.readline(limits.line + 1):
-            total += len(line)
-            if len(line) > limits.line:
-                raise InputError(f"{path}: a line is longer than {limits.line:,} bytes")
-            if total > limits.total:
-                raise InputError(f"{path}: holds more than {limits.total:,} bytes")
-            yield line
+    while line := file.readline(limits.line + 1):
+        total += len(line)
+        if len(line) > limits.line:
+            raise InputError(f"{path}: a line is longer than {limits.line:,} bytes")
+        if packed and total > limits.total:
+            raise InputError(f"{path}: holds more than {limits.total:,} bytes")
+        yield line
 
 
 def whole(parts: Iterable[bytes], path: str, limits: Limits = LIMITS) -> bytes:
@@ -109,14 +114,15 @@ def _magic(path: str) -> bytes:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
+def _opened(path: str) -> Iterator[tuple[IO[bytes], bool]]:
+    """A file, and whether it is packed: only then can it be longer than it looks."""
     if path == "-":
-        yield sys.stdin.buffer
+        yield sys.stdin.buffer, False
         return
     with Path(path).open("rb") as file:
         packed = path.endswith(".gz") or file.read(2) == _GZIP
         file.seek(0)
-        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
+        yield (gzip.GzipFile(fileobj=file) if packed else file), packed  # type: ignore[misc]
 
 
 @contextmanager

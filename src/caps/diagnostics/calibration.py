@@ -19,6 +19,14 @@ class Confidence:
     low: Estimate | None
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Verdicts of about one probability: what they state on the average, and how often they are right."""
+
+    stated: float
+    right: Estimate
+
+
 def by_confidence(looks: Sequence[Look]) -> Confidence:
     """Split decided verdicts by their confidence."""
     decided = [[look for look in own if look.decided] for own in by_case(looks)]
@@ -41,19 +49,44 @@ def brier(looks: Sequence[Look]) -> float | None:
     return fmean((1 - _probability(look)) ** 2 for look in looks) if looks else None
 
 
+def curve(looks: Sequence[Look]) -> tuple[Stated, ...]:
+    """How often the preferred one is right, by the probability it was given, in five bins."""
+    found = []
+    for place, own in enumerate(_bins([look for look in looks if look.decided])):
+        cases = [[look for look in case if look.decided and _bin(look) == place] for case in by_case(looks)]
+        right = jackknife([case for case in cases if case], _outcome)
+        if right is not None:
+            found.append(Stated(fmean(_stated(look) for look in own), right))
+    return tuple(found)
+
+
 def calibration_error(looks: Sequence[Look]) -> float | None:
     """ECE: how far the probability of the preferred one lies from how often it is right, in five bins."""
-    bins: list[list[Look]] = [[] for _ in range(BINS)]
     decided = [look for look in looks if look.decided]
-    for look in decided:
-        bins[min(BINS - 1, int(look.verdict.weight * BINS))].append(look)
     if not decided:
         return None
-    gaps = (
-        abs(sum(look.outcome for look in own) - sum((1 + look.verdict.weight) / 2 for look in own))
-        for own in bins
-    )
+    gaps = (abs(sum(look.outcome for look in own) - sum(map(_stated, own))) for own in _bins(decided))
     return sum(gaps) / len(decided)
+
+
+def _bins(decided: Sequence[Look]) -> list[list[Look]]:
+    bins: list[list[Look]] = [[] for _ in range(BINS)]
+    for look in decided:
+        bins[_bin(look)].append(look)
+    return bins
+
+
+def _bin(look: Look) -> int:
+    return min(BINS - 1, int(look.verdict.weight * BINS))
+
+
+def _stated(look: Look) -> float:
+    """The probability given to the preferred one."""
+    return (1 + look.verdict.weight) / 2
+
+
+def _outcome(looks: Sequence[Look]) -> float | None:
+    return fmean(look.outcome for look in looks) if looks else None
 
 
 def _probability(look: Look) -> float:

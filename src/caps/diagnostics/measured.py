@@ -29,6 +29,7 @@ class AtLevel:
     confidence: calibration.Confidence
     brier: float | None
     calibration_error: float | None
+    curve: tuple[calibration.Stated, ...]
     tokens: float
 
 
@@ -125,5 +126,6 @@ def _at_level(looks: Sequence[Look], level: Level, *, probabilities: bool) -> At
         confidence=calibration.by_confidence(some),
         brier=calibration.brier(some) if probabilities else None,
         calibration_error=calibration.calibration_error(some) if probabilities else None,
+        curve=calibration.curve(some) if probabilities else (),
         tokens=fmean(look.tokens for look in some),
     )

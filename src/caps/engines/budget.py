@@ -9,6 +9,7 @@ Rules that must not be broken:
 
 import asyncio
 from dataclasses import dataclass
+from typing import Protocol
 
 from caps.core.errors import SettingError
 from caps.core.types import Usage
@@ -74,6 +75,18 @@ class Account:
         self.usd += self.dollars(spent)
 
 
+class Pot(Protocol):
+    """What all cases of a run pay from."""
+
+    async def reserve(self, most: Usage) -> bool:
+        """Set aside what a call may cost, waiting while others may give back enough."""
+        ...
+
+    def settle(self, most: Usage, spent: Usage) -> None:
+        """Close a call."""
+        ...
+
+
 class Total:
     """The account of a whole run, shared by all its cases."""
 
@@ -102,7 +115,7 @@ class CasePurse:
     """What one case may spend: its own account, the run's, and time until a deadline."""
 
     def __init__(
-        self, budget: Budget, price: Price | None, total: Total, *, deadline: float | None = None
+        self, budget: Budget, price: Price | None, total: Pot, *, deadline: float | None = None
     ) -> None:
         self._account, self._total = Account(budget, price), total
         self.limited = budget.spends

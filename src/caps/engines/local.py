@@ -19,7 +19,7 @@ from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome, PerCase, Play, Prepare
-from caps.engines.budget import Budget, CasePurse, Total
+from caps.engines.budget import Budget, CasePurse, Pot, Total
 from caps.engines.hall import Hall, result_of
 from caps.judges.base import Judge, Ruling
 
@@ -32,7 +32,7 @@ class LocalEngine:
     `capacity` tells how many calls may be under way now; it is asked again after every call. The total budget
     holds for all its runs together, from the start of the first.
     `find` looks into a case before its contest and returns it with what it found. `watch` hears every ruling
-    as it comes in.
+    as it comes in. `pot` is what a run pays from where it is one of several with a budget in common.
     """
 
     def __init__(
@@ -46,11 +46,12 @@ class LocalEngine:
         price: Price | None = None,
         grace: float = 0.0,
         find: Find | None = None,
+        pot: Pot | None = None,
     ) -> None:
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
         self._case_budget, self._total_budget = case_budget or Budget(), total_budget or Budget()
         self._price, self._grace, self._find = price, grace, find
-        self._total = Total(self._total_budget, price)
+        self._total = pot or Total(self._total_budget, price)
         self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 

@@ -11,6 +11,7 @@ _MARK = re.compile(
     r"(?:(?:is|are|equals|should\s++be|must\s++be)\b(?:\s*+:)?|[:=]|(?=\\[(\[]|\$)))",
     re.IGNORECASE | re.MULTILINE,
 )
+_ANNOUNCED = ("####", "answer", "result")  # one of these is in every mark
 _STRING = re.compile(r'\s*+"((?:[^"\\]|\\.)*+)', re.DOTALL)
 _BARE = re.compile(r"[^,}\n]*+")
 _LINE = re.compile(r"[ \t*_:]*+(?:\n[ \t]*+)?([^\n]*+)")
@@ -22,6 +23,9 @@ _EMPHASIS = " \t*_`"
 def concluded(text: str) -> str | None:
     """The last answer a text announces near its end; the sentence ends it, or the field of a JSON object."""
     text = text[-REACH:]
+    plain = text.casefold()
+    if not any(word in plain for word in _ANNOUNCED):  # most texts: seen twenty times as fast
+        return None
     for mark in reversed(list(_MARK.finditer(text))):
         found = _field(text, mark.end()) if mark["field"] else _rest_of_line(text, mark)
         if found:

@@ -50,7 +50,8 @@ def lay_out(text: str) -> Layout:
     fence: re.Match[str] | None = None
     thought: re.Match[str] | None = None
     quoted = False
-    for mark in _MARK.finditer(text):
+    marked = any(sign in text for sign in ("```", "~~~", "<"))  # much quicker than not to find a mark
+    for mark in _MARK.finditer(text) if marked else ():
         slash = mark["slash"]
         if slash is None:
             if thought is None and fence is None:

@@ -4,6 +4,7 @@ import ast
 import re
 import textwrap
 import warnings
+from functools import cache
 
 LONGEST_PARSED = 200_000
 DEEPEST = 1_000
@@ -12,12 +13,6 @@ _UNSEEN = {"ctx", "kind", "type_comment", "type_ignores"}
 _IMPORT = re.compile(r"(?:import|from)\s")
 # A quote that is never closed takes the rest of its line, so that no line is read twice.
 _COMMENT = re.compile(r"""("(?:\\.?|[^"\\])*+"?|'(?:\\.?|[^'\\])*+'?)|#.*""")
-
-
-class _Sign(str):
-    """A piece of the spelling, as opposed to a text of the program."""
-
-    __slots__ = ()
 
 
 def shape(program: str) -> str | None:
@@ -65,30 +60,42 @@ def _silence_warnings() -> None:
 
 
 def _spell(tree: ast.Module) -> str:
+    """Words in the order of the tree, not recursing; what is pending is a word, or a node and its depth."""
     if not tree.body:
         return ""
     words: list[str] = []
-    pending: list[tuple[object, int]] = [(tree, 0)]
+    pending: list[str | tuple[ast.AST, int]] = [(tree, 0)]
     while pending:
-        item, depth = pending.pop()
-        if depth > DEEPEST:
-            raise RecursionError
-        if isinstance(item, _Sign):
+        item = pending.pop()
+        if isinstance(item, str):
             words.append(item)
-        elif isinstance(item, ast.AST):
-            words.append(type(item).__name__)
-            parts: list[object] = [_Sign("(")]
-            for name, value in ast.iter_fields(item):
-                if name not in _UNSEEN and value is not None and value != []:
-                    parts += [_Sign(f"{name}="), value]
-            pending += [(part, depth + 1) for part in (_Sign(")"), *reversed(parts))]
-        elif isinstance(item, list):
-            kept = [part for part in item if not _is_text(part)]
-            parts = [_Sign("["), *(kept or item), _Sign("]")]
-            pending += [(part, depth) for part in reversed(parts)]
+        elif item[1] < DEEPEST:
+            pending += reversed(_parts(*item))
         else:
-            words.append(repr(item))
+            raise RecursionError
     return " ".join(words)
+
+
+def _parts(node: ast.AST, depth: int) -> list[str | tuple[ast.AST, int]]:
+    """What a node says itself, and the nodes in it where they stand."""
+    parts: list[str | tuple[ast.AST, int]] = [f"{type(node).__name__} ("]
+    for name, sign in _counted(node._fields):
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            parts += (sign, (value, depth + 1))
+        elif isinstance(value, list):
+            kept = [part for part in value if not _is_text(part)] or value
+            inner = [(one, depth + 1) if isinstance(one, ast.AST) else repr(one) for one in kept]
+            parts += (sign, "[", *inner, "]") if inner else ()
+        elif value is not None:
+            parts.append(f"{sign} {value!r}")
+    return [*parts, ")"]
+
+
+@cache
+def _counted(fields: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Those fields of a node that count, each with the word that announces it."""
+    return tuple((name, f"{name}=") for name in fields if name not in _UNSEEN)
 
 
 def _is_text(node: object) -> bool:

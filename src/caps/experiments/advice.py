@@ -10,6 +10,7 @@ from caps.assemble import make_strategy
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.types import Case
+from caps.diagnostics.intervals import wilson
 from caps.diagnostics.suitability import TOLERANCE
 from caps.experiments.pools import LabelledPool
 from caps.experiments.simulation import Record, Task, simulate
@@ -29,6 +30,7 @@ CONSIDERED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("caps-plus", {"order": "both"}),
     ("all-e2", {}),
     ("knockout", {}),
+    ("sprint", {}),
     (BASELINE, {"dialect": "verdicts"}),  # what was measured are verdicts, not ratings
 )
 
@@ -44,6 +46,7 @@ class Expected:
     settings: Mapping[str, str] = field(default_factory=dict)
     profiled: bool = False
     pass_at_1: float
+    interval: tuple[float, float] = (0.0, 1.0)  # of what the simulation cannot know, being finite
     tokens: float
     calls: Mapping[str, float]
     pair_accuracy: float | None  # over all its games between a right and a wrong one: the paper's measure
@@ -130,6 +133,7 @@ def _expected(
         settings=settings,
         profiled=profiled,
         pass_at_1=record.right / problems,
+        interval=wilson(record.right, problems),
         tokens=sum(tokens * scale.get(level, 1.0) for level, tokens in record.tokens.items()) / problems,
         calls={level: count / problems for level, count in record.calls.items()},
         pair_accuracy=sum(record.told_right.values()) / games if games else None,

@@ -9,11 +9,13 @@ from caps.assemble import Setup, load_templates
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import nearest, settings_of
+from caps.experiments.estimating import estimated
 from caps.experiments.measure import Turn
 from caps.experiments.recipes import Recipe, recipe
 from caps.experiments.results import Unit, digest
 from caps.experiments.study import Method, Study, Suite
 from caps.experiments.suites import case_digest, suite_cases
+from caps.judges.profiles import with_profile
 
 MakeSetup = Callable[[Suite, Method], Setup]
 
@@ -94,11 +96,20 @@ def _lots(
         first, views = methods[0], tuple(sorted(methods[0].views.items()))
         if setup_of is None:
             made = recipe({**suite.simulated, **first.simulated}, suite.n)
-            turns = _turns(study, methods, ["simulated", made, views, suite.profile])
+            told = [_told({**suite.simulated, **first.simulated}, method) for method in methods]
+            turns = _turns(study, told, ["simulated", made, views, suite.profile])
             yield Lot(suite, cases, turns, recipe=made, views=views)
         else:
             setup = setup_of(suite, first)
             yield Lot(suite, cases, _turns(study, methods, _identity(setup)), setup=setup, views=views)
+
+
+def _told(simulated: Mapping[str, Any], method: Method) -> Method:
+    """The method with what it is told of a simulated judge; no word of it, no change."""
+    if method.stated is None:
+        return method
+    profile = estimated(recipe({**simulated, **method.stated}).judge)
+    return replace(method, strategy=with_profile(method.strategy, profile, method.use))
 
 
 def _turns(study: Study, methods: list[Method], judge: list[Any]) -> tuple[Turn, ...]:

@@ -81,6 +81,7 @@ def measure(
         malformed=malformed,
         unanswered=sum(isinstance(one.answer, Unanswered) for one in heard),
         difficulty=pool.difficulty,
+        sure=selection.facts.get("probability"),
     )
 
 

@@ -137,6 +137,21 @@ def mcnemar(sheet: Sheet) -> Figure | None:
     return Figure(exact_mcnemar(*discordant((own > 0.5, other > 0.5) for own, other in pairs)))
 
 
+def calibration_error(sheet: Sheet) -> Figure | None:
+    """How far what it said of its choices is from how often they were right, over ten bins of equal width."""
+    bins: dict[int, list[float]] = {}
+    for sure, right in _said(sheet):
+        bins.setdefault(min(9, int(10 * sure)), []).append(sure - right)
+    total = sum(map(len, bins.values()))
+    return Figure(sum(abs(sum(gaps)) for gaps in bins.values()) / total) if total else None
+
+
+def brier(sheet: Sheet) -> Figure | None:
+    """Mean squared distance of what it said of its choices from the truth."""
+    gaps = [(sure - right) ** 2 for sure, right in _said(sheet)]
+    return Figure(fmean(gaps)) if gaps else None
+
+
 class Metric(NamedTuple):
     """How a metric is headed, its unit, how it is computed; `of_pool`: alike for all methods."""
 
@@ -167,11 +182,17 @@ METRICS = {
     "malformed": Metric("malformed", "%", malformed),
     "gain": Metric("Δ", "points", gain),
     "mcnemar": Metric("p", "", mcnemar),
+    "calibration_error": Metric("ECE", "%", calibration_error),
+    "brier": Metric("Brier", "", brier),
 }
 
 
 def _share(values: Sequence[float]) -> Figure | None:
     return Figure(fmean(values), *wilson(sum(values), len(values))) if values else None
+
+
+def _said(sheet: Sheet) -> list[tuple[float, bool]]:
+    return [(one.sure, one.right) for one in sheet.results if one.sure is not None]
 
 
 def _paired(sheet: Sheet) -> list[tuple[float, float]]:

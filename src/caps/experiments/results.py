@@ -47,6 +47,7 @@ class Result:
     malformed: int = 0
     unanswered: int = 0
     difficulty: str | None = None
+    sure: float | None = None  # how likely the strategy said its choice is right
 
     @property
     def unit(self) -> Unit:

@@ -50,7 +50,8 @@ class Suite:
 class Method:
     """A strategy under the name it has in the tables, possibly with views of its own.
 
-    `simulated` changes pools and judge where views are not real: a longer partial view, say.
+    `simulated` changes pools and judge where views are not real: a longer partial view, say. `stated` tells
+    it what a simulated judge is worth: as measured on other problems, if some settings were those given.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Method:
     strategy: Strategy
     views: Mapping[str, str] = field(default_factory=dict)
     simulated: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

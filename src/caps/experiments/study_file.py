@@ -10,6 +10,7 @@ from typing import Any
 
 from caps.assemble import make_strategy
 from caps.core.errors import InputError
+from caps.core.judging import JudgeProfile
 from caps.core.settings import nearest
 from caps.evidence.profiles import profile_named, with_views
 from caps.experiments.metrics import METRICS
@@ -17,6 +18,7 @@ from caps.experiments.recipes import recipe
 from caps.experiments.results import slug
 from caps.experiments.sections import Section
 from caps.experiments.study import JudgePlace, Method, Study, Suite, TableSpec
+from caps.judges.profiles import with_profile
 
 DOWN = ("suites", "methods", "disagreements")
 ACROSS = ("methods", "suites", "strata", "nothing")
@@ -111,11 +113,14 @@ def _method(section: Section) -> Method:
     changes = {key: str(value) for key, value in section.take("set", dict, {}).items()}
     views = section.take("views", dict, {})
     simulated = section.take("simulated", dict, {})
+    stated = section.take("stated", dict, None)
     section.finish()
     strategy = section.checked("use", lambda: make_strategy(use, changes))
     section.checked("views", lambda: with_views(profile_named("general"), views))
     section.checked("simulated", lambda: recipe(simulated))
-    return Method(name=name, use=use, strategy=strategy, views=views, simulated=simulated)
+    if stated is not None:
+        section.checked("stated", lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
+    return Method(name=name, use=use, strategy=strategy, views=views, simulated=simulated, stated=stated)
 
 
 def _table(section: Section) -> TableSpec:

@@ -10,6 +10,7 @@ from typing import Any
 from caps.core.errors import InputError, NotRecordedError, UserError
 from caps.core.types import Case, Found
 from caps.findings.base import Finder
+from caps.journal.base import Keeper
 from caps.journal.store import Journal
 
 FOUND = "finding"
@@ -25,7 +26,7 @@ class Findings:
     """
 
     def __init__(
-        self, finders: Mapping[str, Finder], journal: Journal | None = None, *, insist: bool = False
+        self, finders: Mapping[str, Finder], journal: Keeper | None = None, *, insist: bool = False
     ) -> None:
         self._finders, self._journal, self._insist = finders, journal, insist
         self.unusable: Counter[str] = Counter()
@@ -41,7 +42,7 @@ class Findings:
         if finder is None:
             return case
         key = _key(finder.version, case)
-        rows = None if self._journal is None else self._journal.fact(FOUND, key)
+        rows = None if self._journal is None else await self._journal.recall_fact(FOUND, key)
         return _with(case, await self._look(finder, case, key) if rows is None else rows)
 
     async def close(self) -> None:

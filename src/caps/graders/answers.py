@@ -16,6 +16,7 @@ So sameness is symmetric, but near a unit, a percentage or a bare list it need n
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from caps.graders.forms import Choice, Form, Group, Named, Number, Term, Words
@@ -23,6 +24,7 @@ from caps.graders.latex import bare, tidy
 from caps.graders.reading import read
 
 LONGEST = 2000
+KEPT = 512  # answers read last, none longer than LONGEST
 FEWEST_DIGITS = 6
 Algebra: TypeAlias = Callable[[str, str], bool | None]
 
@@ -39,18 +41,29 @@ def same_answer(a: str, b: str, algebra: Algebra = no_algebra) -> bool | None:
         return True
     if max(len(a), len(b)) > LONGEST:
         return None
-    a, b = sorted((tidy(a), tidy(b)))
+    a, b = sorted((_tidied(a), _tidied(b)))
     if bare(a) == bare(b):
         return True
     if not a:
         return False
-    first, second = read(a), read(b)
+    first, second = _form(a), _form(b)
     verdict = _same(first, second, algebra)
     if verdict is False and isinstance(first, Number) != isinstance(second, Number):
         # `100,200,300` is a number, unless the other one is a list.
         first, second = (_listed(text, form) for text, form in ((a, first), (b, second)))
         verdict = isinstance(first, Group) and isinstance(second, Group) and _same(first, second, algebra)
     return verdict
+
+
+# An answer is compared with one of every class of its case: it is read once for all of them.
+@lru_cache(maxsize=KEPT)
+def _tidied(text: str) -> str:
+    return tidy(text)
+
+
+@lru_cache(maxsize=KEPT)
+def _form(text: str) -> Form:
+    return read(text)
 
 
 def _listed(text: str, form: Form) -> Form:

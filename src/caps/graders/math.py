@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from weakref import WeakValueDictionary
 
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.types import Candidate, Case
@@ -15,6 +16,7 @@ from caps.graders.workers import NoReplyError, Workers
 RULES = 1
 SECONDS = 5.0
 MEMORY = 1 << 30
+KNOWN = 4096  # pairs decided last: a run over a million problems meets many more
 _SHOWN = 60
 
 
@@ -31,7 +33,7 @@ class MathGrader:
             "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
         )
         self._known: dict[tuple[str, str], tuple[bool | None, str]] = {}
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     @property
     def version(self) -> str:
@@ -99,10 +101,13 @@ class MathGrader:
         if not self._library:
             return None, str(MissingExtraError("math-verify", "bench", "algebra"))
         pair = (min(a, b), max(a, b))
-        async with self._locks.setdefault(pair, asyncio.Lock()):
-            if pair not in self._known:
-                self._known[pair] = await self._ask(pair)
-        return self._known[pair]
+        lock = self._locks.setdefault(pair, asyncio.Lock())  # lives as long as someone waits for it
+        async with lock:
+            known = self._known.get(pair) or await self._ask(pair)
+            self._known[pair] = known
+        if len(self._known) > KNOWN:
+            del self._known[next(iter(self._known))]
+        return known
 
     async def _ask(self, pair: tuple[str, str]) -> tuple[bool | None, str]:
         try:

@@ -15,6 +15,9 @@ BUSY_SECONDS = 30.0
 # Up to this size the whole file is looked through for damaged pages before it is used, at about 1 ms a
 # megabyte; in a larger one, damage is told when it is met.
 CHECKED_BYTES = 256 * 2**20
+# Keys are random, so every row writes a page of the index of a long journal: the longer the log may become
+# before it is written back, the more rows share a page. 16 MB save a sixth of the processor's time.
+LOG_PAGES = 4000
 
 
 def connect(path: Path, patience: float, *, create: bool, more: str = "") -> sqlite3.Connection:
@@ -57,7 +60,14 @@ def make_ready(
     examine(connection, path, checked=checked)
     _share(connection, path, patience)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
     migrate(connection)
+
+
+def hasten(connection: sqlite3.Connection) -> None:
+    """Make a connection never wait for the disk: what it commits is flushed by others."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def _share(connection: sqlite3.Connection, path: Path, patience: float) -> None:

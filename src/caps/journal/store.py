@@ -10,7 +10,6 @@ Rules that must not be broken:
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -19,10 +18,10 @@ from typing import Any
 import msgspec
 
 from caps.core.errors import JournalError
-from caps.journal.faults import explain
-from caps.journal.opening import BUSY_SECONDS, CHECKED_BYTES, connect, make_ready, refuse_directory
+from caps.journal.faults import explain, is_busy
+from caps.journal.opening import BUSY_SECONDS, CHECKED_BYTES, connect, hasten, make_ready, refuse_directory
 from caps.journal.rows import FACTS, REPLIES, Reply, Row, Table, chunks, clean
-from caps.journal.stock import Stats, take_stock
+from caps.journal.stock import Stats, beside, take_stock
 from caps.journal.writer import Writer
 
 _LOOKUP = REPLIES.lookup
@@ -38,13 +37,20 @@ class Journal:
     """An open journal; use `Journal.open`, and close it (it is its own context manager)."""
 
     def __init__(
-        self, path: Path, reader: sqlite3.Connection, writer: sqlite3.Connection, clock: Callable[[], float]
+        self,
+        path: Path,
+        connections: tuple[sqlite3.Connection, sqlite3.Connection, sqlite3.Connection],
+        clock: Callable[[], float],
+        *,
+        durable: bool,
     ) -> None:
         self.path = path
-        self._reader, self._connection = reader, writer
-        self._writer = Writer(writer)
+        self._connection, self._reader, self._quick = connections
+        self._reading, self._in_use = Lock(), Lock()
+        log = beside(path, "-wal")
+        at_once = None if durable else self._quick
+        self._writer = Writer(self._connection, at_once, self._in_use, lambda: log.stat().st_size)
         self._clock = clock
-        self._reading = Lock()
         self._open = True
 
     @classmethod
@@ -67,11 +73,12 @@ class Journal:
         opened: list[sqlite3.Connection] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            for _ in range(2):
-                opened.append(connect(path, patience, create=True))
-            writer, reader = opened
+            for seconds in (patience, patience, 0.0):
+                opened.append(connect(path, seconds, create=True))
+            writer, reader, quick = opened
             make_ready(writer, path, patience, durable=durable, checked=checked)
-            return cls(path, reader, writer, clock)
+            hasten(quick)
+            return cls(path, (writer, reader, quick), clock, durable=durable)
         except (sqlite3.Error, OSError) as error:
             _close(opened)
             raise explain(error, path) from error
@@ -84,8 +91,8 @@ class Journal:
         if self._open:
             self._open = False
             self._writer.close()
-            with self._reading:
-                _close([self._reader, self._connection])
+            with self._reading, self._in_use:
+                _close([self._quick, self._reader, self._connection])
 
     def __enter__(self) -> "Journal":
         return self
@@ -110,6 +117,10 @@ class Journal:
         rows = self._read(_LOOKUP, [key])
         return Reply.of(rows[0]) if rows else None
 
+    async def recall(self, key: str) -> Reply | None:
+        """The reply under a key, for those who keep theirs they know not where."""
+        return self.get(key)
+
     def get_many(self, keys: Iterable[str]) -> dict[str, Reply]:
         """The replies under these keys; those not there are left out."""
         found = {}
@@ -132,6 +143,10 @@ class Journal:
         rows = self._read(FACTS.lookup, [kind, key])
         return msgspec.json.decode(rows[0][2]) if rows else None
 
+    async def recall_fact(self, kind: str, key: str) -> Any:
+        """The fact under a kind and key, for those who keep theirs they know not where."""
+        return self.fact(kind, key)
+
     def facts(self, kind: str) -> dict[str, Any]:
         """All facts of a kind, by key."""
         rows = self._read("SELECT key, value FROM facts WHERE kind = ?", [kind])
@@ -149,10 +164,19 @@ class Journal:
             raise explain(error, self.path) from error
 
     def _read(self, statement: str, values: list[Any]) -> list[Row]:
+        """Read over the connection that writes, whose pages are at hand, or while it is busy over another."""
         self._check_open()
         try:
-            with self._reading, closing(self._reader.execute(statement, values)) as cursor:
-                return cursor.fetchall()
+            if self._in_use.acquire(blocking=False):
+                try:
+                    return self._quick.execute(statement, values).fetchall()
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error):
+                        raise
+                finally:
+                    self._in_use.release()
+            with self._reading:
+                return self._reader.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise explain(error, self.path) from error
 

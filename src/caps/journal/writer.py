@@ -1,26 +1,31 @@
-"""One thread that writes: whatever has come in while it was busy shares the next transaction.
+"""Rows are stored in groups, at once where the file is free, else on a thread that may wait for it.
 
 Rules that must not be broken:
 
 * A caller is answered only after the commit that holds its row.
 * The first row stored under a key stands; whoever comes later is handed that one.
 * A transaction that fails is undone whole, and everyone in it is told; the next one starts afresh.
+* An event loop never waits here: not for another process, nor for a disk to flush.
 """
 
 import sqlite3
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import NamedTuple, TypeAlias
 
+from caps.journal.faults import is_busy
 from caps.journal.rows import Row, Table, chunks, insertion
 
 # Rows of one statement. Every statement lets go of the interpreter's lock, which a busy event loop gives back
 # only after some milliseconds: few statements a transaction matter more than anything else here.
 ROWS = 48
 MOST = 1024  # rows of one transaction: a bound on how long other processes wait for theirs
+LONG_LOG = 4 * 2**20  # bytes of log after which it is worked into the file, as SQLite itself would
+LOOK_EVERY = 64  # commits
 
 
 class Append(NamedTuple):
@@ -33,33 +38,95 @@ class Append(NamedTuple):
 
 
 Outcome: TypeAlias = Row | Exception
+Task: TypeAlias = Append | Callable[[], None] | None  # a row, something else to do, or the end
 
 
 class Writer:
-    """Stores rows in groups on its own thread, which starts with the first of them."""
+    """Stores rows: what came in during one turn of an event loop shares a transaction.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        self._queue: SimpleQueue[Append | None] = SimpleQueue()
+    `quick` is a connection that never waits; without it (every commit is flushed to disk), or while it is
+    in use or the file is held by another process, the thread stores them over `patient`. `log_size` tells how
+    long the write-ahead log has grown.
+    """
+
+    def __init__(
+        self,
+        patient: sqlite3.Connection,
+        quick: sqlite3.Connection | None,
+        in_use: Lock,
+        log_size: Callable[[], int],
+    ) -> None:
+        self._patient, self._quick, self._in_use, self._log_size = patient, quick, in_use, log_size
+        self._arrived: dict[AbstractEventLoop, list[Append]] = {}
+        self._queue: SimpleQueue[Task] = SimpleQueue()
         self._thread: Thread | None = None
+        self._commits = 0
 
-    async def append(self, table: Table, row: Row) -> Row:
-        """Store a row and return the one that stands; a cancelled caller's row is stored all the same."""
+    def append(self, table: Table, row: Row) -> "Future[Row]":
+        """Store a row and tell the one that stands; a cancelled caller's row is stored all the same."""
         loop = get_running_loop()
         told: Future[Row] = loop.create_future()
-        if self._thread is None:
-            # A daemon, so that a journal nobody closed does not keep the process alive.
-            self._thread = Thread(target=self._run, name="caps-journal", daemon=True)
-            self._thread.start()
-        self._queue.put(Append(table, row, told, loop))
-        return await told
+        item = Append(table, row, told, loop)
+        if self._quick is None:
+            self._hand_over([item])
+            return told
+        arrived = self._arrived.get(loop)
+        if arrived is None:
+            self._arrived[loop] = [item]
+            loop.call_soon(self._store_arrived, loop)
+        else:
+            arrived.append(item)
+        return told
 
     def close(self) -> None:
         """Store what was handed in, then end the thread."""
+        for loop in list(self._arrived):
+            self._hand_over(self._arrived.pop(loop, []))
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
             self._thread = None
+
+    def _store_arrived(self, loop: AbstractEventLoop) -> None:
+        """Store what came in during this turn of the loop, unless that would mean to wait."""
+        appends = self._arrived.pop(loop, None)
+        if appends is None:
+            return  # stored by `close`
+        outcomes = self._store_at_once(appends) if len(appends) <= MOST else None
+        if outcomes is None:
+            self._hand_over(appends)
+        else:
+            _settle([(item.told, outcome) for item, outcome in zip(appends, outcomes, strict=True)])
+
+    def _store_at_once(self, appends: list[Append]) -> list[Outcome] | None:
+        if self._quick is None or not self._in_use.acquire(blocking=False):
+            return None
+        try:
+            outcomes = _store(self._quick, appends)
+        finally:
+            self._in_use.release()
+        if any(isinstance(one, sqlite3.Error) and is_busy(one) for one in outcomes[:1]):
+            return None
+        self._commits += 1
+        if self._commits % LOOK_EVERY == 0 and self._log_size() > LONG_LOG:
+            self._do(self._shorten_log)
+        return outcomes
+
+    def _shorten_log(self) -> None:
+        """Work the log into the file; nobody writes meanwhile, else it would never be caught up with."""
+        with self._in_use, suppress(sqlite3.Error):  # put off: the next one is tried soon enough
+            self._patient.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def _hand_over(self, appends: list[Append]) -> None:
+        for item in appends:
+            self._do(item)
+
+    def _do(self, task: Task) -> None:
+        if self._thread is None:
+            # A daemon, so that a journal nobody closed does not keep the process alive.
+            self._thread = Thread(target=self._run, name="caps-journal", daemon=True)
+            self._thread.start()
+        self._queue.put(task)
 
     def _run(self) -> None:
         open_ = True
@@ -70,42 +137,52 @@ class Writer:
                     batch.append(self._queue.get_nowait())
             except Empty:
                 pass
-            appends = [item for item in batch if item is not None]
-            open_ = len(appends) == len(batch)
-            _tell(appends, self._store(appends))
+            open_ = None not in batch
+            appends = [item for item in batch if isinstance(item, Append)]
+            if appends:
+                _tell(appends, _store(self._patient, appends))
+            for task in {item for item in batch if callable(item)}:
+                task()
 
-    def _store(self, appends: list[Append]) -> list[Outcome]:
-        """Store all in one transaction; one outcome each."""
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            by_table: defaultdict[Table, list[int]] = defaultdict(list)
-            for position, item in enumerate(appends):
-                by_table[item.table].append(position)
-            standing: list[Outcome] = [item.row for item in appends]
-            for table, positions in by_table.items():
-                for part in chunks(positions, ROWS):
-                    self._insert(table, part, appends, standing)
-            self._connection.execute("COMMIT")
-        except Exception as error:  # whatever it is, those who wait must hear of it
-            self._undo()
-            return [error] * len(appends)
-        return standing
 
-    def _insert(
-        self, table: Table, positions: list[int], appends: list[Append], standing: list[Outcome]
-    ) -> None:
-        values = [value for position in positions for value in appends[position].row]
-        stored = self._connection.execute(insertion(table, len(positions)), values).rowcount
-        if stored == len(positions):
-            return
-        for position in positions:
-            key = appends[position].row[: table.keyed]
-            standing[position] = self._connection.execute(table.lookup, key).fetchone()
+def _store(connection: sqlite3.Connection, appends: list[Append]) -> list[Outcome]:
+    """Store all in one transaction; one outcome each."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        by_table: defaultdict[Table, list[int]] = defaultdict(list)
+        for position, item in enumerate(appends):
+            by_table[item.table].append(position)
+        standing: list[Outcome] = [item.row for item in appends]
+        for table, positions in by_table.items():
+            for part in chunks(positions, ROWS):
+                _insert(connection, table, part, appends, standing)
+        connection.execute("COMMIT")
+    except Exception as error:  # whatever it is, those who wait must hear of it
+        _undo(connection)
+        return [error] * len(appends)
+    return standing
 
-    def _undo(self) -> None:
-        with suppress(sqlite3.Error):  # the failure that led here is the one worth telling
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+
+def _insert(
+    connection: sqlite3.Connection,
+    table: Table,
+    positions: list[int],
+    appends: list[Append],
+    standing: list[Outcome],
+) -> None:
+    values = [value for position in positions for value in appends[position].row]
+    stored = connection.execute(insertion(table, len(positions)), values).rowcount
+    if stored == len(positions):
+        return
+    for position in positions:
+        key = appends[position].row[: table.keyed]
+        standing[position] = connection.execute(table.lookup, key).fetchone()
+
+
+def _undo(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # the failure that led here is the one worth telling
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 def _tell(appends: list[Append], outcomes: list[Outcome]) -> None:

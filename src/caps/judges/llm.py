@@ -130,6 +130,7 @@ class LlmJudge:
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
             extra=self._held(ask, seat.extra),
+            group=bout.nonce,  # one a case: its calls show the same problem first
         )
 
     def _held(self, ask: Ask, extra: Mapping[str, object]) -> Mapping[str, object]:

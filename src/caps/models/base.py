@@ -7,17 +7,23 @@ Rules that must not be broken:
 * A model raises `ModelError` when it failed for good, and nothing else on purpose.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from caps.core.counting import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
 
+Tell: TypeAlias = Callable[[str], object]
+"""Hears what a user should know while a run goes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked of a model; `draw` tells repeated looks apart, `extra` goes into the body as it is."""
+    """What is asked of a model; `draw` tells repeated looks apart, `extra` goes into the body as it is.
+
+    Requests of one `group` begin alike and had better meet at one server; it changes no reply.
+    """
 
     messages: tuple[Message, ...]
     model: str
@@ -29,6 +35,7 @@ class Request:
     top_logprobs: int = 0
     draw: int = 0
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    group: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +82,26 @@ class Connected(Model, Protocol):
 
 
 @runtime_checkable
+class Queued(Protocol):
+    """A model that does better when some calls wait for it."""
+
+    @property
+    def surplus(self) -> int:
+        """How many calls beyond its connections should wait."""
+        ...
+
+
+@runtime_checkable
 class Catalogue(Protocol):
     """A model that knows the names served at its address."""
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
         ...
+
+
+def unheard(words: str) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +118,7 @@ class Wiring:
     timeout: float = 600.0
     context: int | None = None
     threads: int | None = None
+    tell: Tell = unheard
 
 
 def estimate_usage(messages: Iterable[Message], output: str) -> Usage:

@@ -1,12 +1,24 @@
 """One tiny call before the many: a wrong key, model or address is found once, and clearly."""
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from caps.core.errors import MissingFeatureError, ModelError, RefusedError, UnknownModelError
+from caps.core.errors import (
+    BrokenServerError,
+    BusyError,
+    MissingFeatureError,
+    ModelError,
+    RefusedError,
+    TimedOutError,
+    UnknownModelError,
+    UnreachableError,
+)
 from caps.core.types import Message
 from caps.models.base import Catalogue, Completion, Model, Request
+from caps.models.fleet import FleetModel
+from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
 
 TOKENS = 64  # a word, and room for the models that refuse to think in less
@@ -33,6 +45,8 @@ async def canary(
     """
     while isinstance(model, JournaledModel):  # a stored reply would show nothing about today's server
         model = model.inner
+    if isinstance(model, FleetModel):
+        return await _muster(model, request_model, want_logprobs=want_logprobs, extra=extra)
     request = Request(
         (Message("user", "Reply with the word OK."),),
         request_model,
@@ -62,6 +76,41 @@ async def canary(
         not completion.usage.estimated,
         completion,
     )
+
+
+async def _muster(
+    fleet: FleetModel, name: str, *, want_logprobs: bool, extra: Mapping[str, object] | None
+) -> CanaryReport:
+    """Try every server of a fleet: one that is down may come later, one that is wrong ends it here."""
+
+    async def tried(model: HttpModel) -> CanaryReport | ModelError:
+        try:
+            return await canary(model, name, want_logprobs=want_logprobs, extra=extra)
+        except MissingFeatureError as error:
+            return MissingFeatureError(f"{model.address}: {error}", attempts=error.attempts)
+        except ModelError as error:
+            return error
+
+    outcomes = await asyncio.gather(*(tried(model) for model in fleet.members))
+    for model, outcome in zip(fleet.members, outcomes, strict=True):
+        if isinstance(outcome, ModelError) and not _may_pass(outcome):
+            raise outcome
+        fleet.hear(model, outcome if isinstance(outcome, ModelError) else None)
+    reports = [outcome for outcome in outcomes if isinstance(outcome, CanaryReport)]
+    if not reports:
+        raise fleet.nobody()
+    known = [report.logprobs for report in reports]
+    return replace(
+        reports[0],
+        logprobs=None if None in known else all(known),
+        counts_tokens=all(report.counts_tokens for report in reports),
+    )
+
+
+def _may_pass(error: ModelError) -> bool:
+    """Whether it may be well later; who took the connection and has no chat there will not."""
+    down = isinstance(error, UnreachableError) and not error.attempts
+    return down or isinstance(error, BusyError | BrokenServerError | TimedOutError)
 
 
 def _missing(name: str, reason: str) -> MissingFeatureError:

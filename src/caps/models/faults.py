@@ -99,7 +99,7 @@ def _transient(status: int, told: str, quote: str, *, address: str, wait: float 
         words = f"{address} takes no more requests for now{quote}: lower the connections, or run again later"
     else:
         words = f"{address} failed with status {status}{quote}: see its log, or run again later"
-    error = BusyError(words) if strained else BrokenServerError(words)
+    error = BusyError(words, wait=wait) if strained else BrokenServerError(words, wait=wait)
     return Fault(error, strained=strained and not loading, loading=loading, wait=wait)
 
 

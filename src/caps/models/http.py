@@ -25,7 +25,7 @@ from caps.models.base import Completion, Request, Wiring
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
 from caps.models.retries import Retries, Tries
-from caps.models.wire import decode, embedded_status, encode_body, read_completion
+from caps.models.wire import RENAMED, decode, embedded_status, encode_body, read_completion
 
 # Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
@@ -71,6 +71,7 @@ class HttpModel:
         base = parse_base(base_url)
         self.address = str(base.with_user(None).with_query(None))  # as it may be shown: no password, no query
         self._base = base
+        self._places: dict[str, URL] = {}
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if api_key and api_key.strip():
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
@@ -94,6 +95,11 @@ class HttpModel:
     def connections(self) -> int:
         """How many calls may be under way now."""
         return self._gate.limit
+
+    @property
+    def limit_name(self) -> str:
+        """What this server calls its limit on tokens, as far as it has said."""
+        return self._limit_name
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, trying again where that may help."""
@@ -127,8 +133,8 @@ class HttpModel:
                 if outcome.strained:
                     self._gate.strained(ticket)
                 attempts += outcome.seen
-                if outcome.renamed and limit_name != "max_completion_tokens":
-                    self._limit_name = "max_completion_tokens"
+                if outcome.renamed and limit_name != RENAMED:
+                    self._limit_name = RENAMED
                     continue
                 pause = self._pause(tries, outcome)
                 if pause is None:
@@ -140,7 +146,11 @@ class HttpModel:
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send bytes to a path below the base URL, once and as they are; raises what aiohttp does."""
-        return self._open().post(self._at(path), data=body, allow_redirects=False)
+        return self.call("POST", path, data=body)
+
+    def call(self, verb: str, path: str, **more: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Call any path below the base URL, once; raises what aiohttp does."""
+        return self._open().request(verb, self._at(path), **{"allow_redirects": False, **more})
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
@@ -204,7 +214,9 @@ class HttpModel:
             return faults.garbled(self.address, str(error))
 
     def _at(self, path: str) -> URL:
-        return (self._base / path).with_query(self._base.query)
+        if path not in self._places:
+            self._places[path] = (self._base / path).with_query(self._base.query)
+        return self._places[path]
 
     def _pause(self, tries: Tries, fault: Fault) -> float | None:
         if not fault.retry:
@@ -219,7 +231,7 @@ class HttpModel:
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
                 timeout=aiohttp.ClientTimeout(
-                    total=seconds.connect + seconds.read, sock_connect=seconds.connect, sock_read=seconds.read
+                    total=seconds.connect + seconds.read, sock_connect=seconds.connect
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )

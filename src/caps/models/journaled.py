@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from caps.core.types import TokenLogprob, Usage
+from caps.journal.base import Keeper
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.rows import Reply
-from caps.journal.store import Journal
 from caps.models.base import Completion, Model, Request
 from caps.models.wire import finite
 
@@ -28,7 +28,7 @@ class JournaledModel:
     The journal is the caller's to close: several models may share it.
     """
 
-    def __init__(self, inner: Model, journal: Journal) -> None:
+    def __init__(self, inner: Model, journal: Keeper) -> None:
         self.inner = inner
         self.journal = journal
         self._flights: dict[str, asyncio.Future[Completion | None]] = {}
@@ -41,9 +41,6 @@ class JournaledModel:
             shared = await asyncio.shield(flight)
             if shared is not None:
                 return replace(shared, replayed=True)
-        stored = self.journal.get(key)
-        if stored is not None:
-            return replace(to_completion(stored), replayed=True)
         return await self._lead(key, digest, request)
 
     async def close(self) -> None:
@@ -51,12 +48,16 @@ class JournaledModel:
         await self.inner.close()
 
     async def _lead(self, key: str, digest: str, request: Request) -> Completion:
-        """Ask for all who want the same; if the one who asks leaves, the call ends and another asks."""
+        """Look and ask for all who want the same; if this one leaves, the call ends and another asks."""
         flight: asyncio.Future[Completion | None] = asyncio.get_running_loop().create_future()
         self._flights[key] = flight
         outcome: Completion | None = None
         try:
-            outcome = await self._ask(key, digest, request)
+            stored = await self.journal.recall(key)
+            if stored is not None:
+                outcome = replace(to_completion(stored), replayed=True)
+            else:
+                outcome = await self._ask(key, digest, request)
             return outcome
         except Exception as error:
             flight.set_exception(error)

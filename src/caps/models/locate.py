@@ -6,6 +6,7 @@ from typing import cast
 
 from caps.core.errors import SettingError
 from caps.models.base import Connected, Wiring
+from caps.models.fleet_addresses import is_fleet
 from caps.models.gguf import path_of, weights_name
 from caps.models.weights import Report, default_weights
 from caps.registry import MODELS, listing, resolve
@@ -46,6 +47,8 @@ def connect(wiring: Wiring) -> Connected:
 
 
 def _backend(address: str) -> str:
+    if is_fleet(address):
+        return "fleet"
     scheme, colon, _ = address.partition("://")
     if colon:
         return scheme if scheme in MODELS.aliases else "http"  # which says what an address looks like

@@ -6,18 +6,18 @@ without any reply in it is an error.
 
 import json
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from caps.core.counting import estimate_tokens
 from caps.core.errors import SettingError
-from caps.core.types import Message, TokenLogprob, Usage
-from caps.models.base import Completion, Request, estimate_prompt, estimate_usage
+from caps.core.types import TokenLogprob, Usage
+from caps.models.base import Completion, Request, estimate_prompt
 
 # What a reply is read by, so `extra` may not set it: one whole reply, to these messages, by this model.
 RESERVED = ("messages", "model", "stream", "n")
+RENAMED = "max_completion_tokens"  # what newer servers call `max_tokens`
 LEAST_LOGPROB = -9999.0  # what servers write for "never"; JSON holds no infinity
 _FINISH = {
     "max_tokens": "length",
@@ -70,6 +70,11 @@ def decode(payload: bytes) -> Any:
 
 def read_completion(reply: Any, request: Request) -> Completion:
     """Read a decoded reply; `ValueError` says what is missing if there is none in it."""
+    return completion_in(reply, estimate_prompt(request.messages))
+
+
+def completion_in(reply: Any, prompt: int) -> Completion:
+    """Read a decoded reply to a prompt of about so many tokens, which count where the server counts none."""
     choice = _first(reply.get("choices")) if isinstance(reply, dict) else None
     message = choice.get("message") if choice else None
     if not choice or not isinstance(message, dict):
@@ -83,7 +88,7 @@ def read_completion(reply: Any, request: Request) -> Completion:
     return Completion(
         text,
         _FINISH.get(finish.lower(), finish),
-        _usage(reply.get("usage"), request.messages, text + reasoning),
+        _usage(reply.get("usage"), prompt, text + reasoning),
         reasoning,
         _logprobs(choice.get("logprobs")),
         _text(reply.get("model")),
@@ -129,16 +134,16 @@ def _content(content: object) -> tuple[str, str]:
     return "".join(texts), "".join(thoughts)
 
 
-def _usage(usage: object, messages: Iterable[Message], output: str) -> Usage:
+def _usage(usage: object, shown: int, output: str) -> Usage:
     if not isinstance(usage, dict):
-        return estimate_usage(messages, output)
+        return Usage(shown, estimate_tokens(output), estimated=True)
     prompt, completed = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
         cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek's name for it
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
     return Usage(
-        prompt=estimate_prompt(messages) if prompt is None else prompt,
+        prompt=shown if prompt is None else prompt,
         output=estimate_tokens(output) if completed is None else completed,
         cached=cached or 0,
         reasoning=reasoning or 0,

@@ -39,14 +39,14 @@ _TOKENS = (
 )
 _RARE_TOKEN = re.compile(r"◁(?=/?think▷)|a(?=ssistantfinal)", re.IGNORECASE)
 # ... and behind the first letter of a line that reads like a heading or a fence, however it is decorated.
-_HEADING = re.compile(
-    r"^((?:[^\w\n]|_)*+)(?:"
-    r"(?:task|problem|output format|evaluation guidelines|rating rules|instructions?|system|assistant|user"
+_HEADS = (
+    r"(?:(?:task|problem|output format|evaluation guidelines|rating rules|instructions?|system|assistant|user"
     r"|(?:candidate|solution|submission)[ \t]{1,4}(?:[ab]|[0-9]{1,4}))(?:[^\w\n]|_)*+$"
     r"|(?:begin|end)[ \t]{1,4}(?:problem|candidate)\b"
-    r"|(?<=## )(?:task|problem|candidate)\b)",
-    re.IGNORECASE | re.MULTILINE,
+    r"|(?<=## )(?:task|problem|candidate)\b)"
 )
+_HEADING = re.compile(rf"((?:\W|_)*+){_HEADS}", re.IGNORECASE)
+_PLAIN_HEADING = re.compile(rf"([^a-z0-9]*+){_HEADS}")  # the same for lowered ASCII, ten times as quick
 
 
 def nonce_for(problem: str, candidates: Iterable[str]) -> str:
@@ -65,16 +65,19 @@ def neutralise(text: str) -> str:
     """The same text to a reader, with nothing in it that parses as verdict, fence, heading or chat token."""
     if not text.isascii() or not text.replace("\n", "").replace("\t", "").isprintable():
         text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
-    for token in _TOKENS:
-        text = token.sub(lambda m: _joined(m[0], 1), text)
+    if "<" in text or "[" in text:
+        for token in _TOKENS:
+            text = token.sub(lambda m: _joined(m[0], 1), text)
     if not text.isascii() or "ssistantfinal" in text.lower():
         text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
-    text = _HEADING.sub(lambda m: _joined(m[0], len(m[1]) + 1), text)
-    if not may_read_plain(text):
-        return text
-    return "\n".join(
-        _mute(line) if KEYWORDS.search(line) and reads_plain(line) else line for line in text.split("\n")
-    )
+    lines = text.split("\n")
+    match, seen = (_PLAIN_HEADING.match, text.lower()) if text.isascii() else (_HEADING.match, text)
+    for number, found in enumerate(map(match, seen.split("\n"))):
+        if found:
+            lines[number] = _joined(lines[number], found.end(1) + 1)
+    if may_read_plain(text):
+        lines = [_mute(line) if KEYWORDS.search(line) and reads_plain(line) else line for line in lines]
+    return "\n".join(lines)
 
 
 def quote(text: str, nonce: str) -> str:

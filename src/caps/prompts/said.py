@@ -15,6 +15,7 @@ _REASONING = re.compile(
     r"|<\|channel\|>final[^<\n]{0,40}<\|message\|>|assistantfinal",
     re.IGNORECASE | re.MULTILINE,
 )
+_REASONS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")  # one is in every such mark
 _QUOTED = re.compile(r"^[ \t]*>[^\n]*", re.MULTILINE)
 
 
@@ -41,15 +42,20 @@ def said(reply: str, nonce: str) -> Said:
 
     Whole echoes go first, so that nothing in them passes for a mark of reasoning.
     """
+    if reply.isascii():  # beyond ASCII a letter may match another: the Kelvin sign, a long s
+        lowered = reply.lower()
+        if nonce not in lowered and not any(word in lowered for word in _REASONS):
+            return Said(_unquoted(reply), unfinished=False)
     fence = re.compile(rf"<<<[ \t]?(BEGIN|END) ([^\n<>]{{1,40}}) {re.escape(nonce)}[ \t]?>>>", re.IGNORECASE)
     words = _blanked(reply, _echoes(_fences(fence, reply)))
     thoughts = [_Mark(m.start(), m.end(), m["open"] is not None, "") for m in _REASONING.finditer(words)]
     marks = sorted([*thoughts, *_fences(fence, words)], key=lambda mark: mark.start)
     spans, last = _inside(marks, len(words))
-    words = _blanked(words, spans)
-    return Said(
-        _blanked(words, [m.span() for m in _QUOTED.finditer(words)]), last is not None and not last.kind
-    )
+    return Said(_unquoted(_blanked(words, spans)), last is not None and not last.kind)
+
+
+def _unquoted(words: str) -> str:
+    return _blanked(words, [m.span() for m in _QUOTED.finditer(words)])
 
 
 def _fences(fence: re.Pattern[str], text: str) -> list[_Mark]:

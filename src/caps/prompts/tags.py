@@ -66,6 +66,8 @@ def bare(text: str) -> str:
 
 def side(content: str) -> str | None:
     """Read `A`, `B` or `TIE`."""
+    if content in ("A", "B", "TIE"):
+        return content
     words = _first_line(content)
     found = _SIDE.match(words)
     if found:
@@ -75,6 +77,8 @@ def side(content: str) -> str | None:
 
 def sureness(content: str) -> str | None:
     """Read `HIGH` or `LOW`; whatever lies between them is LOW."""
+    if content in ("HIGH", "LOW"):
+        return content
     words = _first_line(content).upper()
     if not words or words.startswith(("HIGH OR", "LOW OR", "HIGH/", "LOW/")):
         return None

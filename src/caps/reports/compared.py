@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from caps.diagnostics.mcnemar import discordant, exact_mcnemar
-from caps.reports.charts import Point, plane
+from caps.reports.canvas import framed
 from caps.reports.console import number, percent
 from caps.reports.figures import Figures, Labels
 from caps.reports.lines import Line
 from caps.reports.listing import Listing, bits, right_of
+from caps.reports.plane import Point, plane
 from caps.reports.run_view import section, table
 from caps.reports.tree import Node, el, visible
 
@@ -62,9 +63,10 @@ def runs_view(names: Sequence[str], figures: Sequence[Figures]) -> list[Node]:
             (name, number(one.cases, 0), right, number(one.total.calls, 0), number(a_case, 0), against, money)
         )
         if share is not None:
-            points.append(Point(name, a_case, share, low, high))
+            points.append(Point(label=name, tokens=a_case, share=share, low=low, high=high))
     heads = ("run", "cases", "right (95 % interval)", "calls", "tokens read a case", "of V1-Infer", "paid")
-    picture = plane(points, "Accuracy against tokens") if points else None
+    title = "Accuracy against tokens"
+    picture = framed(plane(points, title, ["Whiskers: 95 % intervals."]), title) if points else None
     return [section("The runs", None, table(heads, rows, "figures of the runs"), picture)]
 
 

@@ -3,20 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
-from rich.text import Text
+from caps.reports.grid import Grid
+
+UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
-) -> Table:
-    """A table whose columns from `numbers_from` on are numbers."""
-    drawn = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        drawn.add_column(column, justify="right" if place >= numbers_from else "left", no_wrap=place == 0)
-    for row in rows:
-        drawn.add_row(*(Text(shown(cell)) for cell in row))
-    return drawn
+) -> Grid:
+    """A table whose columns from `numbers_from` on are numbers; words of others in it are harmless."""
+    return Grid(title, columns, [[shown(cell) for cell in row] for row in rows], numbers_from)
 
 
 def shown(words: str) -> str:
@@ -43,3 +39,11 @@ def percent(share: float | None, interval: Sequence[float] | None = None) -> str
 def by_level(values: Mapping[str, Any], digits: int = 1) -> str:
     """Figures of E1 and E2 side by side."""
     return " + ".join(number(values[level], digits) for level in ("E1", "E2"))
+
+
+def short(value: float) -> str:
+    """A number in three digits: 950, 12.3k, 1.05M."""
+    for size, unit in UNITS:
+        if value >= 0.9995 * size:
+            return f"{value / size:.{2 if value < 9.995 * size else 1 if value < 99.95 * size else 0}f}{unit}"
+    return f"{value:.0f}"

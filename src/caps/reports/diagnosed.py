@@ -3,14 +3,13 @@
 import shlex
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from caps.diagnostics.estimates import Estimate
 from caps.diagnostics.measured import Measured
 from caps.diagnostics.sequential import standing
 from caps.diagnostics.suitability import REASON, RULE, WORDS, mixed, sentence, usable
 from caps.experiments.advice import BASELINE, Expected
 from caps.reports.console import by_level, number, percent, table
+from caps.reports.grid import Grid
 
 LEVELS = ("E1", "E2")
 PROXY = (
@@ -19,7 +18,7 @@ PROXY = (
 )
 
 
-def figures(measured: Measured) -> Table:
+def figures(measured: Measured) -> Grid:
     """Every figure by level, with its 95 % interval."""
     at = measured.levels
     rows = [
@@ -31,7 +30,7 @@ def figures(measured: Measured) -> Table:
     return table("", ("", *LEVELS), rows)
 
 
-def proxy_figures(measured: Measured) -> Table:
+def proxy_figures(measured: Measured) -> Grid:
     """What can be known without labels."""
     rows = [("E1 agrees with E2 %", "", _share(measured.agreement)), *_both(measured, labelled=False)]
     return table("", ("", *LEVELS), rows)
@@ -106,11 +105,11 @@ def judged_words(measured: Measured, *, pairs_most: int) -> list[str]:
     return said
 
 
-def options_table(options: Sequence[Expected], chosen: Expected) -> Table:
+def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
     """Every strategy considered, with what to expect of it."""
     rows = [
         (
-            ("→ " if one == chosen else "  ") + _named(one),
+            ("→ " if one == chosen else "  ") + named(one),
             percent(one.pass_at_1),
             number(one.tokens, 0),
             by_level(one.calls),
@@ -140,7 +139,7 @@ def advice_words(measured: Measured, chosen: Expected) -> list[str]:
         why = "do not let this judge choose: at full evidence it is not shown to beat a coin"
         return [why, f"use {chosen.strategy}, which asks no judge; the rule: {RULE}"]
     return [
-        f"use {_named(chosen)}: expected Pass@1 {percent(chosen.pass_at_1)} % for {number(chosen.tokens, 0)} "
+        f"use {named(chosen)}: expected Pass@1 {percent(chosen.pass_at_1)} % for {number(chosen.tokens, 0)} "
         f"tokens a case; the rule: {RULE}",
         f"why not the paper's rule: {REASON}",
     ]
@@ -156,7 +155,8 @@ def command(cases: str, chosen: Expected, judge: Sequence[str], profile: str | N
     return shlex.join([*words, *judge])
 
 
-def _named(one: Expected) -> str:
+def named(one: Expected) -> str:
+    """A strategy with the settings that are not the usual ones."""
     return " ".join([one.strategy, *(f"{name}={value}" for name, value in one.settings.items())])
 
 

@@ -10,7 +10,7 @@ from caps.experiments.conclusion import Conclusion
 from caps.experiments.diagnosis import Asked
 from caps.judges.profiles import profile_row
 
-NEEDS_LABELS = ("accuracy", "bounds", "standing", "brier", "calibration_error")
+NEEDS_LABELS = ("accuracy", "bounds", "standing", "brier", "calibration_error", "curve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from gzip import compress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ from caps.core.errors import InputError
 from caps.reports.listing import Listing, listing_view
 from caps.reports.tree import Node, Texts, el, markup, plain, safe_json
 
+STYLES = ("style.css", "chart.css")
 SCRIPTS = ("build.js", "table.js", "main.js")
 WHOLE = 6_000_000  # characters of receipts a page carries itself; more go beside it
 SHARD = 1_000_000
@@ -76,7 +78,7 @@ def page_html(page: Page, kept: Kept) -> str:
     }
     # Receipts are JSON already: they are put in, not encoded again.
     told = f'{safe_json(data)[:-1]},"receipts":[{",".join(kept.own)}]}}'
-    style, script = _asset("style.css"), shown_script()
+    style, script = "".join(map(_asset, STYLES)), shown_script()
     loads = kept.folder is not None
     return _fill(
         _asset("page.html"),
@@ -112,8 +114,9 @@ def shown_script() -> str:
 
 
 def shard(start: int, receipts: Sequence[str]) -> str:
-    """A script that hands over receipts."""
-    return f"capsShard({start},[{','.join(receipts)}]);\n"
+    """A script that hands over receipts, packed: they are ten times smaller so."""
+    packed = compress(f"[{','.join(receipts)}]".encode(), 6, mtime=0)
+    return f'capsShard({start},"{b64encode(packed).decode()}");\n'
 
 
 def head(title: str, *more: Node | None) -> list[Node]:

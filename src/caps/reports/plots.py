@@ -1,66 +1,183 @@
-"""Pictures of figures, through matplotlib, which is imported nowhere else."""
+"""Figures of a study for a paper, through matplotlib, which is imported nowhere else."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from caps.core.errors import InputError, MissingExtraError
+from caps.reports.console import shown
+
+WIDE, LETTERS = 6.5, 110  # the text of a page: inches, and letters of a legend that fit
+ACROSS = {1: 1, 2: 2, 4: 2}  # panels beside each other; else three
+SERIES, ROW, PAGE = 0.15, 0.28, 7.6  # inches of height: of a series, of a row at least, of all rows at most
+PAPER = "hollow: the paper"
+# One more mark than colours, so that pairs of them repeat late.
+MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
+# Told apart by the colour-blind (after Okabe and Ito), and in grey by how light they are and by their marks.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#555555")
+STYLE: dict[Any, Any] = {
+    "font.family": ["STIXGeneral", "DejaVu Sans"],
+    "font.size": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "xtick.major.width": 0.6,
+    "pdf.fonttype": 42,  # fonts are embedded whole, as publishers ask
+    "svg.fonttype": "path",
+    "svg.hashsalt": "caps",  # the same figures make the same file
+    "text.parse_math": False,  # a name with dollars is a name
+}
 
 
-def accuracy_against_tokens(rows: Sequence[dict[str, Any]], path: str, *, title: str) -> None:
-    """Draw Pass@1 over tokens a problem, one point a strategy; the file's ending names the format."""
-    figure = _figure(7.5, 4.8)
-    axes = figure.add_subplot()
-    for row in rows:
-        share, (low, high) = 100 * row["pass_at_1"], row["pass_at_1_interval"]
-        tokens = sum(row["tokens"].values()) / 1000
-        axes.errorbar(
-            tokens, share, yerr=[[share - 100 * low], [100 * high - share]], fmt="o", capsize=3, markersize=5
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One axis: what it is in, and the series on it, each with a figure for every row or none."""
+
+    title: str
+    unit: str
+    series: Mapping[str, Sequence[Mapping[str, Any] | None]]
+
+
+def draw_panels(
+    panels: Sequence[Panel], rows: Sequence[str], path: Path, *, title: str, notes: Sequence[str]
+) -> list[Path]:
+    """Draw rows down, one panel a metric across, as .svg and .pdf; hollow marks are the paper's figures."""
+    with _styled() as make:
+        most = max(len(panel.series) for panel in panels)
+        across = ACROSS.get(len(panels), 3)
+        down = -(-len(panels) // across)
+        tall = min(PAGE / down, len(rows) * max(ROW, SERIES * most))
+        figure = make(figsize=(WIDE, down * (tall + 0.75) + 0.65), layout="constrained")
+        grid = figure.subplots(down, across, sharey=True, squeeze=False)
+        names = list(dict.fromkeys(["", *(name for panel in panels for name in panel.series)]))
+        names = names if any("" in panel.series for panel in panels) else names[1:]
+        places = list(grid.flat)
+        for axes, panel in zip(places, panels, strict=False):
+            _draw(axes, panel, rows, names)
+        for axes in places[len(panels) :]:
+            axes.set_visible(False)
+        _explain(figure, panels, names, title, notes)
+        files = [path.with_name(f"{path.name}{ending}") for ending in (".svg", ".pdf")]
+        return [_save(figure, file, title) for file in files]
+
+
+def _draw(axes: Any, panel: Panel, rows: Sequence[str], names: Sequence[str]) -> None:
+    step = 0.8 / len(panel.series)
+    for place, (name, cells) in enumerate(panel.series.items()):
+        look = names.index(name)
+        colour, mark = COLOURS[look % len(COLOURS)], MARKS[look % len(MARKS)]
+        shift = step * (place - (len(panel.series) - 1) / 2)
+        for row, cell in enumerate(cells):
+            _figure(axes, cell, row + shift, colour, mark) if cell is not None else None
+    for row in range(1, len(rows)):
+        axes.axhline(row - 0.5, color="#dddddd", linewidth=0.5, zorder=0)
+    axes.set_yticks(range(len(rows)), [shown(label) for label in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_title(shown(panel.title), fontsize=8, loc="left")
+    axes.set_xlabel(panel.unit)
+    axes.grid(visible=True, axis="x", color="#eeeeee", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _figure(axes: Any, cell: Mapping[str, Any], y: float, colour: str, mark: str) -> None:
+    """Ours as a filled mark with its interval, the paper's as a hollow one."""
+    if cell["low"] is not None and cell["high"] is not None:
+        axes.plot(
+            [cell["low"], cell["high"]],
+            [y, y],
+            color=colour,
+            linewidth=1.1,
+            alpha=0.55,
+            solid_capstyle="butt",
         )
-        axes.annotate(row["strategy"], (tokens, share), xytext=(6, 4), textcoords="offset points", fontsize=8)
-    axes.set_xlabel("verifier tokens a problem (thousands)")
-    axes.set_ylabel("Pass@1 (%)")
-    axes.set_title(title, fontsize=10)
-    axes.grid(visible=True, alpha=0.3)
-    axes.margins(x=0.12)
-    _save(figure, path)
+    if cell["paper"] is not None:
+        axes.plot(
+            [cell["paper"]],
+            [y],
+            mark,
+            markerfacecolor="white",
+            markeredgecolor=colour,
+            markersize=4.8,
+            markeredgewidth=0.9,
+        )
+    if cell["ours"] is not None:
+        axes.plot(
+            [cell["ours"]],
+            [y],
+            mark,
+            color=colour,
+            markersize=4.2,
+            markeredgecolor="white",
+            markeredgewidth=0.3,
+        )
 
 
-def bars_beside_the_paper(rows: Sequence[dict[str, Any]], path: str, *, title: str, unit: str) -> None:
-    """Draw one bar a figure, grouped by row, with its interval; the paper's figure is a dot on it."""
-    labels = list(dict.fromkeys(row["row"] for row in rows))
-    heads = list(dict.fromkeys(row["column"] for row in rows))
-    figure = _figure(max(6.0, 0.16 * len(labels) * len(heads) + 2), 4.8)
-    axes, width = figure.add_subplot(), 0.8 / len(heads)
-    for place, head in enumerate(heads):
-        some = [row for row in rows if row["column"] == head and row["ours"] is not None]
-        at = [labels.index(row["row"]) + width * (place - (len(heads) - 1) / 2) for row in some]
-        ours = [row["ours"] for row in some]
-        spread = [[_distance(row, end) for row in some] for end in ("low", "high")]
-        axes.bar(at, ours, width, yerr=spread, label=head, error_kw={"linewidth": 0.8})
-        theirs = [(x, row["paper"]) for x, row in zip(at, some, strict=True) if row["paper"] is not None]
-        axes.scatter(*zip(*theirs, strict=True), s=14, color="black", zorder=3) if theirs else None
-    axes.set_xticks(range(len(labels)), labels, rotation=40, ha="right", fontsize=7)
-    axes.set_ylabel(unit)
-    axes.set_title(f"{title}; dots: the paper", fontsize=10)
-    axes.legend(fontsize=7)
-    _save(figure, path)
+def _explain(
+    figure: Any, panels: Sequence[Panel], names: Sequence[str], title: str, notes: Sequence[str]
+) -> None:
+    from matplotlib.lines import Line2D  # noqa: PLC0415
+
+    marks = [
+        Line2D(
+            [],
+            [],
+            color=COLOURS[place % len(COLOURS)],
+            marker=MARKS[place % len(MARKS)],
+            linestyle="",
+            markersize=4,
+            label=shown(name),
+        )
+        for place, name in enumerate(names)
+        if name
+    ]
+    cells = [cell for panel in panels for some in panel.series.values() for cell in some if cell is not None]
+    said = "\n".join([shown(title), *map(shown, notes)])
+    figure.suptitle(said, fontsize=8, x=0.01, ha="left")
+    if any(cell["paper"] is not None for cell in cells):
+        marks.append(
+            Line2D(
+                [],
+                [],
+                color="#333333",
+                marker="o",
+                markerfacecolor="white",
+                linestyle="",
+                markersize=4,
+                label=PAPER,
+            )
+        )
+    if marks:
+        longest = max(len(name) for name in [*names, PAPER])
+        figure.legend(
+            handles=marks,
+            loc="outside lower left",
+            ncols=max(1, min(len(marks), LETTERS // (longest + 5))),
+            fontsize=7.5,
+            frameon=False,
+            handletextpad=0.2,
+        )
 
 
-def _distance(row: dict[str, Any], end: str) -> float:
-    return 0.0 if row[end] is None else abs(row["ours"] - row[end])
-
-
-def _figure(width: float, height: float) -> Any:
+@contextmanager
+def _styled() -> Iterator[Any]:
     try:
+        import matplotlib  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError("matplotlib", "bench", "a plot") from None
-    return Figure(figsize=(width, height), layout="constrained")
+    with matplotlib.rc_context(STYLE):
+        yield Figure
 
 
-def _save(figure: Any, path: str) -> None:
+def _save(figure: Any, path: Path, title: str) -> Path:
+    dated = "Date" if path.suffix == ".svg" else "CreationDate"
     try:
-        figure.savefig(Path(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: the plot cannot be written: {error}") from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Title": shown(title), dated: None})
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    return path

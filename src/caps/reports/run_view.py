@@ -47,7 +47,7 @@ def cards(figures: Figures) -> Node:
         chance = percent(figures.chance / figures.labelled)
         best = percent(figures.reachable / figures.labelled)
         shown.append(
-            _card(
+            card(
                 f"{percent(figures.pass_at_1)} %",
                 "chosen answers right",
                 f"{figures.right} of {figures.labelled} labelled; 95 % interval {percent(low)} to "
@@ -56,10 +56,10 @@ def cards(figures: Figures) -> Node:
             )
         )
     else:
-        shown.append(_card("–", "chosen answers right", "No candidate is labelled: caps grade can do that."))
+        shown.append(card("–", "chosen answers right", "No candidate is labelled: caps grade can do that."))
     about = "about " if figures.ledger.estimated else ""
     shown.append(
-        _card(
+        card(
             number(total.asked, 0),
             "tokens read by the judge",
             f"{about}{number(total.billed, 0)} of them new, {number(total.cached, 0)} from the server's "
@@ -72,7 +72,7 @@ def cards(figures: Figures) -> Node:
         else f"V1-Infer would read about {number(share, 0)}: its calls at this run's sizes."
     )
     shown.append(
-        _card(
+        card(
             "–" if not share else f"{percent(total.asked / share)} %",
             "of V1-Infer's reading",
             against or "Not known without a comparison of whole answers.",
@@ -80,7 +80,7 @@ def cards(figures: Figures) -> Node:
     )
     causes = "".join(f", {cause} {many}" for cause, many in sorted(figures.ledger.malformed.items()))
     shown.append(
-        _card(
+        card(
             "–" if figures.malformed_rate is None else f"{percent(figures.malformed_rate)} %",
             "of calls unreadable",
             f"{figures.ledger.malformed.total()} of {number(total.calls, 0)} calls{causes}.",
@@ -93,11 +93,12 @@ def cards(figures: Figures) -> Node:
         f"{figures.failed} failed",
     ]
     unpriced = "The price of a token is not known. " if figures.usd is None else ""
-    shown.append(_card(money, "paid", f"{unpriced}{number(figures.cases, 0)} cases: {', '.join(less)}."))
+    shown.append(card(money, "paid", f"{unpriced}{number(figures.cases, 0)} cases: {', '.join(less)}."))
     return el("div", *shown, class_="cards")
 
 
-def _card(figure: str, name: str, note: str) -> Node:
+def card(figure: str, name: str, note: str) -> Node:
+    """A figure, what it is, and a sentence about it."""
     return el(
         "div", el("p", figure, class_="figure"), el("p", name), el("p", note, class_="note"), class_="card"
     )
@@ -157,16 +158,17 @@ def settings(made: dict[str, Any]) -> Node:
         (f"strategy · {name}", _told(value)) for name, value in made["strategy"].items() if name != "name"
     ]
     rows += [(f"prompt · {name}", _told(value)) for name, value in made["prompts"].items()]
-    listed = [el("div", el("dt", name), el("dd", value)) for name, value in rows]
-    return el(
-        "details", el("summary", "Settings, versions, digests of prompts"), el("dl", *listed), class_="fold"
-    )
+    return el("details", el("summary", "Settings, versions, digests of prompts"), facts(rows), class_="fold")
 
 
 def words() -> Node:
     """What the words mean."""
-    listed = [el("div", el("dt", name), el("dd", meaning)) for name, meaning in WORDS]
-    return el("details", el("summary", "What the words mean"), el("dl", *listed), class_="fold")
+    return el("details", el("summary", "What the words mean"), facts(WORDS), class_="fold")
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> Node:
+    """Names and what they stand for."""
+    return el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in rows))
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Node:
@@ -185,3 +187,13 @@ def section(title: str, about: str | None, *children: Child | None) -> Node:
 
 def _told(value: object) -> str:
     return value if isinstance(value, str) else str(value)
+
+
+def listed(said: Sequence[str]) -> Node:
+    """Sentences, one below the other."""
+    return el("ul", *(el("li", f"{capital(words)}.") for words in said))
+
+
+def capital(words: str) -> str:
+    """Words as a sentence begins."""
+    return words[:1].upper() + words[1:]

@@ -76,10 +76,19 @@ class RunFolder:
         return file
 
     def _write_run(self, summary: Mapping[str, Any]) -> None:
-        told = {**self._made_of, "summary": dict(summary)}
-        partial = self._path / "run.json.partial"
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
-        partial.replace(self._path / "run.json")
+        write_made(self._path, {**self._made_of, "summary": dict(summary)})
+
+
+def write_made(path: Path, told: Mapping[str, Any]) -> None:
+    """Write what made a run into its folder, whole or not at all."""
+    partial = path / "run.json.partial"
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+    partial.replace(path / "run.json")
+
+
+def read_made(path: Path) -> dict[str, Any]:
+    """What made the run of a folder."""
+    return msgspec.json.decode((path / "run.json").read_bytes(), type=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class Record:
 def read_run(path: Path) -> Record:
     """Read a run's folder; also of a run that was interrupted."""
     try:
-        made_of = msgspec.json.decode((path / "run.json").read_bytes(), type=dict[str, Any])
+        made_of = read_made(path)
         selections = {line["id"]: line for line in _read_lines(path / "selections.jsonl")}
         silent = [line for line in _read_lines(path / "rulings.jsonl") if line.get("unanswered") is not None]
         unanswered = {(line["case"], ask_of(line)): str(line["unanswered"]) for line in silent}

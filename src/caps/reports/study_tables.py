@@ -3,13 +3,11 @@
 import csv
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from caps.experiments.metrics import METRICS
 from caps.experiments.sheets import Figure
 from caps.experiments.tables import Cell, Table
-from caps.reports.plots import bars_beside_the_paper
 
 THEIRS = "; the paper's figures are of its own models"
 SCALES = {"%": 100.0, "points": 100.0, "M": 1e-6}
@@ -76,17 +74,6 @@ def parted_cases(table: Table) -> str:
     return lines.getvalue()
 
 
-def draw_table(table: Table, folder: Path, *, simulated: str | None) -> None:
-    """One picture for each unit that stands in a table."""
-    said = "" if simulated is None else f" (simulated: {simulated})"
-    rows = list(json_rows(table))
-    units = dict.fromkeys(_unit_of(row["metric"]) for row in rows)
-    for number, unit in enumerate(units):
-        own = [row for row in rows if _unit_of(row["metric"]) == unit]
-        name = table.name if number == 0 else f"{table.name}-{number + 1}"
-        bars_beside_the_paper(own, str(folder / f"{name}.svg"), title=f"{table.title}{said}", unit=unit)
-
-
 def json_rows(table: Table) -> Iterator[dict[str, Any]]:
     """Every figure as plain data, in the units people read."""
     for label, cells in table.rows:
@@ -121,10 +108,11 @@ def _paper(cell: Cell) -> str:
 
 
 def _unit(cell: Cell) -> str:
-    return _unit_of(cell.metric)
+    return unit_of(cell.metric)
 
 
-def _unit_of(metric: str) -> str:
+def unit_of(metric: str) -> str:
+    """What a metric is in."""
     return METRICS[metric].unit if metric in METRICS else ""
 
 

@@ -9,9 +9,11 @@ from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.diagnostics.intervals import wilson
 from caps.engines.base import Outcome
+from caps.models.fleet_server import Record
 from caps.reports.console import number, percent
 from caps.reports.found import FoundSummary
 from caps.reports.lines import ledger_lines, tokens_line
+from caps.reports.servers import server_lines, servers_text
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class Summary:
     predicted_asked: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     findings: FoundSummary = field(default_factory=FoundSummary)
+    servers: list[Record] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one case."""
@@ -88,6 +91,7 @@ class Summary:
             "unanswered": dict(self.ledger.unanswered),
             "findings": self.findings.as_line(),
             "by_stage": ledger_lines(self.ledger),
+            **({"servers": server_lines(self.servers)} if self.servers else {}),
         }
 
     def as_text(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
@@ -110,6 +114,7 @@ class Summary:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
         lines += self.findings.as_text()
+        lines += servers_text(self.servers)
         troubles = [
             (self.ledger.malformed, "unreadable replies counted as ties"),
             (self.ledger.unanswered, "calls unanswered"),

@@ -68,6 +68,8 @@ def el(tag: str, *children: Child | None, **attributes: str | float | bool | Non
 
 def visible(text: str) -> str:
     """A text in which what cannot be seen is named: ⟦U+202E⟧."""
+    if text.isprintable():  # nearly always, and much faster to know
+        return text
     return _UNSEEN.sub(lambda found: f"⟦U+{ord(found[0]):04X}⟧", text)
 
 

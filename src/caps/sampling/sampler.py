@@ -117,6 +117,7 @@ class Sampler:
             draw=number,
             top_logprobs=1 if self._logprobs else 0,
             extra=extra,
+            group=case.problem.text,
         )
 
     def _template(self, name: str) -> str:

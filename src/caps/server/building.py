@@ -8,7 +8,9 @@ from socket import socket
 from caps.assemble import Endpoint, Setup, connected, make_strategy
 from caps.core.errors import SettingError
 from caps.models.embedded import EmbeddedModel
+from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel
+from caps.models.upstream import Upstream
 from caps.server.app import make_router
 from caps.server.bodies import Bodies
 from caps.server.choosing import Bench
@@ -103,12 +105,12 @@ async def opened(serving: Serving) -> AsyncIterator[Door]:
         )
 
 
-async def _connect(stack: AsyncExitStack, where: Endpoint, setup: Setup) -> HttpModel:
+async def _connect(stack: AsyncExitStack, where: Endpoint, setup: Setup) -> Upstream:
     """The model server at an address; weights in a file get one of their own."""
     model = connected(where, setup)
     stack.push_async_callback(model.close)
     if isinstance(model, EmbeddedModel):
         return await model.started()
-    if isinstance(model, HttpModel):
+    if isinstance(model, HttpModel | FleetModel):
         return model
     raise SettingError(f"{where.base_url}: caps serve stands before an HTTP address or a GGUF file")

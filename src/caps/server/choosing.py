@@ -9,7 +9,7 @@ from caps.engines.base import Outcome
 from caps.engines.budget import Budget
 from caps.engines.local import LocalEngine
 from caps.judges.llm import LlmJudge, Seat
-from caps.models.http import HttpModel
+from caps.models.upstream import Upstream
 from caps.server.options import Options
 from caps.server.refusals import Refusal, internal
 
@@ -25,7 +25,7 @@ class Choice:
 class Bench:
     """Judges cases with one model server; the judge's name is fixed, or that of the model that wrote."""
 
-    def __init__(self, model: HttpModel, setup: Setup, name: str | None) -> None:
+    def __init__(self, model: Upstream, setup: Setup, name: str | None) -> None:
         self._model, self._setup, self.name = model, setup, name
         self._templates = load_templates(setup.prompts)
         self._prepare = make_prepare(setup.profile, setup.views)

@@ -14,8 +14,10 @@ import msgspec
 from caps.core.errors import InputError, ModelError
 from caps.core.types import Case
 from caps.datasets.jsonl import parse_case
-from caps.models.http import HttpModel
+from caps.models.fleet import FleetModel
+from caps.models.upstream import Upstream
 from caps.reports.lines import selection_line
+from caps.reports.servers import server_lines
 from caps.server.answers import Completion, completion_of
 from caps.server.asked import PREFIX, Asked, read_asked, upstream_name
 from caps.server.choosing import Bench
@@ -35,7 +37,7 @@ PROBE_AGE = 2.0
 class Desk:
     """Answers requests; `model` is what plain `caps` stands for."""
 
-    upstream: HttpModel
+    upstream: Upstream
     bench: Bench
     model: str | None = None
     defaults: Defaults = field(default_factory=Defaults)
@@ -115,6 +117,11 @@ class Desk:
             "working": self.crowd.working,
             "waiting": self.crowd.waiting,
             "connections": self.upstream.connections,
+            **(
+                {"servers": server_lines(self.upstream.records())}
+                if isinstance(self.upstream, FleetModel)
+                else {}
+            ),
         }
 
     async def _probe(self) -> str:

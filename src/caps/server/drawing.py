@@ -17,7 +17,7 @@ from caps.core.errors import AccessError, ModelError, RefusedError, TooLongError
 from caps.core.types import Candidate
 from caps.evidence.profiles import profile_named, signature_named
 from caps.models.base import Completion, Request
-from caps.models.http import HttpModel
+from caps.models.upstream import Upstream
 from caps.models.wire import read_completion
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
@@ -57,7 +57,7 @@ class Drawn:
         return tuple(one.sample.candidate for one in self.draws if one.sample.candidate is not None)
 
 
-async def draw_all(model: HttpModel, asked: Asked, *, start: float, until: float) -> Drawn:
+async def draw_all(model: Upstream, asked: Asked, *, start: float, until: float) -> Drawn:
     """Draw all samples at once, or with `early_exit` in doubling waves until the answers have settled."""
     drawn, loop = Drawn(asked.options.n), asyncio.get_running_loop()
     while len(drawn.draws) < drawn.planned and loop.time() < until:
@@ -86,7 +86,7 @@ def settled(signatures: Sequence[str | None]) -> bool:
 
 
 async def _wave(
-    model: HttpModel, asked: Asked, numbers: range, *, soon: float, until: float, any_yet: bool
+    model: Upstream, asked: Asked, numbers: range, *, soon: float, until: float, any_yet: bool
 ) -> list[Draw]:
     """Draw some at once; whoever is late is given up, unless nothing at all has come in yet."""
     loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ async def _wave(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _draw(model: HttpModel, asked: Asked, number: int) -> Draw:
+async def _draw(model: Upstream, asked: Asked, number: int) -> Draw:
     request = Request(asked.problem.messages, asked.upstream)  # for the reckoning, if upstream gives none
 
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:

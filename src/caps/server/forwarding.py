@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from caps.models.http import HttpModel
+from caps.models.upstream import Upstream
 from caps.server.asgi import Headers, Receive, Scope, Send, send_last, send_more, send_start
 from caps.server.crowd import Crowd
 from caps.server.refusals import Refusal
@@ -22,7 +22,7 @@ KEPT = ("content-type", "retry-after", "retry-after-ms", "x-request-id")
 class Forwarded:
     """A reply that is the upstream's."""
 
-    upstream: HttpModel
+    upstream: Upstream
     crowd: Crowd
     path: str
     body: bytes

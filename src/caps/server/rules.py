@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from caps.core.settings import check_settings, setting
+from caps.registry import DEFAULT_STRATEGY
 
 MIB = 1 << 20
 
@@ -13,7 +14,7 @@ class Defaults:
     """What a request that does not say otherwise gets; `changes` are fields of the strategy."""
 
     n: int = 8
-    strategy: str = "caps-r"
+    strategy: str = DEFAULT_STRATEGY
     changes: Mapping[str, str] = field(default_factory=dict)
     seed: int = 1234
     early_exit: bool = False

@@ -3,14 +3,23 @@
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
+from typing import NamedTuple
 
 from caps.core.types import Entrant
 from caps.strategies.verdicts import Evidence
 
 RATES = (0.03, 0.15, 0.4, 0.7, 0.95)  # shares of right candidates, where several answers may be right
 SWEEPS = 6
+DULLER = {0.0: 0.4, 0.35: 0.6}  # a judge worse than stated: its gap as a part of that, how likely
 
 Groups = Sequence[Sequence[Entrant]]
+
+
+class Belief(NamedTuple):
+    """The chance of each answer, and what a game tells as a part of what the judge's profile promises."""
+
+    chances: list[float]
+    keen: float
 
 
 def weigh(
@@ -45,32 +54,43 @@ def _stand_out(groups: Groups, strength: Mapping[str, float]) -> list[float]:
     return gained
 
 
-def one_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> list[float]:
-    """Chance of each answer if at most one is right; `prior` and `nobody` are log-weights."""
-    logs = [
-        p + g - evidence.strain[k][k] / 2
-        for k, (p, g) in enumerate(zip(prior, evidence.support, strict=True))
-    ]
-    top = max(nobody, *logs)
-    weights = [math.exp(x - top) for x in logs]
-    total = sum(weights) + math.exp(nobody - top)
-    return [w / total for w in weights]
+def one_right(prior: Sequence[float], nobody: float, evidence: Evidence, doubt: float) -> Belief:
+    """Chance of each answer if at most one is right; `prior` and `nobody` are log-weights.
+
+    How sharp the judge is, is not taken on trust: with a chance of `doubt` it is one of the duller ones, and
+    whichever explains the games better counts for more.
+    """
+    strain = (row[k] for k, row in enumerate(evidence.strain))
+    games = list(zip(prior, evidence.support, strain, strict=True))
+    worlds = []
+    for factor, weight in ((1.0, 1 - doubt), *((dull, doubt * part) for dull, part in DULLER.items())):
+        if weight > 0:
+            told = [p + factor * g - factor**2 * a / 2 for p, g, a in games]
+            worlds.append((factor, [math.log(weight) + x for x in (*told, nobody)]))
+    top = max(max(logs) for _, logs in worlds)
+    found = [(factor, [math.exp(x - top) for x in logs]) for factor, logs in worlds]
+    total = sum(sum(weights) for _, weights in found)
+    keen = sum(factor**2 * sum(weights) for factor, weights in found) / total
+    chances = [sum(row) / total for row in zip(*(weights for _, weights in found), strict=True)]
+    return Belief(chances[:-1], keen)
 
 
-def several_right(prior: Sequence[float], evidence: Evidence) -> list[float]:
-    """Chance of each answer if any number may be right: mean field, mixed over shares of right ones."""
-    fits, beliefs = [], []
+def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> Belief:
+    """Chance of each answer if any number may be right: mean field, mixed over shares of right ones.
+
+    `nobody` is the log-odds that none is, the share of 0 among them.
+    """
+    worlds = [([0.0] * len(prior), nobody)]
     for rate in RATES:
         odds = [math.log(rate / (1 - rate)) + p for p in prior]
         belief, fit = _mean_field(odds, evidence)
-        fits.append(fit)
-        beliefs.append(belief)
-    top = max(fits)
-    weights = [math.exp(fit - top) for fit in fits]
-    total = sum(weights)
-    return [
-        sum(w * q for w, q in zip(weights, row, strict=True)) / total for row in zip(*beliefs, strict=True)
-    ]
+        worlds.append((belief, fit - math.log(len(RATES))))
+    best = max(fit for _, fit in worlds)
+    weights = [math.exp(fit - best) for _, fit in worlds]
+    mixed = zip(*(belief for belief, _ in worlds), strict=True)
+    return Belief(
+        [sum(w * q for w, q in zip(weights, row, strict=True)) / sum(weights) for row in mixed], 1.0
+    )
 
 
 def _mean_field(odds: Sequence[float], evidence: Evidence) -> tuple[list[float], float]:

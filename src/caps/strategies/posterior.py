@@ -53,6 +53,7 @@ class Posterior(JudgeProfile):
     apart: float = setting(
         0.7, "auto: several, where such a part stands alone and none stands out", least=0, most=1
     )
+    doubt: float = setting(0.15, "chance that the judge is worse than its profile says", least=0, most=1)
     worth: float = setting(0.002, "gain in probability a full game must promise", least=0, most=1)
     confidence_target: float = setting(0.98, "sure enough to stop", least=0, most=1)
     max_asks: int = setting(48, "questions at most", least=0)
@@ -191,14 +192,17 @@ class Position:
         return max((exchange(kept, gained, telling) - behind) / times for times, telling in series)
 
     def _sharpness(self, a: int, b: int, level: Level) -> float:
-        return self._evidence.news(a, b, level).sharpness(self.answer_of[a], self.answer_of[b])
+        news = self._evidence.news(a, b, level)
+        return self._keen * news.sharpness(self.answer_of[a], self.answer_of[b])
 
     def _believe(self) -> None:
-        strategy = self.strategy
-        if self.several:
-            self._chances = several_right(self._prior, self._evidence)
+        strategy, games = self.strategy, self._evidence
+        if self.several:  # nobody is right, against all candidates as if they gave one answer
+            odds = strategy.votes * log(strategy.nobody / len(self._sizes))
+            self._chances, self._keen = several_right(self._prior, odds, games)
         else:
-            self._chances = one_right(self._prior, strategy.votes * log(strategy.nobody), self._evidence)
+            nobody = strategy.votes * log(strategy.nobody)
+            self._chances, self._keen = one_right(self._prior, nobody, games, strategy.doubt)
 
     def _best_first(self) -> list[int]:
         luck = [self._luck[ids[0]] for ids in self._members]

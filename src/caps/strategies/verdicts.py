@@ -8,6 +8,7 @@ that show the same ones err together: of each, only what earlier ones did not te
 import math
 from collections.abc import Mapping
 from functools import lru_cache
+from operator import mul
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -79,11 +80,13 @@ class Evidence:
 
     def news(self, a: int, b: int, level: Level) -> News:
         """What a game between two would add."""
-        common = [
-            (i, c) for i, game in enumerate(self._games) if (c := self._covariance((a, b, level), game))
-        ]
-        inverse = self._inverse
-        weights = [sum(c * row[i] for i, c in common) for row in inverse] if common else [0.0] * len(inverse)
+        common = self._common(a, b, level)
+        if common:  # the inverse is symmetric: its rows are its columns
+            shares = [c for _, c in common]
+            columns = zip(*(self._inverse[i] for i, _ in common), strict=True)
+            weights = [sum(map(mul, shares, column)) for column in columns]
+        else:
+            weights = [0.0] * len(self._games)
         spread = max(LEAST_NEWS, 1.0 - sum(weights[i] * c for i, c in common))
         gap, answer_of = self._scales[level].gap, self._answer_of
         design = {answer_of[a]: gap, answer_of[b]: -gap}
@@ -110,17 +113,18 @@ class Evidence:
         self._games.append((a, b, level))
         self._readings.append(reading)
 
-    def _covariance(self, one: tuple[int, int, Level], other: tuple[int, int, Level]) -> float:
-        """How far two games err together: by the candidates, and by the answers, they have in common."""
-        a, b, level = one
-        c, d, then = other
-        same = (a == c) - (a == d) - (b == c) + (b == d)
-        of = self._answer_of
-        j, k, m, n = of[a], of[b], of[c], of[d]
-        alike = (j == m) - (j == n) - (k == m) + (k == n)
-        if not alike:
-            return 0.0
-        return (self._own * same + self._shared * alike) * (1.0 if level == then else CARRIED)
+    def _common(self, a: int, b: int, level: Level) -> list[tuple[int, float]]:
+        """Which games err together with one, and how far: by candidates, and by answers, in common."""
+        j, k, found = self._answer_of[a], self._answer_of[b], []
+        for i, (c, d, then) in enumerate(self._games):
+            m, n = self._answer_of[c], self._answer_of[d]
+            alike = (j == m) - (j == n) - (k == m) + (k == n)
+            if alike:
+                same = (a == c) - (a == d) - (b == c) + (b == d)
+                covariance = self._own * same + self._shared * alike
+                if covariance:
+                    found.append((i, covariance * (1.0 if level == then else CARRIED)))
+        return found
 
 
 def _logit(chance: float) -> float:

@@ -18,7 +18,14 @@ theme.hidden = false;
 paint(dark.matches ? "dark" : "light");
 theme.addEventListener("click", () => paint(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 
-window.capsShard = (start, held) => held.forEach((receipt, place) => receipts.set(start + place, receipt));
+// Receipts beside the page come packed; a file from disk can only be loaded as a script, so that is what they are.
+async function unpack(start, packed) {
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  JSON.parse(await new Response(stream).text()).forEach((receipt, place) => receipts.set(start + place, receipt));
+}
+const unpacking = [];
+window.capsShard = (start, packed) => unpacking.push(unpack(start, packed));
 
 function shardOf(place) {
   if (data.shards === null) return place;
@@ -36,7 +43,7 @@ function load(place) {
       const script = document.createElement("script");
       const address = `${data.folder}/${number}.js`;
       script.src = trusted ? trusted.createScriptURL(address) : address;
-      script.onload = script.onerror = () => { script.remove(); done(); };
+      script.onload = script.onerror = () => { script.remove(); Promise.allSettled(unpacking).then(done); };
       document.head.append(script);
     }));
   }

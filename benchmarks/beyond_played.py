@@ -1,0 +1,161 @@
+"""Contests of `beyond.py`, played against the SIMULATED judge, and what is made of their rows."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+from beyond_pools import Pools
+
+from caps.assemble import make_strategy
+from caps.core.contest import Contest
+from caps.core.play import Strategy
+from caps.core.settings import settings_of
+from caps.core.types import Answer, Ask, Pairing, Verdict
+from caps.experiments.estimating import estimated
+from caps.experiments.pools import LabelledPool
+from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.strategies.posterior import Posterior
+
+COLUMNS = ("problem", "right", "tokens", "v1", "asks", "sure")
+APART = "caps-r, tests"  # as `caps select` runs it on programs: told apart by syntax, failing ones left out
+Array = np.ndarray  # type: ignore[type-arg]
+
+
+def simulated(accuracy: float, shared: float, *, position: float = 0.2) -> JudgeModel:
+    """A judge as `caps simulate` has them, with errors that persist and a pull towards slot A."""
+    partial = round(0.5 + 0.7 * (accuracy - 0.5), 3)
+    return JudgeModel(accuracy=accuracy, accuracy_partial=partial, shared_bias=shared, position_bias=position)
+
+
+def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
+    """`posterior` with what was measured of a judge."""
+    return Posterior(**{**settings_of(estimated(simulated(accuracy, shared))), **settings})
+
+
+def rivals() -> dict[str, Strategy]:
+    """Everyone else."""
+    names = ("majority", "tests-first", "caps-r", "sprint", "knockout", "v1-infer")
+    return {
+        **{name: make_strategy(name) for name in names},
+        APART: make_strategy("caps-r", {"shortlist": "tests"}),
+    }
+
+
+class Hostile:
+    """A judge under the spell of one wrong candidate, which wins every game for sure."""
+
+    def __init__(self, judge: SimulatedJudge, charmer: int | None) -> None:
+        self._judge, self._charmer = judge, charmer
+
+    def answer(self, ask: Ask) -> Answer:
+        if isinstance(ask, Pairing) and self._charmer in ask.entrants:
+            return Verdict(9, 3) if ask.a == self._charmer else Verdict(3, 9)
+        return self._judge.answer(ask)
+
+
+@dataclass(frozen=True)
+class Played:
+    """Contests of one strategy, a row each."""
+
+    rows: Array
+
+    def column(self, name: str) -> Array:
+        return self.rows[:, COLUMNS.index(name)]
+
+    @property
+    def right(self) -> float:
+        return 100 * float(self.column("right").mean())
+
+    @property
+    def share(self) -> float:
+        """Tokens in per cent of V1-Infer's."""
+        return 100 * float(self.column("tokens").sum() / self.column("v1").sum())
+
+    @property
+    def error(self) -> float:
+        return calibration_error(self.column("sure"), self.column("right"))
+
+    @property
+    def brier(self) -> float:
+        return float(((self.column("sure") - self.column("right")) ** 2).mean())
+
+    def by_problem(self) -> Array:
+        _, place = np.unique(self.column("problem"), return_inverse=True)
+        return np.bincount(place, self.column("right")) / np.bincount(place)
+
+    def where(self, *, odd: bool) -> "Played":
+        """Every second problem."""
+        return Played(self.rows[self.column("problem") % 2 == odd])
+
+
+def contests(
+    pools: Pools,
+    strategies: Mapping[str, Strategy],
+    model: JudgeModel,
+    seeds: int,
+    each: int,
+    *,
+    hostile: bool = False,
+) -> dict[str, Played]:
+    """Play every strategy; each problem meets `each` of the judge seeds, other problems other ones."""
+    rows: dict[str, list[list[float]]] = {name: [] for name in strategies}
+    for merged, apart in zip(pools.merged, pools.apart, strict=True):
+        wrong = [one.id for one, right in zip(merged.entrants, merged.correct, strict=True) if not right]
+        for turn in range(each):
+            seed = (7 * merged.number + turn * max(1, seeds // each)) % seeds
+            judge = SimulatedJudge(model, merged.entrants, merged.correct, seed=seed, case=merged.number)
+            charmed = Hostile(judge, wrong[seed % len(wrong)] if hostile and wrong else None)
+            for name, strategy in strategies.items():
+                rows[name].append(_play(apart if name == APART else merged, strategy, charmed, seed))
+    return {name: Played(np.array(found)) for name, found in rows.items()}
+
+
+def _play(pool: LabelledPool, strategy: Strategy, judge: Hostile, seed: int) -> list[float]:
+    contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}")
+    sizes, tokens, asks = {one.id: one.sizes for one in pool.entrants}, 0, 0
+    while round_ := contest.pending:
+        asks += len(round_.asks)
+        tokens += sum(pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks)
+        contest.answer([judge.answer(ask) for ask in round_.asks])
+    chosen = contest.selection
+    right = dict(zip(sizes, pool.correct, strict=True))[chosen.winner]
+    whole = 3 * len(sizes) * (pool.overhead + 2 * fmean(one.sizes[2] for one in pool.entrants))
+    return [pool.number, right, tokens, whole, asks, chosen.facts.get("probability", math.nan)]
+
+
+def calibration_error(sure: Array, right: Array) -> float:
+    """Expected calibration error over ten bins of equal width."""
+    return sum(share * abs(said - found) for share, said, found in reliability(sure, right))
+
+
+def reliability(sure: Array, right: Array) -> list[tuple[float, float, float]]:
+    """Of each bin its share of all, how sure it was, how often right."""
+    bins = np.minimum((sure * 10).astype(int), 9)
+    return [
+        (float((bins == k).mean()), float(sure[bins == k].mean()), float(right[bins == k].mean()))
+        for k in sorted(set(bins))
+    ]
+
+
+def paired(ours: Played, theirs: Played) -> tuple[float, float, float]:
+    """Difference in points and its 95 % interval, over problems."""
+    gap = 100 * (ours.by_problem() - theirs.by_problem())
+    draws = np.random.default_rng(1).choice(gap, (2000, len(gap))).mean(axis=1)
+    return float(gap.mean()), *map(float, np.quantile(draws, [0.025, 0.975]))
+
+
+def vote_share(pools: Iterable[LabelledPool]) -> tuple[Array, Array]:
+    """The share of votes taken as a probability, which is what there is without a model, and the truth."""
+    sure, right = [], []
+    for pool in pools:
+        chosen = Contest(make_strategy("majority"), pool.entrants, seed=pool.number).selection
+        sure.append(chosen.scores[chosen.winner])
+        right.append(dict(zip((one.id for one in pool.entrants), pool.correct, strict=True))[chosen.winner])
+    return np.array(sure), np.array(right, dtype=float)
+
+
+def stacked(some: Sequence[Played]) -> Played:
+    """All rows of several."""
+    return Played(np.concatenate([one.rows for one in some]))

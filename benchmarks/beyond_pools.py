@@ -1,0 +1,100 @@
+"""The pools `beyond.py` measures on: made up or read, looked into once, fitted to, and changed."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from math import log
+from pathlib import Path
+from typing import NamedTuple
+
+from caps.assemble import make_prepare
+from caps.core.errors import InputError
+from caps.core.types import Case
+from caps.datasets.imports import open_cases
+from caps.experiments.pools import LabelledPool, PoolModel, made_up
+from caps.experiments.suites import pool_of
+from caps.findings.answers import AnswerFinder
+from caps.findings.behaviour import BehaviourFinder
+from caps.findings.kept import Findings
+from caps.graders.math import MathGrader
+from caps.journal.store import Journal
+from caps.strategies.posterior import Posterior, beliefs
+
+VOTES = (0.3, 0.6, 1.0, 1.5, 2.1, 3.0)
+NOBODY = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1000.0)
+
+
+class Pools(NamedTuple):
+    """Problems under a name; `apart` are the same, told apart by syntax as a cascade has them."""
+
+    name: str
+    merged: Sequence[LabelledPool]
+    apart: Sequence[LabelledPool]
+
+
+def imagined(problems: int, n: int) -> list[Pools]:
+    """Pools the simulator makes up: answers that cluster, and programs that hardly do."""
+    kinds = {kind: PoolModel(kind=kind, n=n, full_tokens=1500) for kind in ("math", "code")}
+    return [
+        Pools(kind, found, found) for kind, model in kinds.items() if (found := made_up(model, problems, 7))
+    ]
+
+
+def read(path: str, n: int, journal: str | None) -> Pools:
+    """Labelled cases, the first `n` candidates of each; with a journal, looked into as `caps select` does."""
+    cases = asyncio.run(_looked_into(path, n, journal))
+    merged, apart = make_prepare(findings=journal is not None), make_prepare()
+    both = [(pool_of(merged(case), place), pool_of(apart(case), place)) for place, case in enumerate(cases)]
+    return Pools(Path(path).name.partition(".")[0], [one for one, _ in both], [other for _, other in both])
+
+
+async def _looked_into(path: str, n: int, journal: str | None) -> list[Case]:
+    cases = []
+    for case in open_cases(path):
+        if isinstance(case, InputError):
+            raise case
+        cases.append(replace(case, candidates=case.candidates[:n]))
+    if journal is None:
+        return cases
+    finders = {"code": BehaviourFinder(), "math": AnswerFinder(MathGrader())}
+    findings = Findings(finders, Journal.open(journal))
+    try:
+        return [await findings.find(case) for case in cases]
+    finally:
+        await findings.close()
+
+
+def fitted(pools: Sequence[LabelledPool]) -> dict[str, float]:
+    """`votes` and `nobody` that make it likeliest how often the first choice is right before any verdict."""
+
+    def likelihood(values: tuple[float, float]) -> float:
+        strategy = Posterior(votes=values[0], nobody=values[1])
+        return sum(_likelihood(strategy, pool) for pool in pools)
+
+    votes, nobody = max(product(VOTES, NOBODY), key=likelihood)
+    return {"votes": votes, "nobody": nobody}
+
+
+def _likelihood(strategy: Posterior, pool: LabelledPool) -> float:
+    chances = beliefs(strategy, pool.entrants, [])[0]
+    best = max(chances.values())
+    first = [right for one, right in zip(pool.entrants, pool.correct, strict=True) if chances[one.id] == best]
+    chance, share = min(0.995, max(0.005, best)), sum(first) / len(first)
+    return share * log(chance) + (1 - share) * log(1 - chance)
+
+
+def split(pool: LabelledPool) -> LabelledPool | None:
+    """The right cluster in two halves of different signature, as if equal answers had not been recognised."""
+    right = [one.id for one, label in zip(pool.entrants, pool.correct, strict=True) if label]
+    if len(right) < 2:
+        return None
+    entrants = tuple(
+        replace(one, signature="other form") if one.id in right[::2] else one for one in pool.entrants
+    )
+    return replace(pool, entrants=entrants)
+
+
+def hopeless(pool: LabelledPool) -> LabelledPool:
+    """The same votes, and nothing is right."""
+    return replace(pool, correct=(False,) * len(pool.correct))

@@ -1,0 +1,135 @@
+"""What a fleet gains and costs; ratios of one run on one machine, with simulated prefix caches.
+
+* share of the prompt that servers find in their caches: one server, a fleet, and the same fleet with calls
+  sent anywhere; the cache is simulated: it never forgets, in blocks of 64 characters
+* calls a second through a fleet over those straight to the same stub, with as many connections
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing as mp
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from hashlib import blake2b
+from multiprocessing.connection import Connection
+
+from aiohttp import web
+from stub import REPLY, endpoint
+
+from caps import Caps, Case
+from caps.assemble import Endpoint, Setup, session
+from caps.core.types import Candidate, Problem
+from caps.models import fleet
+
+BLOCK = 64
+CONNECTIONS = 16
+
+
+def cases(count: int) -> Iterator[Case]:
+    """Cases of 16 different answers and a statement twice as long as one."""
+    for number in range(count):
+        texts = [f"{number} {i} " + "because of this, " * 60 + f"\\boxed{{{i}}}" for i in range(16)]
+        statement = f"{number}: " + "given all of that, " * 120 + "what is it?"
+        yield Case(f"{number}", Problem.of(statement), tuple(map(Candidate, texts)), "math")
+
+
+async def serve(told: Connection, delay: float) -> None:
+    """Answer like the stub, and report how much of each prompt began like one that was seen before."""
+    seen: set[bytes] = set()
+
+    async def complete(request: web.Request) -> web.Response:
+        prompt = json.loads(await request.read())["messages"][0]["content"].encode()
+        digest, known, fresh = blake2b(digest_size=16), 0, False
+        for start in range(0, len(prompt) - BLOCK, BLOCK):
+            digest.update(prompt[start : start + BLOCK])
+            block = digest.digest()
+            fresh = fresh or block not in seen
+            known += not fresh
+            seen.add(block)
+        await asyncio.sleep(delay)
+        details = {"cached_tokens": known * BLOCK // 4}
+        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 9, "prompt_tokens_details": details}
+        choice = {"message": {"role": "assistant", "content": REPLY}, "finish_reason": "stop"}
+        return web.json_response({"model": "stub", "choices": [choice], "usage": usage})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", complete)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+    told.send(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+    await asyncio.Event().wait()
+
+
+@contextmanager
+def caching(delay: float) -> Iterator[str]:
+    """Run a server with a cache; yields its base URL."""
+    ours, theirs = mp.Pipe()
+    process = mp.get_context("spawn").Process(target=_serve, args=(theirs, delay), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(told: Connection, delay: float) -> None:
+    asyncio.run(serve(told, delay))
+
+
+async def play(address: str, count: int, connections: int) -> tuple[float, float, int]:
+    """Select; the cached share of what was read, seconds, and calls."""
+    setup = Setup(endpoint=Endpoint(address, "stub"), connections=connections, views={"partial": "full"})
+    async with session(setup, probe=False) as ready:
+        start, read, cached, calls = time.perf_counter(), 0, 0, 0
+        async for outcome in ready.engine.run(cases(count), Caps(), seed=1):
+            total = outcome.ledger.total()
+            read, cached, calls = read + total.billed, cached + total.cached, calls + len(outcome.judged)
+        return cached / read, time.perf_counter() - start, calls
+
+
+def cached_share(
+    servers: int, count: int, connections: int, delay: float, *, scattered: bool = False
+) -> float:
+    """The cached share with so many fresh servers."""
+    usual = fleet.group_of
+    with ExitStack() as stack:
+        address = ",".join(stack.enter_context(caching(delay)) for _ in range(servers))
+        if scattered:
+            fleet.group_of = lambda _: os.urandom(8)
+        try:
+            return asyncio.run(play(address, count, connections))[0]
+        finally:
+            fleet.group_of = usual
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--cases", type=int, default=60)
+    options.add_argument("--servers", type=int, default=4)
+    options.add_argument("--delay", type=float, default=0.2, help="seconds a call takes")
+    given = options.parse_args()
+    count, many, delay = given.cases, given.servers, given.delay
+    one = cached_share(1, count, CONNECTIONS * many, delay)
+    ours = cached_share(many, count, CONNECTIONS, delay)
+    anywhere = cached_share(many, count, CONNECTIONS, delay, scattered=True)
+    print(f"read from caches  one server {one:.2f}   fleet of {many} {ours:.2f}   anywhere {anywhere:.2f}")
+    with endpoint() as url:
+        both = f"{url},{url}?again"
+        rounds = []
+        for _ in range(3):
+            (_, alone, calls), (_, through, _) = (
+                asyncio.run(play(address, count, connections))
+                for address, connections in ((url, 2 * CONNECTIONS), (both, CONNECTIONS))
+            )
+            rounds.append((calls / through, calls / alone))
+        through, alone = max(one for one, _ in rounds), max(one for _, one in rounds)
+    print(f"calls a second    fleet {through:6.0f}   straight {alone:6.0f}   ratio {through / alone:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the benchmark against other tools is made of; `python benchmarks/peers.py` runs it."""

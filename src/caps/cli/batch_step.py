@@ -1,0 +1,65 @@
+"""One step of a run through Batch files: what is open is written, or, where nothing is, the selections."""
+
+import sys
+import time
+from pathlib import Path
+
+from caps.cli.batch_run import BatchRun, opened
+from caps.cli.output import say
+from caps.cli.run import Run
+from caps.engines.batch_files import Part, StepFiles
+from caps.models.batch_lines import encode_line
+from caps.reports.console import number
+
+
+async def take_step(path: Path, *, again: bool, quiet: bool, lines: bool) -> int:
+    """Write the next files, or deliver; the exit code."""
+    async with opened(path) as run:
+        out = {} if again else run.folder.out(run.journal, run.failures)
+        parts, held = _write(run, {key for keys in out.values() for key in keys})
+        if parts or held:
+            for part in parts:
+                sys.stdout.write(f"{part.path}\n")
+            if not quiet:
+                _explain(run, parts, held, sorted(out))
+            return 0
+        return await _deliver(run, quiet=quiet, lines=lines)
+
+
+def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int]:
+    """Write what is open; how much is open but under way in earlier files."""
+    held: set[str] = set()
+    with StepFiles(run.folder.path, run.folder.next_step(), run.setup.batch) as files:
+        for stand in run.convoy.stands():
+            for one in stand.open:
+                if one.key in out:
+                    held.add(one.key)
+                else:
+                    files.add(one, encode_line(one.key, one.request, limit_name=run.limit_name))
+        return files.finish(), len(held)
+
+
+def _explain(run: BatchRun, parts: list[Part], held: int, out: list[Path]) -> None:
+    for part in parts:
+        size = f"{number(part.size, 0)} bytes"
+        say(f"{part.path}: {number(len(part.awaited), 0)} requests to {part.group[1]}, {size}")
+    if held:
+        names = ", ".join(path.name for path in out)
+        say(f"{number(held, 0)} requests are out in {names}: absorb what came back, or write them --again")
+    if parts:
+        say(f"run them, then: caps batch absorb {run.folder.path} RESULTS...")
+
+
+async def _deliver(run: BatchRun, *, quiet: bool, lines: bool) -> int:
+    """Nothing is open: print the selections and keep them in the folder."""
+    started = time.perf_counter()
+    made = run.made
+    delivering = Run(
+        run.setup, made["strategy"]["name"], run.strategy, made["seed"], None,
+        limit=made["limit"], quiet=quiet, bracket=False, lines=lines,
+    )  # fmt: skip
+    await delivering.deliver(run.outcomes(), run.folder.path, made)
+    code = delivering.close(time.perf_counter() - started)
+    if not quiet:
+        say(f"nothing is open: the selections are in {run.folder.path / 'selections.jsonl'}")
+    return code

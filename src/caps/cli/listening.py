@@ -1,0 +1,13 @@
+"""What an engine tells while one waits for it."""
+
+from caps.cli.output import say
+from caps.engines.base import Engine
+from caps.engines.batch import BatchEngine
+
+
+def listen(engine: Engine, *, quiet: bool) -> None:
+    """Say what batches are doing; what goes on or goes wrong without us is said in any case."""
+    if isinstance(engine, BatchEngine):
+        engine.courier.warned = lambda words: say(words, "yellow")
+        if not quiet:
+            engine.courier.told = say

@@ -1,0 +1,140 @@
+"""The part of `caps plan` that reckons with many problems: GPU-hours, money, time, and what is waited for."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from caps.cli.output import stdout
+from caps.costs.capacity import Bound, Fleet, Load, scaled
+from caps.costs.terms import Terms
+from caps.reports.console import number, short, table
+
+Problems = Annotated[
+    int | None, typer.Option(min=1, help="Reckon with so many problems: GPU-hours, money, time, bottleneck.")
+]
+WriteRate = Annotated[
+    float | None,
+    typer.Option(
+        "--output-tokens-per-second",
+        min=0.001,
+        help="Tokens a GPU writes a second; --tokens-per-second then counts those it reads.",
+    ),
+]
+Gpus = Annotated[int, typer.Option(min=1, help="How many GPUs judge; rates are those of one.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes of ours that ask at once, as with Ray.")]
+CallsRate = Annotated[
+    float | None,
+    typer.Option(
+        "--calls-per-second", min=0.001, help="What one process of ours can do, instead of what we measured."
+    ),
+]
+BatchHours = Annotated[float, typer.Option(min=0, help="The longest a batch may take.")]
+BatchPrice = Annotated[
+    float, typer.Option(min=0, max=1, help="What a batch costs, as a share of the price of live calls.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much there is to do, with what, and at what price."""
+
+    problems: int
+    fleet: Fleet
+    terms: Terms
+    workers: int
+    gpu_hour_usd: float | None
+    batch_hours: float
+    batch_price: float
+
+    def figures(self, row: dict[str, Any]) -> dict[str, Any]:
+        """What a strategy takes, from what was forecast of some problems."""
+        load = scaled(_load(row, self.terms.output), self.problems / (row.get("cases") or 1))
+        gpu_seconds = self.fleet.gpu_seconds(load)
+        live, shared = self.fleet.live(load), self.fleet.live(load, self.workers)
+        dollars = self._dollars(load, gpu_seconds)
+        priced = None if dollars is None or self.gpu_hour_usd is not None else dollars * self.batch_price
+        return {
+            "problems": self.problems,
+            "calls": round(load.calls),
+            "tokens": round(load.tokens),
+            "output_tokens": round(load.output),
+            "gpu_hours": None if gpu_seconds is None else round(gpu_seconds / 3600, 2),
+            "usd": None if dollars is None else round(dollars, 2),
+            "journal_bytes": round(load.stored),
+            "cpu_hours": round(load.ours / 3600, 2),
+            "gpus_a_process_feeds": None
+            if gpu_seconds is None
+            else round(gpu_seconds / max(load.ours, 1e-9)),
+            "live": _bound(live) | {"mbit_per_second": round(8e-6 * load.moved / max(live.seconds, 1e-9), 1)},
+            "ray": {"workers": self.workers} | _bound(shared),
+            "batch": {"trips": load.rounds, "usd": None if priced is None else round(priced, 2)}
+            | _bound(self.fleet.batch(load, self.batch_hours)),
+        }
+
+    def _dollars(self, load: Load, gpu_seconds: float | None) -> float | None:
+        if self.gpu_hour_usd is not None:
+            return None if gpu_seconds is None else gpu_seconds / 3600 * self.gpu_hour_usd
+        return self.terms.dollars(load.tokens, load.calls)
+
+
+def with_capacity(rows: list[dict[str, Any]], scale: Scale | None) -> list[dict[str, Any]]:
+    """The rows, each with what many problems take where that is wanted."""
+    return rows if scale is None else [row | {"capacity": scale.figures(row)} for row in rows]
+
+
+def print_capacity(rows: Sequence[dict[str, Any]], scale: Scale) -> None:
+    """One line a strategy."""
+    title = (
+        f"{number(scale.problems, 0)} problems; {scale.fleet.gpus} GPUs; live, by {scale.workers} processes, "
+        f"and in batches of at most {number(scale.batch_hours)} hours"
+    )
+    columns = ("strategy", "calls", "read", "written", "GPU h", "USD", "journal", "live", "bound by",
+               f"x{scale.workers}", "bound by", "batch", "USD")  # fmt: skip
+    stdout().print(table(title, columns, [_cells(row["strategy"], row["capacity"]) for row in rows]))
+    words = (
+        "our own work is reckoned with what was measured on one core (costs/capacity.py); give "
+        "--calls-per-second for yours; what is not stated (GPUs, latency, prices) bounds nothing"
+    )
+    stdout().print(words, style="dim")
+
+
+def _load(row: dict[str, Any], output: float) -> Load:
+    tokens, depth = row["tokens"], row["depth"]
+    return Load(
+        row["calls_total"],
+        tokens["mean"] if isinstance(tokens, dict) else tokens,
+        row["calls_total"] * output,
+        math.ceil(depth["most"] if isinstance(depth, dict) else depth),
+    )
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {"seconds": round(bound.seconds, 1), "bound_by": bound.by}
+
+
+def _cells(name: str, one: dict[str, Any]) -> list[str]:
+    live, ray, batch = one["live"], one["ray"], one["batch"]
+    return [
+        name,
+        *(short(one[figure]) for figure in ("calls", "tokens", "output_tokens")),
+        number(one["gpu_hours"], 0),
+        number(one["usd"], 0),
+        f"{short(one['journal_bytes'])}B",
+        hours(live["seconds"]),
+        live["bound_by"],
+        hours(ray["seconds"]),
+        ray["bound_by"],
+        hours(batch["seconds"]),
+        number(batch["usd"], 0),
+    ]
+
+
+def hours(seconds: float) -> str:
+    """A long time: minutes, hours or days."""
+    for size, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"
+    return f"{seconds:.0f} s"

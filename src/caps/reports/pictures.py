@@ -1,0 +1,78 @@
+"""A picture with its numbers: part of a page, or a file of its own that any viewer can show."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+
+from caps.core.errors import InputError
+from caps.reports.canvas import framed
+from caps.reports.run_view import table
+from caps.reports.tree import Node, el, markup
+
+MARGIN = 16
+FEW_COLUMNS = 3  # of numbers: a table that stands beside its picture where there is room
+_VARIABLE = re.compile(r"var\((--[\w-]+)\)")
+_SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A drawing, what it is called as a file, and the numbers in it as a table."""
+
+    name: str
+    title: str
+    drawing: Node
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def picture_view(picture: Picture) -> Node:
+    """A picture on a page, its numbers beside it."""
+    numbers = table(picture.heads, picture.rows, f"{picture.title}: the numbers")
+    few = len(picture.heads) <= FEW_COLUMNS
+    return el(
+        "div", framed(picture.drawing, picture.title), numbers, class_="picture beside" if few else "picture"
+    )
+
+
+def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
+    """Write every picture into a folder as SVG."""
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in pictures:
+            path = folder / f"{picture.name}.svg"
+            path.write_text(svg_text(picture), "utf-8")
+            written.append(path)
+    except OSError as error:
+        raise InputError(f"{error.filename or folder}: {error.strerror or error}") from None
+    return written
+
+
+def svg_text(picture: Picture) -> str:
+    """A picture as a file: light, with its colours in it and a ground of its own."""
+    _, _, wide, high = map(float, picture.drawing.attributes["viewBox"].split())
+    box = (-MARGIN, -MARGIN / 2, wide + 2 * MARGIN, high + MARGIN)
+    ground = el("rect", x=box[0], y=box[1], width=box[2], height=box[3], class_="ground")
+    (title, *rest) = picture.drawing.children
+    whole = replace(
+        picture.drawing,
+        attributes={
+            **picture.drawing.attributes,
+            "xmlns": "http://www.w3.org/2000/svg",
+            "viewBox": " ".join(f"{number:g}" for number in box),
+            "width": f"{box[2]:g}",
+            "height": f"{box[3]:g}",
+        },
+        children=(title, el("style", _style()), ground, *rest),
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{markup(whole)}\n'
+
+
+def _style() -> str:
+    """The style of charts with the colours of the light theme filled in: few viewers know variables."""
+    web = files("caps.reports") / "web"
+    light = dict(_SET.findall((web / "style.css").read_text("utf-8").partition("}")[0]))
+    return _VARIABLE.sub(lambda found: light[found[1]], (web / "chart.css").read_text("utf-8"))

@@ -1,0 +1,207 @@
+"""Clerk and worker without a cluster: what Ray would call from elsewhere is called here."""
+
+import asyncio
+import pickle
+import sys
+from dataclasses import replace
+
+import pytest
+
+from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy
+from caps.assemble.engines import equipped
+from caps.core.errors import InputError, JournalError, MissingExtraError, SettingError
+from caps.core.types import Found, Unanswered, Usage, Verdict
+from caps.datasets.jsonl import cases_in_rows
+from caps.engines.budget import Budget
+from caps.engines.clerk import Clerk, JournalAfar, PotAfar
+from caps.engines.cluster import Cluster, connect
+from caps.engines.local import LocalEngine
+from caps.engines.told import Job, Told, retell
+from caps.engines.worker import Worker
+from caps.judges.base import Ruling
+from judging import better_quality_wins, cases
+from models.server import StubServer
+from playing import JUDGED
+from shell import caps
+
+CALL, LESS = Usage(60, 20), Usage(10, 5)
+
+
+class Here:
+    """Something in this process, called as Ray calls what is elsewhere."""
+
+    def __init__(self, thing):
+        self._thing = thing
+
+    def __getattr__(self, name):
+        method = getattr(self._thing, name)
+
+        class Method:
+            remote = staticmethod(lambda *words: asyncio.ensure_future(method(*words)))
+
+        return Method
+
+
+class Gone:
+    """Somebody who is not there any more."""
+
+    def __getattr__(self, name):
+        class Method:
+            @staticmethod
+            async def remote(*_):
+                raise ConnectionResetError("the actor died")
+
+        return Method
+
+
+def clerk_with(tokens=None, path=None):
+    return Clerk(None, path, Budget(tokens=tokens), None, durable=False)
+
+
+class Wavering:
+    """A judge that is right, silent, out of money or broken, by what it is asked."""
+
+    def __init__(self, mode):
+        self.mode, self.asked = mode, 0
+
+    def worst(self, bout, ask):
+        return Usage(100, 100)
+
+    async def rule(self, bout, ask, purse):
+        self.asked += 1
+        if self.mode == "broken" and self.asked > 11:
+            raise RuntimeError("boom")
+        if self.mode == "silent" or (self.mode == "ends" and self.asked > 11):
+            return Ruling(Unanswered("budget" if self.mode == "ends" else "timeout"))
+        better = min(ask.entrants)
+        return Ruling(Verdict(9, 3) if ask.entrants[0] == better else Verdict(3, 9))
+
+
+@pytest.mark.parametrize("name", [name for name in JUDGED if name not in ("listwise", "pointwise")])
+@pytest.mark.parametrize("mode", ["right", "silent", "ends", "broken"])
+def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
+    """Every strategy, every way to end: rulings and findings are enough to make contest and ledger anew."""
+    (case,) = cases(1, n=8)
+    strategy = make_strategy(name)
+
+    async def find(one):
+        known = [replace(c, found=Found(cluster=f"like {i // 2}")) for i, c in enumerate(one.candidates)]
+        return replace(one, candidates=tuple(known))
+
+    async def play():
+        engine = LocalEngine(Wavering(mode), make_prepare(), capacity=lambda: 3, find=find)
+        return [outcome async for outcome in engine.run([case], strategy, seed=5)]
+
+    (outcome,) = asyncio.run(play())
+    told = pickle.loads(pickle.dumps(Told.of(outcome, {})))
+    again = retell(Job(0, case, strategy, 5), told, make_prepare())
+    assert (again.judged, again.ledger, again.failure) == (outcome.judged, outcome.ledger, outcome.failure)
+    assert again.contest.transcript == outcome.contest.transcript
+    assert again.contest.stopped == outcome.contest.stopped
+    assert again.selection == outcome.selection
+    assert again.bout.case == outcome.bout.case
+
+
+def test_a_case_that_never_came_to_a_contest_is_told_as_that():
+    (case,) = cases(1)
+    told = Told(failure="no profile")
+    assert retell(Job(3, case, make_strategy("caps"), 5), told, make_prepare()).failure == "no profile"
+
+
+def test_what_a_dead_worker_had_set_aside_is_spent_and_its_late_calls_change_nothing():
+    async def lives():
+        clerk = clerk_with(tokens=200)
+        first = (await clerk.enter("w")).life
+        assert await clerk.reserve("w", first, CALL)
+        assert await clerk.reserve("w", first, CALL)
+        waiting = asyncio.ensure_future(clerk.reserve("w", first, CALL))
+        await asyncio.sleep(0)
+        second = (await clerk.enter("w")).life
+        assert not await waiting
+        await clerk.settle("w", first, CALL, LESS)  # from the grave
+        assert not await clerk.reserve("w", second, CALL)
+        assert await clerk.reserve("w", second, LESS)
+
+    asyncio.run(lives())
+
+
+def test_workers_wait_for_what_others_may_give_back():
+    async def two():
+        clerk = clerk_with(tokens=100)
+        pots = []
+        for name in ("a", "b"):
+            pots.append(PotAfar(Here(clerk), name, (await clerk.enter(name)).life))
+        assert await pots[0].reserve(CALL)
+        waiting = [asyncio.ensure_future(pots[1].reserve(CALL)) for _ in range(5)]
+        await asyncio.sleep(0.01)
+        assert not any(one.done() for one in waiting)
+        pots[0].settle(CALL, LESS)
+        assert await waiting[0]
+        pots[1].settle(CALL, CALL)
+        assert not any(await asyncio.gather(*waiting[1:]))
+
+    asyncio.run(two())
+
+
+def test_without_its_clerk_a_worker_pays_for_nothing():
+    with pytest.raises(JournalError, match="run the same command again"):
+        asyncio.run(JournalAfar(Gone()).recall("k"))
+
+
+def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
+    (case,) = cases(1, n=16)
+    job = Job(0, case, make_strategy("caps"), 1)
+
+    async def lives(server):
+        setup = Setup(endpoint=Endpoint(server.url, "stub"), connections=4)
+
+        def equip(journal, pot):
+            return equipped(setup, load_templates(), None, journal, pot)
+
+        clerk = Here(Clerk(equip, tmp_path / "journal.sqlite", Budget(), None, durable=False))
+        first, second = Worker("w"), Worker("w")
+        cut = asyncio.ensure_future(first.play(clerk, job))
+        while server.requests < 9:
+            await asyncio.sleep(0.005)
+        await first.leave()
+        assert cut.cancelled()
+        asked = server.requests
+        told = await second.play(clerk, job)
+        await second.leave()
+        await clerk.leave.remote()
+        return told, asked
+
+    with StubServer(better_quality_wins) as server:
+        told, asked = asyncio.run(lives(server))
+        assert 18 <= server.requests <= 18 + 4
+    assert len(told.rulings) == 18
+    paid = sum(not attempt.replayed for ruling in told.rulings for attempt in ruling.attempts)
+    assert 0 < paid <= server.requests - asked < 18
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "ray://127.0.0.1:10001", "127.0.0.1:99999"])
+def test_an_address_without_a_cluster_is_refused_at_once(address):
+    with pytest.raises(SettingError, match="--ray-address"):
+        connect(Cluster(address=address))
+
+
+def test_the_command_says_so_in_one_line(tmp_path):
+    done = caps("select", tmp_path / "none", "--engine", "ray", "--ray-address", "127.0.0.1:1")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "nobody answers there" in done.stderr
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'caps\[ray\]'") as missing:
+        connect(Cluster())
+    assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)
+
+
+def test_a_table_row_is_read_like_a_line_and_a_wrong_one_is_named(tmp_path):
+    row = {"id": None, "problem": "?", "candidates": [{"text": "a", "code": None}], "tests": {"public": None}}
+    good, bad = cases_in_rows([row, {"problem": "?", "candidates": None}], "t.parquet")
+    assert (good.id, good.candidates[0].code, good.extra) == ("1", None, {"tests": {}})
+    assert isinstance(bad, InputError)
+    assert str(bad).startswith("t.parquet:2: candidates:")

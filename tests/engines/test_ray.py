@@ -1,0 +1,165 @@
+"""A real cluster on this machine, real workers, a real server."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from caps.assemble import Endpoint, Setup, cases_for, make_strategy, session
+from caps.core.errors import AccessError, InputError
+from caps.datasets.jsonl import read_cases
+from caps.engines.budget import Budget
+from caps.engines.cluster import Cluster, connect
+from caps.engines.ray import AHEAD
+from caps.journal.store import Journal
+from judging import better_quality_wins, case_line, cases, spread, write_cases
+from models.server import Reply, StubServer
+
+pytestmark = [
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning:ray"),
+]
+WORKERS, CONNECTIONS = 2, 8
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_DATA_PARQUET_FOOTER_NUM_ACTORS", "1")  # one file to read, not thousands
+        ray = connect(Cluster())
+        yield ray
+        ray.shutdown()
+
+
+class Counted:
+    """Better quality wins, after a while; counts how often each prompt came."""
+
+    def __init__(self, delay=0.03):
+        self.came, self.delay = Counter(), delay
+
+    def __call__(self, body, number):
+        if "quality=" in str(body):
+            self.came[json.dumps(body, sort_keys=True)] += 1
+        return Reply(better_quality_wins(body).text, delay=self.delay)
+
+
+def setup_for(server, tmp_path, **settings):
+    return Setup(
+        endpoint=Endpoint(server.url, "stub"), engine="ray", cluster=Cluster(workers=WORKERS),
+        connections=CONNECTIONS, journal=tmp_path / "journal.sqlite", **settings,
+    )  # fmt: skip
+
+
+async def played(setup, source, *, strike=None):
+    """Play all; after three outcomes a strike may be made at the engine."""
+    async with session(setup, probe=False) as ready:
+        heard, outcomes = [], []
+        ready.engine.watch = heard.append
+        async for outcome in ready.engine.run(source, make_strategy("caps"), seed=7):
+            outcomes.append(outcome)
+            if len(outcomes) == 3 and strike is not None:
+                await strike(ready.engine)
+        return outcomes, heard
+
+
+def seen(outcomes):
+    return [(one.number, one.name, one.selection, one.ledger.calls, one.failure) for one in outcomes]
+
+
+async def interrupted(setup, source, server):
+    """Play until some calls were made, then stop as Ctrl-C does."""
+    run = asyncio.ensure_future(played(setup, source))
+    while server.requests < 30:
+        await asyncio.sleep(0.01)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+
+
+def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_in_flight_is_asked_twice(
+    cluster, tmp_path, capfd
+):
+    counted, source, flying = Counted(), cases(20, n=16), []
+    with StubServer(counted) as server:
+        setup = setup_for(server, tmp_path, hard_evidence="on", grace=60.0)
+
+        async def kill(engine):
+            process = await engine.workers[0].ready.remote(None)
+            with Journal.open(setup.journal) as journal:
+                stored = journal.stats().replies
+            os.kill(process, signal.SIGKILL)
+            flying.append(server.requests - stored)
+
+        asyncio.run(interrupted(setup, iter(source), server))
+        assert 30 <= server.requests < 20 * 18
+        assert set(counted.came.values()) == {1}
+        outcomes, heard = asyncio.run(played(setup, iter(source), strike=kill))
+        assert server.requests - len(counted.came) <= flying[0] < 60
+        assert max(counted.came.values()) <= 2
+        asked = server.requests
+        resumed, _ = asyncio.run(played(replace(setup, engine="local"), iter(source)))
+        assert server.requests == asked, "every reply was in the driver's journal"
+    assert seen(outcomes) == seen(resumed)
+    assert all(one.bout.case.candidates[one.selection.winner].correct for one in outcomes)
+    assert all(one.found.cluster for outcome in outcomes for one in outcome.bout.case.candidates)
+    assert len(heard) == len(counted.came) == 20 * 18
+    with Journal.open(setup.journal) as journal:
+        assert journal.stats().replies == len(counted.came)
+        assert len(journal.facts("finding")) == len(source)
+    assert capfd.readouterr().out == "", "what Ray says of a death is not a result"
+
+
+def test_a_budget_of_the_run_holds_across_workers_and_a_bad_line_fails_alone(cluster, tmp_path):
+    source = [InputError("cases.jsonl:1: not JSON"), *cases(12)]
+    with StubServer(Counted(delay=0)) as server:
+        setup = setup_for(server, tmp_path, total_budget=Budget(tokens=25_000))
+        outcomes, _ = asyncio.run(played(setup, iter(source)))
+        spent = sum(server.tokens.values())
+    assert 10_000 < spent <= 25_000
+    assert [one.number for one in outcomes] == list(range(13))
+    assert outcomes[0].failure == "cases.jsonl:1: not JSON"
+    assert any(one.selection.provisional for one in outcomes[1:])
+
+
+def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_not_read_to_its_end(
+    cluster, tmp_path
+):
+    read = count()
+
+    def endless():
+        while True:
+            yield from (replace(case, id=f"{next(read)}") for case in cases(4))
+
+    with StubServer(Counted(), api_key="right") as server:
+        setup = setup_for(server, tmp_path)
+        wrong = replace(
+            setup, cluster=Cluster(workers=1), endpoint=replace(setup.endpoint, api_key="sk-wrong-key")
+        )
+        with pytest.raises(AccessError) as refused:
+            asyncio.run(played(wrong, endless()))
+    assert "sk-wrong-key" not in str(refused.value)
+    assert next(read) <= AHEAD * CONNECTIONS
+
+
+def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(cluster, tmp_path):
+    one, other = tmp_path / "jsonl", tmp_path / "parquet"
+    one.mkdir()
+    other.mkdir()
+    lines = write_cases(one / "a.jsonl", 30, n=4, answer="3").read_text() + "\n" + case_line("odd", spread(3))
+    (one / "a.jsonl").write_text(lines + "\nno case\n")
+    rows = [json.loads(line) for line in lines.splitlines() if line]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), other / "a.parquet")
+    here = list(read_cases(str(one / "a.jsonl")))
+    there = list(cases_for("ray", Cluster(), (one / "a.jsonl").as_uri()))
+    assert there[:-1] == here[:-1]
+    assert "a.jsonl:33: not JSON" in str(there[-1])
+    assert list(cases_for("ray", Cluster(), str(other))) == here[:-1]
+    assert list(cases_for("local", Cluster(), str(other / "a.parquet"))) == here[:-1]
+    with pytest.raises(InputError, match="none.jsonl: not a file that can be read"):
+        list(cases_for("ray", Cluster(), (tmp_path / "none.jsonl").as_uri()))

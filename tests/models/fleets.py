@@ -1,0 +1,60 @@
+"""Fleets of stub servers, and who of them saw what."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from caps.core.types import Message
+from caps.models.base import Request
+from caps.models.fleet import FleetModel
+from caps.models.fleet_addresses import parse_fleet
+from caps.models.fleet_server import Care
+from caps.models.retries import Retries
+from judging import better_quality_wins
+from models.server import Reply, StubServer
+
+QUICK = Retries(first=0.01, longest=0.05)
+CARE = Care(first=0.02, longest=0.1, rest=0.02)
+
+
+def ask(group="", text="Which is right?", **fields) -> Request:
+    return Request((Message("user", text),), "stub", group=group, **fields)
+
+
+def fleet(*servers: StubServer | str, **settings) -> FleetModel:
+    words = ",".join(one if isinstance(one, str) else one.url for one in servers)
+    return FleetModel(parse_fleet(words), **{"retries": QUICK, "care": CARE, **settings})
+
+
+def with_fleet(work: Callable, *servers: StubServer | str, **settings):
+    """Do some work with a fleet, and close it."""
+
+    async def run():
+        async with AsyncExitStack() as stack:
+            model = fleet(*servers, **settings)
+            stack.push_async_callback(model.close)
+            return await work(model)
+
+    return asyncio.run(run())
+
+
+def complete(*servers: StubServer | str, requests=(), **settings):
+    """Send requests at once."""
+
+    def all_(model):
+        return asyncio.gather(*(model.complete(request) for request in requests or [ask()]))
+
+    return with_fleet(all_, *servers, **settings)
+
+
+def slowly(seconds: float) -> Callable:
+    """A judge that takes its time."""
+    return lambda body, number: replace(better_quality_wins(body, number), delay=seconds)
+
+
+def said(server: StubServer) -> list[str]:
+    return [body["messages"][0]["content"] for body in server.bodies]
+
+
+FINE = Reply("fine")

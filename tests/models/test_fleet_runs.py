@@ -1,0 +1,206 @@
+"""Whole runs on fleets of real servers."""
+
+import asyncio
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from caps import select_sync
+from caps.assemble import Endpoint, Setup, make_strategy, session
+from caps.cli.main import make_app
+from caps.core.errors import MissingFeatureError, UnknownModelError, UnreachableError
+from caps.journal.keys import request_key
+from judging import better_quality_wins, cases, write_cases
+from models.fleets import ask, said, slowly
+from models.server import Reply, StubServer
+from server.serving import asked, inside, upstream
+from shell import caps
+
+NOBODY = "http://127.0.0.1:9/v1"
+
+
+def run(*urls, count=8, told=None, **settings):
+    """Play cases; who won each, what each cost, and how the servers fared."""
+
+    async def play():
+        where = Endpoint(",".join(urls), "stub")
+        setup = Setup(endpoint=where, tell=(told if told is not None else []).append, **settings)
+        async with session(setup) as ready:
+            strategy = make_strategy("caps-r")
+            outcomes = [one async for one in ready.engine.run(cases(count), strategy, seed=7)]
+            return outcomes, ready.servers()
+
+    outcomes, records = asyncio.run(play())
+    assert [one.failure for one in outcomes] == [None] * count
+    return [one.selection.order for one in outcomes], outcomes, records
+
+
+def dying(at):
+    """A server that ends in the middle of its request number `at`."""
+
+    def behave(body, number):
+        if number == at:
+            server.die()
+        return slowly(0.02)(body, number)
+
+    server = StubServer(behave)
+    return server
+
+
+def test_a_server_that_dies_in_the_middle_loses_nothing():
+    with StubServer(better_quality_wins) as alone:
+        clean, _, none = run(alone.url)
+        asks = alone.requests - 1
+    told = []
+    with dying(at=4) as first, StubServer(better_quality_wins) as second:
+        orders, outcomes, records = run(first.url, second.url, told=told)
+        assert first.requests >= 5, "it had its share"
+    assert orders == clean
+    assert none == []
+    assert sum(one.ledger.unanswered.total() for one in outcomes) == 0
+    assert sum(record.calls for record in records) == asks
+    assert records[0].out
+    assert not records[1].out
+    assert len(told) == 1
+    assert first.url in told[0]
+
+
+def test_a_fleet_and_a_single_server_share_a_journal(tmp_path):
+    journal = tmp_path / "j.sqlite"
+    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+        orders, _, _ = run(one.url, other.url, journal=journal)
+    with StubServer(better_quality_wins) as alone:
+        again, outcomes, _ = run(alone.url, journal=journal)
+        assert alone.requests == 1, "the canary"
+    assert again == orders
+    assert sum(one.ledger.total().billed for one in outcomes) == 0
+
+
+def test_the_key_of_a_request_knows_no_group():
+    assert request_key(ask("one")) == request_key(ask("another"))
+    assert ask("one") == ask("another")
+
+
+def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
+    with StubServer(slowly(0.01)) as one, StubServer(slowly(0.01)) as other:
+        _, outcomes, _ = run(one.url, other.url, count=24, connections=4)
+        seen = [[text for text in said(server) if "BEGIN PROBLEM" in text] for server in (one, other)]
+    at_home = total = 0
+    for outcome in outcomes:
+        counts = [sum(f"BEGIN PROBLEM {outcome.bout.nonce}" in text for text in texts) for texts in seen]
+        at_home, total = at_home + max(counts), total + sum(counts)
+    assert at_home > 0.85 * total
+    assert min(map(len, seen)) > 0.3 * total, "and nobody idles"
+
+
+def test_a_server_without_the_model_is_found_before_anything_is_asked():
+    with StubServer(better_quality_wins) as right, StubServer(models=("other",), check_model=True) as wrong:
+        with pytest.raises(UnknownModelError, match=r"serves no model 'stub'.*it offers other") as caught:
+            run(right.url, wrong.url)
+        assert wrong.url in str(caught.value)
+        assert right.requests == 1
+
+
+def test_a_server_without_log_probabilities_is_named():
+    token = {"token": "OK", "logprob": -0.1, "top_logprobs": [{"token": "OK", "logprob": -0.1}]}
+    with (
+        StubServer([Reply(logprobs=[token])]) as able,
+        StubServer([Reply()]) as unable,
+        pytest.raises(MissingFeatureError, match=unable.url),
+    ):
+        run(able.url, unable.url, confidence="logprobs")
+
+
+def test_a_server_that_is_down_at_the_start_may_come_later():
+    told = []
+    with StubServer(better_quality_wins) as up:
+        _, _, records = run(NOBODY, up.url, told=told, count=2)
+    assert [record.out for record in records] == [True, False]
+    assert len(told) == 1
+
+
+def test_nobody_at_all_ends_it_at_the_start():
+    with pytest.raises(UnreachableError, match="none of the 2 servers") as caught:
+        run(NOBODY, "http://127.0.0.1:10/v1")
+    assert "http://127.0.0.1:9/v1" in str(caught.value)
+    assert "http://127.0.0.1:10/v1" in str(caught.value)
+
+
+def test_from_python_several_addresses_are_a_list():
+    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+        for case in cases(4):
+            assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], connections=1).text
+        assert one.requests
+        assert other.requests
+
+
+def test_nobody_at_all_is_a_line_and_exit_code_2(tmp_path):
+    cases_ = write_cases(tmp_path / "cases.jsonl", 1, n=4)
+    done = caps("select", cases_, "--model", "m", "--base-url", NOBODY, "--base-url", "http://127.0.0.1:10=2")
+    assert done.returncode == 2
+    assert "caps: none of the 2 servers can be asked: nobody answers at http://127.0.0.1:9/v1" in done.stderr
+
+
+def invoked(*words, **environment):
+    return CliRunner().invoke(make_app(), [str(word) for word in words], env=environment)
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_callers(monkeypatch):
+    for name in ("CAPS_BASE_URL", "OPENAI_BASE_URL", "CAPS_API_KEY", "OPENAI_API_KEY", "CAPS_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_select_tells_what_every_server_did_and_hides_passwords(tmp_path):
+    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+        cases_, out = write_cases(tmp_path / "cases.jsonl", 6, n=4), tmp_path / "run"
+        hidden = other.url.replace("http://", "http://user:secret@") + "=3"
+        where = ("--model", "m", "--base-url", one.url, "--base-url", hidden)
+        done = invoked("select", cases_, *where, "--no-journal", "--out", out)
+        calls = one.requests + other.requests - 2
+    assert done.exit_code == 0, done.stderr
+    made = json.loads((out / "run.json").read_text())
+    assert made["base_url"] == f"{one.url},{other.url}=3"
+    servers = made["summary"]["servers"]
+    assert [(row["address"], row["weight"], row["outs"]) for row in servers] == [
+        (one.url, 1.0, 0), (other.url, 3.0, 0),
+    ]  # fmt: skip
+    assert sum(row["calls"] for row in servers) == calls
+    assert f"servers: {one.url} {servers[0]['calls']} calls; {other.url}" in done.stderr
+    assert "secret" not in done.stderr + (out / "run.json").read_text()
+
+
+@pytest.mark.parametrize("form", ["environment", "config", "list"])
+def test_several_addresses_also_come_from_the_environment_and_a_file(form, tmp_path):
+    cases_ = write_cases(tmp_path / "cases.jsonl", 6, n=4)
+    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+        told = {
+            "environment": "",
+            "config": f'base_url = "{one.url}, {other.url}"',
+            "list": f'base_url = ["{one.url}", "{other.url}"]',
+        }[form]
+        (tmp_path / "caps.toml").write_text(f'{told}\nmodel = "m"\nno_journal = true\n')
+        environment = {"CAPS_BASE_URL": f"{one.url},{other.url}"} if form == "environment" else {}
+        done = invoked("select", cases_, "--config", tmp_path / "caps.toml", **environment)
+        assert done.exit_code == 0, done.output
+        assert one.requests > 1
+        assert other.requests > 1
+
+
+def test_serve_stands_before_a_fleet_and_outlives_a_server():
+    async def work(call):
+        answers = [await call(body=asked("vary")) for _ in range(2)]
+        first.__exit__()
+        answers += [await call(body=asked("vary", n=1)) for _ in range(2)]
+        answers += [await call(body=asked(f"hello {i}", model="other")) for i in range(6)]  # forwarded
+        health = await call("GET", "/health")
+        listed = await call("GET", "/v1/models")
+        return [answer.status for answer in answers], health.json, listed.status
+
+    with StubServer(upstream) as first, StubServer(upstream) as second:
+        statuses, health, listed = inside(f"{first.url} {second.url}", work)
+    assert statuses == [200] * 10
+    assert listed == 200
+    assert health["upstream"] == {"state": "serving", "address": f"{first.url}, {second.url}"}
+    assert [row["out"] for row in health["servers"]] == [True, False]
