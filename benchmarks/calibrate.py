@@ -6,7 +6,7 @@
 
 Labels make the judge; a calibration sees them only where the row says so. Every row is a mean over
 `--repeats` calibrations, each on other cases with another judge seed; all cases are then played with that
-judge. `assumed` is the profile built in, `stated` the one that counting many labelled games gives.
+judge. `assumed` is the profile built in, `stated` the one that `caps diagnose` gets from 800 labelled pairs of other problems.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from random import Random
 from statistics import fmean, pstdev
 
 import numpy as np
-from beyond import calibration_error, estimate, play, simulated
+from beyond_played import calibration_error, simulated
 
 from caps.assemble import make_strategy
 from caps.core.contest import Contest
@@ -28,6 +28,7 @@ from caps.core.settings import settings_of
 from caps.core.types import Pairing, Verdict
 from caps.datasets.imports import open_cases
 from caps.experiments.calibration import Calibration, Probed, conclude
+from caps.experiments.estimating import estimated
 from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
 from caps.experiments.probes import Probe
 from caps.judges.simulated import JudgeModel, SimulatedJudge
@@ -92,29 +93,40 @@ class Tally:
     def __init__(self) -> None:
         self.profiles: list[JudgeProfile] = []
         self.strengths: list[tuple[float, float]] = []
-        self.rows: list[list[float]] = []
+        self.rows: list[tuple[float, ...]] = []
         self.silent = self.tokens = 0
 
     def add(self, pools: Sequence[LabelledPool], judging: Judging, seed: int, strategy: Posterior) -> None:
         self.profiles.append(JudgeProfile(**{k: getattr(strategy, k) for k in settings_of(JudgeProfile())}))
         self.strengths.append((strategy.votes, strategy.nobody))
         for pool in pools:
-            self.rows.append(play(pool, strategy, judging.of(pool, seed), seed))
+            self.rows.append(_played(pool, strategy, judging.of(pool, seed), seed))
 
     def line(self, name: str, games: float) -> str:
         first, second = zip(*map(accuracy, self.profiles), strict=True)
         rows = np.array(self.rows)
-        right, sure = rows[:, 1], rows[:, 5]
+        right, tokens, sure = rows.T
         others = " ".join(f"{fmean(getattr(p, k) for p in self.profiles):.2f}" for k in SHOWN)
         votes, nobody = (fmean(x) for x in zip(*self.strengths, strict=True))
         silent = f"  kept {self.silent}" if self.silent else ""
         return (
             f"  {name:14s} E1 {100 * fmean(first):4.1f}±{100 * pstdev(first):3.1f}"
             f" E2 {100 * fmean(second):4.1f}±{100 * pstdev(second):3.1f}  {others}  {votes:.2f} {nobody:.2f}"
-            f"  | {100 * right.mean():5.1f} %  T% {100 * rows[:, 2].sum() / games / len(self.profiles):4.1f}"
+            f"  | {100 * right.mean():5.1f} %  T% {100 * tokens.sum() / games / len(self.profiles):4.1f}"
             f"  + {100 * self.tokens / games / len(self.profiles):4.1f}"
             f"  ECE {calibration_error(sure, right):.3f}  Brier {((sure - right) ** 2).mean():.3f}{silent}"
         )
+
+
+def _played(pool: LabelledPool, strategy: Posterior, judge: SimulatedJudge, seed: int) -> tuple[float, ...]:
+    """Whether the choice is right, the tokens it took, and how sure it was."""
+    contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}")
+    sizes, tokens = {one.id: one.sizes for one in pool.entrants}, 0
+    while round_ := contest.pending:
+        tokens += sum(pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks)
+        contest.answer([judge.answer(ask) for ask in round_.asks])
+    chosen = contest.selection
+    return float(pool.correct[chosen.winner]), tokens, chosen.facts["probability"]
 
 
 def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Namespace) -> list[str]:
@@ -125,7 +137,7 @@ def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Names
     tallies = {"assumed": Tally()}
     tallies |= {f"K={k}{' labels' if known else ''}": Tally() for known, k in product((False, True), given.k)}
     tallies["stated"] = Tally()
-    stated = Posterior(**settings_of(estimate(model)))
+    stated = Posterior(**settings_of(estimated(model)))
     majority = make_strategy("majority")
     voted = fmean(
         pool.correct[Contest(majority, pool.entrants, seed=pool.number).selection.winner] for pool in pools

@@ -50,7 +50,7 @@ def test_with_labels_many_cases_show_what_the_judge_is(model, at_full):
     assert found.silent is None
     assert accuracies(found.profile)[1] == pytest.approx(at_full, abs=0.04)
     assert found.profile.first_slot == pytest.approx(NORMAL.cdf(0.3), abs=0.04)
-    assert found.profile.repeats + found.profile.shared == pytest.approx(1 - model.noise, abs=0.18)
+    assert found.profile.repeats + found.profile.shared == pytest.approx(1 - model.noise, abs=0.22)
 
 
 def test_true_odds_are_enough_and_few_of_them_leave_the_profile_near_what_was_assumed():

@@ -20,7 +20,7 @@ NORMAL = NormalDist()
 SLOT_CASES = 10.0  # imagined cases behind the pull
 LASTING_CASES = 25.0  # imagined cases behind each of the two shares of lasting errors
 SAME_PAIR, SAME_ANSWERS = (2, 0), (0, 2)
-WIDEST_PULL, WIDEST_GAP, CLOSEST = 3.0, 2.3, 0.99
+WIDEST_PULL, WIDEST_GAP, CLOSEST = 3.0, 1.65, 0.99
 Gaps = Mapping[Level, float]
 Linked = dict[Link, list[tuple[Weighed, Weighed]]]
 
@@ -122,7 +122,7 @@ def _correlation(pairs: Sequence[tuple[Weighed, Weighed]], gaps: Gaps, pull: flo
             for (lean, here, there), chance in states.items()
         )
 
-    return crossing(expected, alike, -CLOSEST, CLOSEST)
+    return crossing(expected, alike, 0.0, CLOSEST)
 
 
 def _alike(h: float, k: float, correlation: float) -> float:
