@@ -167,7 +167,11 @@ def told(page: Page, title: str, points: Sequence[Point]) -> None:
     for one in points:
         each = 1 / one.problems
         row = [one.strategy, f"{one.n}", f"{one.problems:,}", f"{one.connections}", f"{each * one.calls:.1f}"]
-        row += [f"{each * one.tokens:,.0f}", f"{one.seconds:.2f}", f"{one.calls / one.seconds:.0f}"]
+        row += [
+            f"{each * one.tokens:,.0f}" if one.tokens else "",
+            f"{one.seconds:.2f}",
+            f"{one.calls / one.seconds:.0f}",
+        ]
         row += [
             f"{1000 * each * one.cpu:.2f}",
             f"{1e6 * one.cpu / max(1, one.calls):.0f}",
