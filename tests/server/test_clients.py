@@ -70,7 +70,7 @@ def chat(client):
 
 def test_the_answer_is_the_winner_and_the_usage_is_all_that_upstream_counted(chat, stub):
     seen, before = stub.requests, dict(stub.tokens)
-    answer = chat(extra_body={"caps": {"n": 8}})
+    answer = chat(extra_body={"caps": {"n": 8, "strategy": "caps-r"}})
     assert answer.choices[0].message.content.endswith(f"\\boxed{{{seen + 7}}}")
     spent = {name: stub.tokens[name] - before[name] for name in before}
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (spent["prompt"], spent["output"])
@@ -174,7 +174,7 @@ def test_options_of_a_request(chat, stub):
         7,
         3,
     )
-    few = chat(extra_body={"caps": {"n": 8, "set": {"finalists": 2}}})
+    few = chat(extra_body={"caps": {"n": 8, "strategy": "caps-r", "set": {"finalists": 2}}})
     assert few.usage.caps["verifier"]["calls"] < 10
 
 
