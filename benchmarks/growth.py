@@ -167,7 +167,11 @@ def told(page: Page, title: str, points: Sequence[Point]) -> None:
     for one in points:
         each = 1 / one.problems
         row = [one.strategy, f"{one.n}", f"{one.problems:,}", f"{one.connections}", f"{each * one.calls:.1f}"]
-        row += [f"{each * one.tokens:,.0f}", f"{one.seconds:.2f}", f"{one.calls / one.seconds:.0f}"]
+        row += [
+            f"{each * one.tokens:,.0f}" if one.tokens else "",
+            f"{one.seconds:.2f}",
+            f"{one.calls / one.seconds:.0f}",
+        ]
         row += [
             f"{1000 * each * one.cpu:.2f}",
             f"{1e6 * one.cpu / max(1, one.calls):.0f}",
@@ -182,13 +186,16 @@ def draw(path: Path, sweeps: dict[str, list[Point]]) -> None:
     """CPU over N, memory over problems, calls a second over connections."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    figure = Figure(figsize=(4 * len(sweeps), 3.6), layout="constrained")
     plots: tuple[tuple[str, str, str, Callable[[Point], float]], ...] = (
         ("candidates", "n", "CPU a selection, ms", lambda one: 1000 * one.cpu / one.problems),
         ("problems", "problems", "rise of memory, MB", lambda one: one.memory),
         ("connections", "connections", "calls a second", lambda one: one.calls / one.seconds),
     )
-    for axes, (sweep, x, label, y) in zip(figure.subplots(1, 3), plots, strict=True):
+    drawn = [plot for plot in plots if plot[0] in sweeps]
+    for axes, (sweep, x, label, y) in zip(
+        figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True
+    ):
         for name in dict.fromkeys(one.strategy for one in sweeps[sweep]):
             some = [one for one in sweeps[sweep] if one.strategy == name]
             axes.plot([getattr(one, x) for one in some], [y(one) for one in some], marker="o", label=name)

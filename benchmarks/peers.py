@@ -124,7 +124,7 @@ def main() -> None:
     given = options.parse_args()
     latency, cases = Latency(), marked_cases(given.cases or (40 if given.quick else 200))
     wanted = [one for one in ROSTER if not given.only or any(word in one.name for word in given.only)]
-    entries = [Entry(one) for one in wanted]
+    entries, busy = [Entry(one) for one in wanted], os.getloadavg()[0]
     with endpoint(len(cases), latency) as slow, endpoint(len(cases), None) as fast:
         for entry in entries:
             print(f"{entry.peer.label} ...", file=sys.stderr, flush=True)
@@ -135,7 +135,7 @@ def main() -> None:
     unhurried_table(page, entries)
     claims(page, entries)
     accuracy_table(page, accuracy)
-    notes(page, entries, cases, latency)
+    notes(page, entries, cases, latency, busy)
     print(page)
     if given.into:
         insert(given.into, "peers", str(page))

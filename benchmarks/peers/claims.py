@@ -17,7 +17,11 @@ def claims(page: Page, entries: Sequence[Any]) -> None:
     groups = (
         ("caps-r", "of all that compare", compare),
         ("caps-r", "of all that compare, sprint and posterior left out", known),
-        ("posterior", "and all that rate", [*rate, *(one for one in run if one.peer.name == "posterior")]),
+        (
+            "posterior",
+            "of itself and all that rate",
+            [*rate, *(one for one in run if one.peer.name == "posterior")],
+        ),
     )
     rows = []
     for who, whom, among in groups:

@@ -73,7 +73,7 @@ def job_table(page: Page, entries: Sequence[Any], cases: Sequence[Marked]) -> No
             row.append(f"{many.tally.get(f'judge {kind}', {}).get('prompt', 0) / here:,.0f}")
         row += [each("new"), each("written"), f"{sum(entry.single.seconds) / entry.single.cases:.2f}"]
         row += [f"{about}{many.seconds[0] * count / many.cases:.1f}", f"{1000 * many.cpu / many.cases:.0f}"]
-        row += [f"{many.memory:.0f}", f"{100 * many.right / many.cases:.1f}"]
+        row += [f"{many.memory:.0f}", "" if about else f"{100 * many.right / many.cases:.1f}"]
         rows.append(row)
     page.table("The whole job, N = 16; a selection unless it says cases", heads, rows)
 
@@ -115,7 +115,7 @@ def accuracy_table(page: Page, rows: Sequence[dict[str, Any]]) -> None:
     page.table("SIMULATED: accuracy against rating one by one", heads, lines)
 
 
-def notes(page: Page, entries: Sequence[Any], cases: Sequence[Marked], latency: Latency) -> None:
+def notes(page: Page, entries: Sequence[Any], cases: Sequence[Marked], latency: Latency, busy: float) -> None:
     """What has to be known to read the tables."""
     alone = sum(len({one.signature for one in each.pool.entrants}) == 1 for each in cases)
     mixed = sum(0 < sum(each.pool.correct) < len(each.pool.correct) for each in cases)
@@ -123,7 +123,8 @@ def notes(page: Page, entries: Sequence[Any], cases: Sequence[Marked], latency: 
         f"{len(cases)} pools of 16 candidates of {TOKENS:,} tokens, mathematics and code by turns;"
         f" in {mixed} some are right and some wrong, in {alone} all agree.",
         f"A judge's call takes {latency}.",
-        f"{os.cpu_count()} processors, shared by the tool and the endpoint.",
+        f"{os.cpu_count()} processors, shared by the tool and the endpoint;"
+        f" the load was {busy:.1f} before the run, and from 1 on the seconds say little.",
     ]
     for entry in entries:
         if entry.many is not None and entry.many.cases < len(cases):

@@ -97,6 +97,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            options.error(f"{folder} is not empty: name another folder")
         log, began = folder / "asked.txt", time.monotonic()
         with endpoint(log, given.seed, given.faults) as url:
             stage = Stage(folder, url, given.seed, lines(given.seed))

@@ -14,7 +14,7 @@ def run(tmp_path):
     with StubServer(better_quality_wins) as server:
         done = caps(
             "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
-            "--out", out, "--set", "finalists=2", "--price-input", 2, "--price-output", 8,
+            "--out", out, "--strategy", "caps-r", "--set", "finalists=2", "--price-input", 2, "--price-output", 8,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
     return out, done

@@ -109,7 +109,9 @@ def test_every_kind_of_judging_strategy_works_end_to_end(select, strategy, tmp_p
 
 def test_a_run_folder_holds_everything_but_the_key(select, tmp_path):
     cases, out = write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "run"
-    done = select(cases, "--out", out, "--set", "finalists=2", OPENAI_API_KEY="sk-very-secret")
+    done = select(
+        cases, "--out", out, "--strategy", "caps-r", "--set", "finalists=2", OPENAI_API_KEY="sk-very-secret"
+    )
     assert done.returncode == 0, done.stderr
     run = json.loads((out / "run.json").read_text())
     assert run["strategy"]["name"] == "caps-r"
@@ -145,7 +147,7 @@ def test_a_run_folder_holds_everything_but_the_key(select, tmp_path):
 
 
 def test_a_terminal_gets_a_table_and_the_bracket_goes_to_standard_error(select, tmp_path):
-    done = select(write_cases(tmp_path / "cases.jsonl", 1), "--bracket", "--quiet")
+    done = select(write_cases(tmp_path / "cases.jsonl", 1), "--strategy", "caps-r", "--bracket", "--quiet")
     assert "├─" in done.stderr
     assert done.stdout.startswith("{")
 
@@ -268,7 +270,8 @@ def test_bad_lines_are_named_and_the_good_cases_delivered(select, tmp_path):
         (["missing.jsonl"], "missing.jsonl: No such file"),
         (["."], ".: Is a directory"),
         (["{cases}", "--strategy", "nope"], "no strategy is called 'nope'"),
-        (["{cases}", "--set", "finalists=0"], "finalists = 0"),
+        (["{cases}", "--strategy", "caps", "--set", "finalists=0"], "finalists = 0"),
+        (["{cases}", "--set", "votes=-1"], "votes = -1"),
         (["{cases}", "--view", "partial=nope"], "nope"),
         (["{cases}", "--view", "middle=full"], "middle"),
         (["{cases}", "--profile", "nope"], "nope"),

@@ -47,7 +47,7 @@ def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke
     with StubServer(answering) as judge:
         done = invoke(
             "solve", "What is it?", "-n", 4, "--domain", "math", "--judge-model", "j", "--judge-base-url", judge.url,
-            "--api-key", "sk-mine", "--set", "finalists=2", "--set", "temperature_math=0.2", "--quiet",
+            "--api-key", "sk-mine", "--strategy", "caps-r", "--set", "finalists=2", "--set", "temperature_math=0.2", "--quiet",
         )  # fmt: skip
         assert {body["model"] for body in judge.bodies} == {"j"}
         assert all("Authorization" not in headers for headers in judge.headers)

@@ -201,7 +201,7 @@ def _configured(
         raise SettingError("--set needs --strategy: which one is meant?")
     made = {}
     for name in wanted:
-        known = judge if names is not None or reckons(make_strategy(name)) else None
+        known = judge if len(wanted) == 1 or reckons(make_strategy(name)) else None
         strategy = make_strategy(name, assigned, known)
         if finalists is not None and has_setting(strategy, "finalists"):
             strategy = make_strategy(name, {**assigned, "finalists": str(finalists)}, known)
