@@ -6,7 +6,8 @@
 
 Labels make the judge; a calibration sees them only where the row says so. Every row is a mean over
 `--repeats` calibrations, each on other cases with another judge seed; all cases are then played with that
-judge. `assumed` is the profile built in, `stated` the one that `caps diagnose` gets from 800 labelled pairs of other problems.
+judge. `assumed` is the profile built in, `stated` the one that `caps diagnose` gets from 800 labelled pairs
+of other problems.
 """
 
 import argparse
