@@ -42,8 +42,12 @@ def with_fleet(work: Callable, *servers: StubServer | str, **settings):
 def complete(*servers: StubServer | str, requests=(), **settings):
     """Send requests at once."""
 
-    def all_(model):
-        return asyncio.gather(*(model.complete(request) for request in requests or [ask()]))
+    async def all_(model):
+        calls = (model.complete(request) for request in requests or [ask()])
+        done = await asyncio.gather(*calls, return_exceptions=True)  # none may outlive the model
+        for failed in (one for one in done if isinstance(one, BaseException)):
+            raise failed
+        return done
 
     return with_fleet(all_, *servers, **settings)
 

@@ -44,8 +44,11 @@ def code_head(candidate: Candidate) -> str:
 
 def code_only(candidate: Candidate) -> str:
     """All of the code and nothing else, or the whole text where there is none."""
-    code = dissect(candidate).code
-    return full(candidate) if code is None else trim(code)
+    code, whole = dissect(candidate).code, full(candidate)
+    shown = None if code is None else trim(code)
+    return (
+        whole if shown is None or len(shown) > len(whole) else shown
+    )  # a stated code may be indented further
 
 
 def math_summary(candidate: Candidate) -> str:
