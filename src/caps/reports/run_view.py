@@ -106,7 +106,7 @@ def card(figure: str, name: str, note: str) -> Node:
 
 def tokens(figures: Figures) -> Node:
     """Tokens by stage and level, as bars and as a table."""
-    lines = list(figures.ledger.lines.items())
+    lines = sorted(figures.ledger.lines.items(), key=lambda line: (line[0][0], str(line[0][1])))
     rows = [
         Bar(f"{stage} at {level}", ((f"{level}".lower(), sums.asked),), number(sums.asked, 0))
         for (stage, level), sums in lines
