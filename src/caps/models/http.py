@@ -231,7 +231,7 @@ class HttpModel:
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
                 timeout=aiohttp.ClientTimeout(
-                    total=seconds.connect + seconds.read, sock_connect=seconds.connect
+                    total=seconds.connect + seconds.read, sock_connect=seconds.connect, sock_read=seconds.read
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
