@@ -1,6 +1,5 @@
 """The composition root: from names and settings to the objects that do the work."""
 
-from caps.assemble.batching import batch_engine, check_batch, convoys, price_for
 from caps.assemble.engines import cases_for, connected
 from caps.assemble.parts import (
     counts_votes,
@@ -11,6 +10,7 @@ from caps.assemble.parts import (
     make_prepare,
     make_strategy,
     prepare_for,
+    price_for,
     with_shortlist,
 )
 from caps.assemble.sessions import (
@@ -34,11 +34,8 @@ __all__ = [
     "Endpoint",
     "Session",
     "Setup",
-    "batch_engine",
     "cases_for",
-    "check_batch",
     "connected",
-    "convoys",
     "counts_votes",
     "find",
     "has_setting",

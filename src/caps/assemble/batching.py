@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from caps.assemble.parts import load_templates, prepare_for
+from caps.assemble.parts import load_templates, prepare_for, price_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case, Level
-from caps.costs.prices import Price, listed_price
+from caps.costs.prices import Price
 from caps.engines.base import PerCase
 from caps.engines.batch import BatchEngine, MakeConvoy, refuse_unkept
 from caps.engines.batch_courier import Courier
@@ -22,13 +22,6 @@ from caps.models.batches import Batches
 from caps.models.failures import Failures
 from caps.models.http import HttpModel
 from caps.models.waiting import Waiting, WaitingModel
-
-
-def price_for(setup: Setup) -> Price | None:
-    """What a token costs: as stated, or as listed; no list knows what a batch costs."""
-    where = setup.endpoint
-    listed = None if setup.engine == "batch" else listed_price(where.model, where.base_url)
-    return setup.price or listed
 
 
 def check_batch(setup: Setup) -> None:

@@ -12,6 +12,7 @@ from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import override
 from caps.core.types import Case
+from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
@@ -107,6 +108,13 @@ def make_prepare(
     if profile is not None or views:
         with_views(profile_named(profile or "general"), views or {})
     return prepare
+
+
+def price_for(setup: Setup) -> Price | None:
+    """What a token costs: as stated, or as listed; no list knows what a batch costs."""
+    where = setup.endpoint
+    listed = None if setup.engine == "batch" else listed_price(where.model, where.base_url)
+    return setup.price or listed
 
 
 def prepare_for(setup: Setup) -> Prepare:

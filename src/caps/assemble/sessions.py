@@ -5,9 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caps.assemble.batching import batch_engine, check_batch, price_for
 from caps.assemble.engines import SURPLUS_CALLS, connect_all, connected, equip, ray_engine, room
-from caps.assemble.parts import load_templates, make_findings
+from caps.assemble.parts import load_templates, make_findings, price_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
 from caps.core.types import Ask, Level
@@ -20,7 +19,6 @@ from caps.judges.llm import LlmJudge, Seat
 from caps.judges.recorded import RecordedJudge
 from caps.models.base import Connected, Model
 from caps.models.canary import canary
-from caps.models.fleet import FleetModel
 from caps.models.fleet_server import Record
 from caps.models.journaled import JournaledModel
 from caps.models.recorded import RecordedModel
@@ -46,8 +44,12 @@ class Session:
 @asynccontextmanager
 async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
     """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
+    from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
+
     templates, price = load_templates(setup.prompts), price_for(setup)
     if setup.engine == "batch":
+        from caps.assemble.batching import batch_engine, check_batch  # noqa: PLC0415
+
         check_batch(setup)
     for budget in (setup.case_budget, setup.total_budget):
         Account(budget, price)  # raises where dollars are limited and the price is unknown

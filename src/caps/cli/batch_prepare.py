@@ -12,12 +12,12 @@ from platformdirs import user_data_path
 from caps.assemble import (
     Endpoint,
     Setup,
-    check_batch,
     counts_votes,
     make_findings,
     make_strategy,
     with_shortlist,
 )
+from caps.assemble.batching import check_batch
 from caps.cli import options
 from caps.cli.batch_step import take_step
 from caps.cli.config_file import ConfigFile

@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import Setup, convoys, make_findings, make_strategy, open_journal
+from caps.assemble import Setup, make_findings, make_strategy, open_journal
+from caps.assemble.batching import convoys
 from caps.core.errors import InputError, NotRecordedError
 from caps.core.play import Strategy
 from caps.core.types import Case

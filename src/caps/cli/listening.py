@@ -2,11 +2,12 @@
 
 from caps.cli.output import say
 from caps.engines.base import Engine
-from caps.engines.batch import BatchEngine
 
 
 def listen(engine: Engine, *, quiet: bool) -> None:
     """Say what batches are doing; what goes on or goes wrong without us is said in any case."""
+    from caps.engines.batch import BatchEngine  # noqa: PLC0415  (an engine is there: all of it is loaded)
+
     if isinstance(engine, BatchEngine):
         engine.courier.warned = lambda words: say(words, "yellow")
         if not quiet:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from caps.core.errors import (
     BrokenServerError,
@@ -17,9 +18,11 @@ from caps.core.errors import (
 )
 from caps.core.types import Message
 from caps.models.base import Catalogue, Completion, Model, Request
-from caps.models.fleet import FleetModel
-from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
+
+if TYPE_CHECKING:
+    from caps.models.fleet import FleetModel
+    from caps.models.http import HttpModel
 
 TOKENS = 64  # a word, and room for the models that refuse to think in less
 _SHOWN = 10
@@ -45,6 +48,8 @@ async def canary(
     """
     while isinstance(model, JournaledModel):  # a stored reply would show nothing about today's server
         model = model.inner
+    from caps.models.fleet import FleetModel  # noqa: PLC0415  (whoever calls this has a model already)
+
     if isinstance(model, FleetModel):
         return await _muster(model, request_model, want_logprobs=want_logprobs, extra=extra)
     request = Request(
@@ -79,11 +84,11 @@ async def canary(
 
 
 async def _muster(
-    fleet: FleetModel, name: str, *, want_logprobs: bool, extra: Mapping[str, object] | None
+    fleet: "FleetModel", name: str, *, want_logprobs: bool, extra: Mapping[str, object] | None
 ) -> CanaryReport:
     """Try every server of a fleet: one that is down may come later, one that is wrong ends it here."""
 
-    async def tried(model: HttpModel) -> CanaryReport | ModelError:
+    async def tried(model: "HttpModel") -> CanaryReport | ModelError:
         try:
             return await canary(model, name, want_logprobs=want_logprobs, extra=extra)
         except MissingFeatureError as error:

@@ -5,6 +5,7 @@ until a look at it goes well.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from caps.core.errors import (
     AccessError,
@@ -15,7 +16,9 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.models.http import HttpModel
+
+if TYPE_CHECKING:
+    from caps.models.http import HttpModel
 
 GONE = (UnreachableError, AccessError, UnknownModelError)
 OUR_FAULT = (TooLongError, RefusedError)
@@ -57,7 +60,7 @@ class Record:
 class Server:
     """A model at its address with its load and health; it is told what happens, and when."""
 
-    def __init__(self, model: HttpModel, weight: float, care: Care, *, lines_up: bool) -> None:
+    def __init__(self, model: "HttpModel", weight: float, care: Care, *, lines_up: bool) -> None:
         self.model, self.weight = model, weight
         self.load = 0
         self.known = False  # whether it ever answered
