@@ -53,15 +53,20 @@ class Hall:
         """Whether everyone has come and gone."""
         return self._source is None and self._left == self._entered
 
-    def admit(self, wanted: int) -> None:
-        """Let cases in until there are `wanted` asks to choose from."""
-        while self._source is not None and len(self._ready) < wanted:
-            if self._entered - self._left >= MOST_WAITING or self._looking >= MOST_LOOKING:
-                return
-            case = self._read()
-            if case is not None:
-                self._enter(self._entered, case)
-                self._entered += 1
+    def admit(self, wanted: int) -> bool:
+        """Let a case in if there are fewer than `wanted` asks to choose from; false if not.
+
+        One at a time: making it ready takes a while, and replies to the others should not wait for many.
+        """
+        if self._source is None or len(self._ready) >= wanted:
+            return False
+        if self._entered - self._left >= MOST_WAITING or self._looking >= MOST_LOOKING:
+            return False
+        case = self._read()
+        if case is not None:
+            self._enter(self._entered, case)
+            self._entered += 1
+        return case is not None
 
     def next_arrival(self) -> tuple[int, Case] | None:
         """The case to look into next."""

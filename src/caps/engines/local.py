@@ -77,7 +77,7 @@ class LocalEngine:
                 while landed:
                     landed.popleft()()
                 room = self._capacity()
-                hall.admit(room)
+                admitted = hall.admit(room)
                 while self._find is not None and (arrived := hall.next_arrival()) is not None:
                     look = asyncio.ensure_future(self._find(arrived[1]))
                     looking.add(look)
@@ -88,6 +88,9 @@ class LocalEngine:
                     task.add_done_callback(partial(land, flying, partial(self._hear, hall, *ready)))
                 for outcome in hall.leave():
                     yield outcome
+                if admitted:
+                    await asyncio.sleep(0)
+                    continue
                 if not flying and not looking and not landed:
                     if hall.empty:
                         return
