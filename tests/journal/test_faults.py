@@ -102,7 +102,8 @@ def test_the_database_of_another_program(tmp_path):
 
 def test_an_empty_file_becomes_a_journal(tmp_path):
     (tmp_path / "j").touch()
-    filled(tmp_path / "j", 1)
+    with Journal.open(filled(tmp_path / "j", 1)) as journal:
+        assert journal.stats().replies == 1
 
 
 def test_a_journal_of_a_newer_version(tmp_path):
