@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,17 +15,16 @@ from caps.assemble import (
     Setup,
     counts_votes,
     make_findings,
-    make_strategy,
-    with_shortlist,
 )
 from caps.assemble.batching import check_batch
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.batch_step import take_step
+from caps.cli.beforehand import opened
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption
-from caps.cli.select import confidence_of, price_of
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
+from caps.datasets.imports import open_cases
 from caps.engines.budget import Account, Budget
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
@@ -92,31 +92,29 @@ def prepare(
     else:
         if out is None:
             raise SettingError("no folder: give --out DIR, where the files of this run shall lie")
-        if confidence_of(confidence) == "auto":
+        if given.confidence_of(confidence) == "auto":
             raise SettingError("--confidence auto asks the endpoint, and a file cannot: verbal or logprobs?")
         if limit_name not in ("max_tokens", RENAMED):
             raise SettingError(f"--limit-name {limit_name!r}: must be max_tokens or {RENAMED}")
         if not model:
             raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
         changes = parse_assignments(set_ or [])
-        chosen = make_strategy(strategy, changes, options.known_judge(judge_profile))
-        if options.parse_hard_evidence(hard_evidence) != "off" and "shortlist" not in changes:
-            chosen = with_shortlist(chosen)
+        chosen = given.strategy_of(strategy, changes, judge_profile, hard_evidence)
         setup = Setup(
             endpoint=Endpoint("", model),
             endpoint_partial=Endpoint("", judge_model_e1) if judge_model_e1 else None,
             engine="batch",
-            batch=options.parse_batch(batch),
+            batch=given.parse_batch(batch),
             judge=JudgeSettings(max_tokens=max_tokens, confidence=confidence),
-            extra=options.parse_extra(extra or []),
+            extra=given.parse_extra(extra or []),
             profile=profile,
             views=parse_assignments(view or [], option="--view"),
             prompts=prompts,
             journal=journal or default_path(user_data_path("caps")),
-            price=price_of(price_input, price_output, price_cached),
-            hard_evidence=options.parse_hard_evidence(hard_evidence),
+            price=given.price_of(price_input, price_output, price_cached),
+            hard_evidence=given.parse_hard_evidence(hard_evidence),
             merge_found=counts_votes(chosen),
-            sandbox=options.parse_sandbox(sandbox),
+            sandbox=given.parse_sandbox(sandbox),
             case_budget=Budget(tokens=budget_tokens, usd=budget_usd),
         )
         made = _made(setup, begun, limit=limit, name=strategy, strategy=chosen, seed=seed)
@@ -145,6 +143,7 @@ def _made(setup: Setup, cases: Path, *, limit: int | None, **about: Any) -> dict
         raise InputError(
             f"{cases}: no such file; cases are read again at every step, so they must stay in one"
         )
+    opened(partial(open_cases, str(cases)), None)  # raises where there is none in it
     findings = make_findings(setup, None)
     return {
         **made_of(

@@ -10,9 +10,8 @@ import typer
 from platformdirs import user_data_path
 
 from caps.assemble import Endpoint, Setup, reply_for
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout, telling
-from caps.cli.select import GRACE_SECONDS, endpoint_of
 from caps.cli.sink import write_all
 from caps.core.errors import InputError
 from caps.experiments.bench import Bench
@@ -113,7 +112,7 @@ class _Desk:
     ) -> None:
         self._judge, self._journal, self._quiet = study.judge, journal, quiet
         self._model, self._base_url, self._api_key = model, join_addresses(base_url), api_key
-        told = options.parse_connections(connections)
+        told = given.parse_connections(connections)
         self._connections = study.judge.max_connections or told if told == "auto" else told
         self._found: dict[tuple[str | None, str | None], Endpoint] = {}
 
@@ -136,14 +135,14 @@ class _Desk:
             context=judge.context,
             threads=judge.threads,
             journal=self._journal,
-            grace=GRACE_SECONDS,
+            grace=given.GRACE_SECONDS,
             tell=telling(quiet=self._quiet),
         )
 
     def _endpoint(self, model: str | None, base_url: str | None) -> Endpoint:
         key = (model, base_url)
         if key not in self._found:
-            self._found[key] = endpoint_of(model, base_url, self._api_key, quiet=self._quiet)
+            self._found[key] = given.endpoint_of(model, base_url, self._api_key, quiet=self._quiet)
         return self._found[key]
 
 

@@ -17,11 +17,10 @@ from caps.assemble import (
     session,
     with_shortlist,
 )
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.demo_simulated import show_simulated
 from caps.cli.meter import Meter
 from caps.cli.output import say, stdout
-from caps.cli.select import endpoint_of
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.types import Case
 from caps.datasets.jsonl import read_cases
@@ -66,7 +65,7 @@ def demo(
     if simulated:
         show_simulated(seed)
         return
-    where = endpoint_of(model, base_url, api_key, quiet=quiet)
+    where = given.endpoint_of(model, base_url, api_key, quiet=quiet)
     setup = Setup(
         endpoint=where,
         judge=JudgeSettings(reply=reply_for(where)),

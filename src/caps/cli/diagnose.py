@@ -10,12 +10,11 @@ import typer
 from platformdirs import user_data_path
 
 from caps.assemble import Setup, make_prepare, reply_for
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.config_file import ConfigFile
 from caps.cli.diagnose_run import Told, judged_live
 from caps.cli.output import JsonFlag, SetOption, telling
 from caps.cli.picturing import Html, Plots
-from caps.cli.select import GRACE_SECONDS, confidence_of, endpoint_of, partial_endpoint, price_of
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
@@ -138,8 +137,8 @@ def diagnose(
     if simulate_ is not None:
         asked = _simulated(simulate_, set_ or [], scheduled, plan)
         raise typer.Exit(told.tell(asked, Judge(source=f"simulated judge {simulate_}", simulated=True)))
-    endpoint = endpoint_of(model, base_url, api_key, quiet=quiet)
-    at_partial = partial_endpoint(
+    endpoint = given.endpoint_of(model, base_url, api_key, quiet=quiet)
+    at_partial = given.partial_endpoint(
         model, base_url, api_key, judge_model_e1, judge_base_url_e1, judge_api_key_e1, quiet=quiet
     )
     setup = Setup(
@@ -148,20 +147,20 @@ def diagnose(
         judge=JudgeSettings(
             max_tokens=max_tokens, reply=reply or reply_for(endpoint, at_partial or endpoint)
         ),
-        confidence=confidence_of(confidence),
-        extra=options.parse_extra(extra or []),
+        confidence=given.confidence_of(confidence),
+        extra=given.parse_extra(extra or []),
         profile=profile,
         views=views,
         prompts=prompts,
-        connections=options.parse_connections(max_connections),
+        connections=given.parse_connections(max_connections),
         timeout=timeout,
         context=context,
         threads=threads,
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
-        price=price_of(price_input, price_output, price_cached),
+        price=given.price_of(price_input, price_output, price_cached),
         total_budget=Budget(tokens=budget_total_tokens, usd=budget_total_usd, seconds=budget_total_seconds),
-        grace=GRACE_SECONDS,
+        grace=given.GRACE_SECONDS,
         tell=telling(quiet=quiet),
     )
     answered = asyncio.run(judged_live(setup, scheduled, plan, quiet=quiet))

@@ -12,9 +12,9 @@ from platformdirs import user_data_path
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from caps.assemble import make_graders, open_journal
-from caps.cli import options
+from caps.cli import given, options
+from caps.cli.options import Cases
 from caps.cli.output import bar, say
-from caps.cli.select import Cases
 from caps.cli.sink import Sink
 from caps.datasets.imports import count_cases, open_cases
 from caps.datasets.writing import write_case
@@ -48,7 +48,7 @@ def grade(
     """
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
-    name = options.parse_sandbox(sandbox)
+    name = given.parse_sandbox(sandbox)
     raise typer.Exit(asyncio.run(run.play(cases, output, name, test_seconds, where, limit)))
 
 

@@ -1,22 +1,19 @@
 """Options shared by the commands that spend, each with its environment variable."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
 from caps.assemble import ENGINES
-from caps.config import parse_assignments
-from caps.core.errors import SettingError
-from caps.core.judging import JudgeProfile
-from caps.core.settings import override, settings_of
+from caps.core.settings import settings_of
 from caps.engines.batch_files import BatchSettings
-from caps.graders.sandbox import NAMES as SANDBOXES
-from caps.judges.profiles import read_profile
 
 _FIELDS = ", ".join(settings_of(BatchSettings()))
 
+Cases = Annotated[
+    str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -260,57 +257,3 @@ MaxUsd = Annotated[
     float | None,
     typer.Option("--max-usd", envvar="CAPS_MAX_USD", min=0, help="Do not start what surely costs more."),
 ]
-
-
-def known_judge(path: Path | None) -> JudgeProfile | None:
-    """Read `--judge-profile`."""
-    return None if path is None else read_profile(path)
-
-
-def parse_extra(words: list[str]) -> dict[str, Any]:
-    """Read `name=json` words; what is not JSON is taken as a text."""
-    found = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise SettingError(f"--extra {word!r}: write it as name=value")
-        try:
-            found[name] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            found[name] = value
-    return found
-
-
-def parse_hard_evidence(word: str) -> Any:
-    """Read `auto`, `on` or `off`."""
-    if word not in ("auto", "on", "off"):
-        raise SettingError(f"--hard-evidence {word!r}: must be auto, on or off")
-    return word
-
-
-def parse_sandbox(word: str) -> str:
-    """Read the name of a sandbox."""
-    if word not in SANDBOXES:
-        raise SettingError(f"--sandbox {word!r}: must be one of {', '.join(SANDBOXES)}")
-    return word
-
-
-def parse_engine(word: str) -> str:
-    """Read the name of an engine."""
-    if word not in ENGINES:
-        raise SettingError(f"--engine {word!r}: must be one of {', '.join(ENGINES)}")
-    return word
-
-
-def parse_batch(words: list[str] | None) -> BatchSettings:
-    """Read `--batch lines=1000` words."""
-    return override(BatchSettings(), parse_assignments(words or [], option="--batch"))
-
-
-def parse_connections(word: str) -> Any:
-    """Read `auto` or a number."""
-    if word == "auto":
-        return word
-    if not word.isdecimal() or int(word) < 1:
-        raise SettingError(f"--max-connections {word!r}: must be a whole number of at least 1, or auto")
-    return int(word)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from caps.assemble import has_setting, load_templates, make_strategy
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.output import JsonFlag, SetOption, print_json
 from caps.cli.plan_capacity import (
     BatchHours,
@@ -113,7 +113,7 @@ def plan(
     problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
     differ, which is the dearest case. With --problems that is reckoned up for many of them.
     """
-    strategies = _configured(strategy, finalists, set_ or [], options.known_judge(judge_profile))
+    strategies = _configured(strategy, finalists, set_ or [], given.known_judge(judge_profile))
     if problems is None:
         _refuse(ctx, SCALE_ONLY, "needs --problems: how many are to be reckoned with?")
     if cases is None:

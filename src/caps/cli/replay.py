@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from caps.assemble import Setup, make_strategy, prepare_for, remembering
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.output import SetOption, say
 from caps.cli.select import select
 from caps.config import parse_assignments
@@ -54,7 +54,7 @@ def replay(
     other = strategy is not None or bool(set_) or judge_profile is not None
     name = strategy or made["strategy"]["name"]
     changes = parse_assignments(set_ or []) if other else settings_of_run(made)
-    chosen = make_strategy(name, changes, options.known_judge(judge_profile))
+    chosen = make_strategy(name, changes, given.known_judge(judge_profile))
     setup, price = setup_of_run(made), price_of_run(made)
     if setup.journal is None or not setup.journal.is_file():
         raise JournalError(f"{setup.journal}: the journal of this run is not there: nothing can be replayed")

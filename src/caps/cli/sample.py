@@ -12,11 +12,10 @@ import typer
 from platformdirs import user_cache_path, user_data_path
 
 from caps.assemble import Setup, load_templates, reply_for
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption, print_json, say, stdout, telling
 from caps.cli.sample_run import SampleRun
-from caps.cli.select import GRACE_SECONDS, endpoint_of, price_of
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import share_out
@@ -86,22 +85,22 @@ def sample(
     chosen, drawn = make_method(method, of_method), make_preset(preset, of_preset)
     source = _opened(problems, limit)
     if dry_run:
-        _rehearse(source, drawn, model or "MODEL", options.parse_extra(extra or []), prompts, as_json=as_json)
+        _rehearse(source, drawn, model or "MODEL", given.parse_extra(extra or []), prompts, as_json=as_json)
         return
     budget = Budget(tokens=budget_total_tokens, usd=budget_total_usd)
     if budget.spends and getattr(chosen, "fitness", None):
         raise SettingError("a budget would not hold with a fitness, whose judge it does not count: drop one")
     setup = Setup(
-        endpoint=endpoint_of(model, base_url, api_key, quiet=quiet),
-        extra=options.parse_extra(extra or []),
+        endpoint=given.endpoint_of(model, base_url, api_key, quiet=quiet),
+        extra=given.parse_extra(extra or []),
         prompts=prompts,
-        connections=options.parse_connections(max_connections),
+        connections=given.parse_connections(max_connections),
         timeout=timeout,
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
-        price=price_of(price_input, price_output, price_cached),
+        price=given.price_of(price_input, price_output, price_cached),
         total_budget=budget,
-        grace=GRACE_SECONDS,
+        grace=given.GRACE_SECONDS,
         tell=telling(quiet=quiet),
     )
     judge = judge_endpoint(

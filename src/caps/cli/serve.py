@@ -7,10 +7,9 @@ import typer
 from platformdirs import user_cache_path
 
 from caps.assemble import Endpoint, Setup, reply_for
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import SetOption
-from caps.cli.select import endpoint_of
 from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.judges.llm import JudgeSettings
@@ -115,11 +114,11 @@ def serve(
             judge=JudgeSettings(
                 max_tokens=max_tokens, confidence=confidence, reply=reply or reply_for(judge)
             ),
-            extra=options.parse_extra(extra or []),
+            extra=given.parse_extra(extra or []),
             profile=profile,
             views=parse_assignments(view or [], option="--view"),
             prompts=prompts,
-            connections=options.parse_connections(max_connections),
+            connections=given.parse_connections(max_connections),
             timeout=timeout,
             tell=lambda words: log.say("fleet", said=words),
         ),
@@ -157,4 +156,4 @@ def _upstream(model: str | None, base_url: str | None, api_key: str | None, *, q
         return Endpoint(base_url, model or "", api_key or None)
     if not base_url and not model:
         raise SettingError("no model server: give --base-url http://localhost:8000/v1, or --model embedded")
-    return endpoint_of(model, base_url, api_key, quiet=quiet)
+    return given.endpoint_of(model, base_url, api_key, quiet=quiet)

@@ -12,11 +12,10 @@ import typer
 from platformdirs import user_cache_path, user_data_path
 
 from caps.assemble import Setup, make_strategy, reply_for
-from caps.cli import options
+from caps.cli import given, options
 from caps.cli.config_file import ConfigFile
 from caps.cli.output import JsonFlag, SetOption, say, telling
 from caps.cli.sample_run import SampleMeter
-from caps.cli.select import GRACE_SECONDS, confidence_of, endpoint_of, price_of
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
@@ -90,19 +89,19 @@ def solve(
     changes = parse_assignments(set_ or []) | {"seed": str(seed)}
     of_strategy, of_method, of_preset = share_out(changes, plain, make_method(method), make_preset(preset))
     setup = Setup(
-        endpoint=endpoint_of(model, base_url, api_key, quiet=quiet),
+        endpoint=given.endpoint_of(model, base_url, api_key, quiet=quiet),
         judge=JudgeSettings(max_tokens=max_tokens),
-        confidence=confidence_of(confidence),
-        extra=options.parse_extra(extra or []),
+        confidence=given.confidence_of(confidence),
+        extra=given.parse_extra(extra or []),
         profile=profile,
         views=parse_assignments(view or [], option="--view"),
         prompts=prompts,
-        connections=options.parse_connections(max_connections),
+        connections=given.parse_connections(max_connections),
         timeout=timeout,
         journal=None if no_journal else journal or default_path(user_data_path("caps")),
         durable=durable,
-        price=price_of(price_input, price_output, price_cached),
-        grace=GRACE_SECONDS,
+        price=given.price_of(price_input, price_output, price_cached),
+        grace=given.GRACE_SECONDS,
         tell=telling(quiet=quiet),
     )
     judge = judge_endpoint(
@@ -119,7 +118,7 @@ def solve(
         ),
         preset=make_preset(preset, of_preset),
         method=make_method(method, of_method),
-        strategy=make_strategy(strategy, of_strategy, options.known_judge(judge_profile)),
+        strategy=make_strategy(strategy, of_strategy, given.known_judge(judge_profile)),
         n=samples,
         seed=seed,
     )
