@@ -29,3 +29,8 @@ def caps_json(*words: object, **environment: str) -> Any:
     done = caps(*words, "--json", **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def json_lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    """What a command printed, an object a line."""
+    return [json.loads(line) for line in done.stdout.splitlines()]

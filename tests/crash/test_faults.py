@@ -40,7 +40,7 @@ def test_all_cases_end_and_the_costs_add_up(tmp_path, share):
     with StubServer(faulty(share, 7)) as server:
         done = caps(
             "select", write_cases(tmp_path / "cases.jsonl", 5, n=8), "--model", "stub", "--base-url", server.url,
-            "--journal", tmp_path / "journal.sqlite", "--timeout", 0.3, "--max-connections", 16, "--out", out,
+            "--journal", tmp_path / "journal.sqlite", "--timeout", 3, "--max-connections", 16, "--out", out,
             "--strategy", "caps", "--json",
         )  # fmt: skip
         requests, served = server.requests, dict(server.tokens)
