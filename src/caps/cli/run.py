@@ -34,6 +34,8 @@ from caps.reports.made import made_of
 from caps.reports.rundir import RunFolder
 from caps.reports.summary import Summary
 
+REHEARSED = 20  # cases; a forecast plays a case many times, which a long run need not wait for
+
 
 class Run:
     """One run of `select`: where results, progress and files go."""
@@ -143,7 +145,7 @@ class Run:
 
     def _deliver(self, outcome: Outcome, folder: RunFolder | None) -> None:
         self._summary.add(outcome)
-        if outcome.bout is not None and not self._quiet:
+        if outcome.bout is not None and not self._quiet and self._summary.cases <= REHEARSED:
             expected = forecast_case(outcome.bout, self._strategy, self._templates, seed=self._seed)
             self._summary.predict(outcome, expected.least, expected.most)
             self._count_saved(outcome.bout, expected.mean)
@@ -167,12 +169,12 @@ class Run:
             self._rows.append(_row(line))
 
     def _count_saved(self, bout: Bout, expected: float) -> None:
-        """Reckon what hard evidence saved on a case: the forecast without it, less that with it."""
+        """Forecast what hard evidence saved on a case: what it would ask without, less that with it."""
         if any(one.found is not None for one in bout.case.candidates):
             bare = tuple(replace(one, found=None) for one in bout.case.candidates)
             blind = self._blind(replace(bout.case, candidates=bare))
             without = forecast_case(blind, self._strategy, self._templates, seed=self._seed)
-            self._summary.findings.saved += without.mean - expected
+            self._summary.findings.save(without.mean - expected)
 
     def close(self, seconds: float) -> int:
         """Print what is left to print; the exit code."""

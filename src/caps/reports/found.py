@@ -20,7 +20,7 @@ def found_line(bout: Bout) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class FoundSummary:
-    """Running totals of what was found; `saved` tokens are forecast, not measured."""
+    """Running totals of what was found; what it saved is forecast, on some cases."""
 
     cases: int = 0
     candidates: int = 0
@@ -28,6 +28,7 @@ class FoundSummary:
     unparsed: int = 0
     passed: int = 0
     tried: int = 0
+    forecasts: int = 0
     saved: float = 0.0
     unusable: Counter[str] = field(default_factory=Counter)
 
@@ -44,11 +45,22 @@ class FoundSummary:
         self.tried += len(tried)
         self.passed += sum(one.passed == one.examples for one in tried)
 
+    def save(self, tokens: float) -> None:
+        """Enter what one case was spared, by a forecast."""
+        self.forecasts += 1
+        self.saved += tokens
+
+    @property
+    def saved_a_case(self) -> float:
+        """Tokens a case was spared, by the forecasts."""
+        return self.saved / max(1, self.forecasts)
+
     def as_line(self) -> dict[str, Any]:
         """All of it as plain data."""
         names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried")
         counts = {name: getattr(self, name) for name in names}
-        return {**counts, "saved_tokens_forecast": round(self.saved), "unusable": dict(self.unusable)}
+        saved = {"saved_tokens_a_case_forecast": round(self.saved_a_case)}
+        return {**counts, **saved, "unusable": dict(self.unusable)}
 
     def as_text(self) -> list[str]:
         """A line or two for people."""
@@ -60,7 +72,8 @@ class FoundSummary:
                 words += f"; {self.passed} of {self.tried} programs pass all public examples"
             if self.unparsed:
                 words += f", {self.unparsed} cannot be parsed"
-            saved = f"; about {number(self.saved, 0)} tokens saved (a forecast)" if self.saved >= 1 else ""
-            lines.append(words + saved)
+            if self.saved_a_case >= 1:
+                words += f"; about {number(self.saved_a_case, 0)} tokens a case saved (a forecast)"
+            lines.append(words)
         lines += [f"hard evidence: {count} cases without: {why}" for why, count in self.unusable.items()]
         return lines

@@ -27,6 +27,7 @@ class Summary:
     labelled: int = 0
     right: int = 0
     v1_calls: int = 0
+    predicted_cases: int = 0
     predicted_least: int = 0
     predicted_most: int = 0
     predicted_asked: int = 0
@@ -54,6 +55,7 @@ class Summary:
     def predict(self, outcome: Outcome, least: int, most: int) -> None:
         """Set what was forecast for a case against what it asked; one that ended early proves nothing."""
         if outcome.selection is not None and not outcome.selection.provisional:
+            self.predicted_cases += 1
             self.predicted_least += least
             self.predicted_most += most
             self.predicted_asked += outcome.ledger.total().asked
@@ -82,6 +84,7 @@ class Summary:
             "rho": self.ledger.rho,
             "token_share_of_v1_infer": self.v1_share,
             "predicted": {
+                "cases": self.predicted_cases,
                 "least": self.predicted_least,
                 "most": self.predicted_most,
                 "asked": self.predicted_asked,
@@ -109,7 +112,8 @@ class Summary:
         if self.predicted_most:
             least, most = number(self.predicted_least, 0), number(self.predicted_most, 0)
             asked = number(self.predicted_asked, 0)
-            lines.append(f"predicted: {least} to {most} tokens (an estimate), asked {asked}")
+            some = f"for {self.predicted_cases} cases " if self.predicted_cases < self.cases else ""
+            lines.append(f"predicted: {some}{least} to {most} tokens (an estimate), asked {asked}")
         if self.labelled:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
