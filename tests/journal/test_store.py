@@ -2,7 +2,6 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -42,11 +41,11 @@ def append(journal, *replies):
 def test_a_reply_comes_back_as_it_was_stored_with_its_time(tmp_path):
     path = default_path(tmp_path / "not" / "yet" / "there")
     with Journal.open(path, clock=lambda: 123.5) as journal:
-        assert append(journal, WHOLE) == [replace(WHOLE, at=123.5)]
-        assert journal.get("k") == replace(WHOLE, at=123.5)
+        assert append(journal, WHOLE) == [WHOLE._replace(at=123.5)]
+        assert journal.get("k") == WHOLE._replace(at=123.5)
         assert journal.get("other") is None
     with Journal.open(str(path)) as journal:
-        assert journal.get("k") == replace(WHOLE, at=123.5)
+        assert journal.get("k") == WHOLE._replace(at=123.5)
 
 
 def test_the_first_stored_stands(tmp_path):
@@ -99,7 +98,7 @@ def test_stats_add_up(tmp_path):
         empty = journal.stats()
         assert (empty.replies, empty.prompt_tokens, empty.first_at, dict(empty.models)) == (0, 0, None, {})
         for i, name in enumerate("aba"):
-            append(journal, replace(reply(str(i), prompt_tokens=5, output_tokens=2), model=name))
+            append(journal, reply(str(i), prompt_tokens=5, output_tokens=2)._replace(model=name))
         stats = journal.stats()
     assert (stats.replies, stats.prompt_tokens, stats.output_tokens) == (3, 15, 6)
     assert (stats.first_at, stats.last_at, dict(stats.models)) == (10.0, 30.0, {"a": 2, "b": 1})

@@ -1,6 +1,5 @@
 import asyncio
 import sqlite3
-from dataclasses import replace
 
 import pytest
 
@@ -66,10 +65,10 @@ def test_what_was_paid_once_is_replayed_whole(journal):
 
     first, *others = asyncio.run(run())
     assert inner.calls == 1
-    assert first == replace(
-        WHOLE, key=request_key(ask()), logprobs=(TokenLogprob("A", -0.1, (("A", -0.1), ("B", -9999.0))),)
+    assert first == WHOLE._replace(
+        key=request_key(ask()), logprobs=(TokenLogprob("A", -0.1, (("A", -0.1), ("B", -9999.0))),)
     )
-    assert others == [replace(first, replayed=True)] * 2
+    assert others == [first._replace(replayed=True)] * 2
 
 
 def test_a_new_process_finds_it_too(tmp_path):

@@ -66,11 +66,10 @@ def request_key(request: Asked, *, digest: str | None = None) -> str:
 
 def prompt_digest(messages: Iterable[Message]) -> str:
     """Digest of chat messages: what the journal keeps in place of a prompt."""
-    digest = hashlib.sha256()
+    data = list[bytes]()
     for message in messages:
         for part in (message.role, message.content):
             # Lengths go first, so that no two lists of messages run together into the same bytes.
             encoded = part.encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(encoded))
-            digest.update(encoded)
-    return digest.hexdigest()
+            data += (b"%d:" % len(encoded), encoded)
+    return hashlib.sha256(b"".join(data)).hexdigest()

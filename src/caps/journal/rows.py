@@ -1,16 +1,13 @@
 """What is stored: replies by the key of their request, and facts by kind and key."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from functools import cache
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A paid reply: its words, what it cost, and a digest of what was asked; never the prompt itself.
 
     The fields stand in the order of the table's columns. `model` is the one asked for, `served` the one the
@@ -38,21 +35,17 @@ class Reply:
     @classmethod
     def of(cls, row: Row) -> "Reply":
         """Read a row of the table."""
-        values = list(row)
-        values[_ESTIMATED] = bool(values[_ESTIMATED])
-        return cls(*values)
+        reply = cls._make(row)
+        return reply._replace(estimated=bool(reply.estimated))
 
     def row(self, at: float) -> Row:
         """Write a row of the table; what SQLite cannot hold (half a surrogate pair) becomes `?`."""
-        values = [clean(value) if isinstance(value, str) else value for value in _values(self)]
+        values = [clean(value) if isinstance(value, str) else value for value in self]
         values[_AT] = at
         return tuple(values)
 
 
-_NAMES = [field.name for field in fields(Reply)]
-_values = attrgetter(*_NAMES)
-_ESTIMATED = _NAMES.index("estimated")
-_AT = _NAMES.index("at")
+_AT = Reply._fields.index("at")
 
 
 class Table(NamedTuple):
@@ -76,7 +69,7 @@ class Table(NamedTuple):
         return f"{self.select} WHERE {' AND '.join(f'{key} = ?' for key in self.columns[: self.keyed])}"
 
 
-REPLIES = Table("replies", tuple(_NAMES), 1)
+REPLIES = Table("replies", Reply._fields, 1)
 FACTS = Table("facts", ("kind", "key", "value", "at"), 2)
 
 

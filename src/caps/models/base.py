@@ -9,7 +9,7 @@ Rules that must not be broken:
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from caps.core.counting import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
@@ -38,8 +38,7 @@ class Request:
     group: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A reply and what it took.
 
     `finish` is `stop`, `length` (cut by `max_tokens`), `content_filter`, `refusal`, another word of the

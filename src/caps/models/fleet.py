@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, TypeVar
@@ -110,7 +109,7 @@ class FleetModel:
     async def complete(self, request: Request) -> Completion:
         """Answer a request, at another server where one fails."""
         done, earlier = await self._carried(group_of(request), lambda model: model.complete(request))
-        return replace(done, attempts=done.attempts + earlier) if earlier else done
+        return done._replace(attempts=done.attempts + earlier) if earlier else done
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
@@ -118,7 +117,7 @@ class FleetModel:
         """Send what `write` makes and `read` the reply, at another server where one fails."""
         group = group_of_body(write("max_tokens"))
         done, earlier = await self._carried(group, lambda one: one.exchange(write, read, model=model))
-        return replace(done, attempts=done.attempts + earlier)
+        return done._replace(attempts=done.attempts + earlier)
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:

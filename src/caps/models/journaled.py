@@ -8,7 +8,6 @@ Rules that must not be broken:
 """
 
 import asyncio
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -40,7 +39,7 @@ class JournaledModel:
         while (flight := self._flights.get(key)) is not None:
             shared = await asyncio.shield(flight)
             if shared is not None:
-                return replace(shared, replayed=True)
+                return shared._replace(replayed=True)
         return await self._lead(key, digest, request)
 
     async def close(self) -> None:
@@ -55,7 +54,7 @@ class JournaledModel:
         try:
             stored = await self.journal.recall(key)
             if stored is not None:
-                outcome = replace(to_completion(stored), replayed=True)
+                outcome = to_completion(stored)._replace(replayed=True)
             else:
                 outcome = await self._ask(key, digest, request)
             return outcome
@@ -73,10 +72,10 @@ class JournaledModel:
         reply = to_reply(key, digest, request, paid)
         standing = await self.journal.append(reply)
         if reply.logprobs is None and _words(standing) == _words(reply):
-            return replace(paid, key=key)
+            return paid._replace(key=key)
         # Another process stored its reply first: its words stand, but this is what was paid here.
-        return replace(
-            to_completion(standing), usage=paid.usage, latency=paid.latency, attempts=paid.attempts
+        return to_completion(standing)._replace(
+            usage=paid.usage, latency=paid.latency, attempts=paid.attempts
         )
 
 

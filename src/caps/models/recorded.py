@@ -1,7 +1,5 @@
 """A model that only remembers: it answers from the journal and asks nobody."""
 
-from dataclasses import replace
-
 from caps.core.errors import NotRecordedError
 from caps.journal.keys import request_key
 from caps.journal.store import Journal
@@ -20,7 +18,7 @@ class RecordedModel:
         stored = self._journal.get(request_key(request))
         if stored is None:
             raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
-        return replace(to_completion(stored), replayed=True)
+        return to_completion(stored)._replace(replayed=True)
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -7,7 +7,7 @@ Rules that must not be broken:
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from caps.core.errors import NotRecordedError
 from caps.journal.keys import prompt_digest, request_key
@@ -73,7 +73,7 @@ class Waiting:
         if stored is not None:
             replayed = key not in self._unreported
             self._unreported.discard(key)
-            return replace(to_completion(stored), replayed=replayed)
+            return to_completion(stored)._replace(replayed=replayed)
         lost = self._failures.given_up(key)
         self._noted[key] = Noted(key, request, seat, lost is not None)
         raise lost or NotRecordedError(f"no reply to this {request.template!r} prompt has come yet")

@@ -116,8 +116,10 @@ def _first(items: object) -> dict[str, Any] | None:
 
 
 def _text(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
     # Half a surrogate pair can be neither stored nor printed.
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _content(content: object) -> tuple[str, str]:
@@ -157,9 +159,9 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> int | None:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if math.isfinite(value) and value >= 0 else None
+    if type(value) is int:
+        return value if value >= 0 else None
+    return int(value) if isinstance(value, float) and math.isfinite(value) and value >= 0 else None
 
 
 def _logprobs(logprobs: object) -> tuple[TokenLogprob, ...]:

@@ -53,8 +53,8 @@ def render(
             fenced(f"CANDIDATE {place}", view, nonce, quoting=quoting) for place, view in enumerate(views, 1)
         )
         values["candidates"] = "\n\n".join(blocks)
-    text = _SLOT.sub(lambda slot: values[slot[2]] if slot[2] else f"{{{slot[1]}}}", template.strip())
-    return (Message("user", text),)
+    filled = [values[piece] if slot else piece for slot, piece in _pieces_of(template)]
+    return (Message("user", "".join(filled)),)
 
 
 def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
@@ -64,6 +64,17 @@ def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
     roles = (" ".join(re.findall(r"\w{1,20}", one.role)[:1]).upper() or "MESSAGE" for one in problem.messages)
     turns = zip(roles, problem.messages, strict=True)
     return "\n\n".join(fenced(f"PROBLEM {role}", one.content, nonce, quoting=quoting) for role, one in turns)
+
+
+@lru_cache(maxsize=256)
+def _pieces_of(template: str) -> tuple[tuple[bool, str], ...]:
+    """The template as words and slots in turn; true for a slot."""
+    pieces, at, text = list[tuple[bool, str]](), 0, template.strip()
+    for slot in _SLOT.finditer(text):
+        pieces.append((False, text[at : slot.start()]))
+        pieces.append((True, slot[2]) if slot[2] else (False, f"{{{slot[1]}}}"))
+        at = slot.end()
+    return (*pieces, (False, text[at:]))
 
 
 @lru_cache(maxsize=256)

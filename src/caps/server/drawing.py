@@ -134,7 +134,7 @@ def to_draw(number: int, completion: Completion, choice: dict[str, Any]) -> Draw
         return Draw(to_sample(number, completion), choice)
     called = as_json({"tool_calls": calls})
     text = f"{completion.text}\n\n{called}" if completion.text.strip() else called
-    sample = to_sample(number, replace(completion, text=text))
+    sample = to_sample(number, completion._replace(text=text))
     if sample.candidate is None:
         return Draw(sample, choice)
     return Draw(replace(sample, candidate=replace(sample.candidate, answer=called)), choice)
