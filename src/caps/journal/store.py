@@ -104,7 +104,9 @@ class Journal:
 
     async def append(self, reply: Reply) -> Reply:
         """Store a reply and return, after the commit that holds it, the one that stands under its key."""
-        return Reply.of(await self._append(REPLIES, reply.row(self._clock())))
+        own = reply.row(self._clock())
+        standing = await self._append(REPLIES, own)
+        return Reply._make(own) if standing is own else Reply.of(standing)
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact (anything JSON can hold) and return, after its commit, the one that stands."""

@@ -5,8 +5,7 @@ Tags first; plain words only on the last lines of a whole reply, since a cut one
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
 from caps.prompts import plain
@@ -26,8 +25,7 @@ _REFUSAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What was read from a reply and how; `cause` says why there is no answer.
 
     Causes: `truncated`, `refused`, `empty`, and `no-tag` for whatever says nothing readable.
@@ -40,8 +38,7 @@ class Reading:
     confidence: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(NamedTuple):
     """What of a reply may be read: its tags, and its last lines where it is whole."""
 
     tags: Sequence[Tag]
@@ -53,8 +50,10 @@ class _Reply:
         return _last_lines(self.text) if self.whole else ()
 
     def tagged(self, name: str, read: Callable[[str], T | None]) -> T | None:
-        contents = (tag.content for tag in reversed(self.tags) if tag.name == name)
-        return next((value for value in map(read, contents) if value is not None), None)
+        for tag in reversed(self.tags):
+            if tag.name == name and (value := read(tag.content)) is not None:
+                return value
+        return None
 
     def stated(self, read: Callable[[str], T | None]) -> T | None:
         return next((value for value in map(read, reversed(self.lines)) if value is not None), None)

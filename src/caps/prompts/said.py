@@ -5,7 +5,7 @@ Nothing is moved: a blanked stretch becomes as many line breaks, so places in th
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Qwen and R1 tags, Kimi's and Magistral's, harmony channels (GPT-OSS), and harmony with its tokens stripped.
 _REASONING = re.compile(
@@ -16,19 +16,17 @@ _REASONING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _REASONS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")  # one is in every such mark
-_QUOTED = re.compile(r"^[ \t]*>[^\n]*", re.MULTILINE)
+_QUOTED = re.compile(r"\n[ \t]*>[^\n]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(NamedTuple):
     """A reply as long as the original, only the judge's own words left in it."""
 
     text: str
     unfinished: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(NamedTuple):
     """Where reasoning or an echo begins or ends; `kind` is the fence's label, or nothing for reasoning."""
 
     start: int
@@ -55,7 +53,9 @@ def said(reply: str, nonce: str) -> Said:
 
 
 def _unquoted(words: str) -> str:
-    return _blanked(words, [m.span() for m in _QUOTED.finditer(words)])
+    # A line break goes first, so that all quoted lines begin with one: that is looked for quickest.
+    spans = [(m.start(), m.end() - 1) for m in _QUOTED.finditer("\n" + words)]
+    return _blanked(words, spans) if spans else words
 
 
 def _fences(fence: re.Pattern[str], text: str) -> list[_Mark]:

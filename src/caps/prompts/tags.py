@@ -5,7 +5,7 @@ All patterns are bounded, so reading stays linear in the text.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 JOINER = "\u2060"  # the word joiner: no width, breaks no line
 NOUN = r"(?:solution|candidate|submission|response|answer|option|program|code)"
@@ -38,8 +38,7 @@ _RATING = re.compile(rf"(?:(?:the|rating|score|is|[,:=]) ?){{0,4}}{NUMBER}", re.
 _PLACE = re.compile(rf"(?:(?:the|best|is|number|{NOUN}|[,:=]) ?){{0,5}}{PLACE}", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(NamedTuple):
     """An opening tag and what follows it: lower-case name, content, where that starts, whether it ends."""
 
     name: str
