@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from caps import __version__
 from playing import ALL
 from shell import caps, caps_json
 
@@ -29,6 +30,10 @@ def test_plan_is_a_table_for_people():
     assert done.returncode == 0
     assert "% of v1-infer" in done.stdout
     assert "caps-plus" in done.stdout
+
+
+def test_it_tells_its_version():
+    assert caps("--version").stdout == f"caps {__version__}\n"
 
 
 def test_list_strategies_gives_a_line_and_a_reference_each():

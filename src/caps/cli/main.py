@@ -4,9 +4,11 @@ import gc
 import os
 import sys
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
+from caps import __version__
 from caps.cli.output import say
 from caps.core.errors import CapsError
 
@@ -32,6 +34,20 @@ COMMANDS = {
 }
 
 
+def _show_version(wanted: bool) -> None:  # noqa: FBT001
+    if wanted:
+        typer.echo(f"caps {__version__}")
+        raise typer.Exit
+
+
+def caps(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Pick the best of many LLM answers at the lowest verifier cost."""
+
+
 def make_app(only: str | None = None) -> typer.Typer:
     """The commands, or one of them alone: the others need not be loaded to run it."""
     app = typer.Typer(
@@ -42,7 +58,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode=None,
     )
-    app.callback(help="Pick the best of many LLM answers at the lowest verifier cost.")(lambda: None)
+    app.callback()(caps)
     for name in COMMANDS if only not in COMMANDS else (only,):
         room = COMMANDS[name]
         module = import_module(f"caps.cli.{room}")
