@@ -1,4 +1,4 @@
-"""A syntax tree spelled out in words: an own spelling, since `ast.dump` recurses and differs between Pythons."""
+"""Syntax trees spelled out in words: an own spelling, for `ast.dump` recurses and differs between Pythons."""
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
@@ -14,8 +14,8 @@ _Fields: TypeAlias = Iterator[tuple[str, Any]]
 def spell(tree: ast.Module) -> str:
     """All of a tree but positions and docstrings, in the order of the tree; `RecursionError` if too deep.
 
-    Most of the time spent on a program goes by here. So what is around a node is a stack of iterators
-    (`above`, with what closes each), and names, constants and signs, which most nodes are, are spelled at once.
+    Nothing else done to a program but parsing it takes as long. So what is left of the nodes and lists around
+    is a stack of iterators, and names and constants, which most nodes are, are spelled where they are met.
     """
     words: list[str] = []
     say, name, constant, forms = words.append, ast.Name, ast.Constant, _FORMS
@@ -27,7 +27,7 @@ def spell(tree: ast.Module) -> str:
             kind = value.__class__
             if kind is name:
                 say(f"{sign}Name ( id= {value.id!r} )")
-            elif kind is constant:
+            elif kind is constant and value.value is not None:
                 say(f"{sign}Constant ( value= {value.value!r} )")
             elif kind is list:
                 if value:
@@ -40,7 +40,7 @@ def spell(tree: ast.Module) -> str:
                 say(f"{sign}{opening}")
                 if signs:
                     above.append((here, end, depth))
-                    here, end, depth = zip(signs, values(value)), ")", depth + 1
+                    here, end, depth = zip(signs, values(value), strict=False), ")", depth + 1
                     if depth == DEEPEST:
                         here = _childless(here)
                     break
