@@ -48,6 +48,16 @@ def test_each_view_is_counted_once():
     assert len(counted) == len({*counted}) == 4, "two views of the long one, one of the others"
 
 
+def test_equal_candidates_are_read_once():
+    counted = []
+    twice = replace(CASE, candidates=(LONG, SHORT, LONG))
+    described = describe(twice, MATH, lambda text: counted.append(text) or len(text))
+    assert len(counted) == 3
+    first, _, again = described.entrants
+    assert again == replace(first, id=2)
+    assert described.view(2, Level.PARTIAL) == described.view(0, Level.PARTIAL) != LONG.text
+
+
 def test_a_partial_view_is_never_longer_than_the_full_one_of_its_profile():
     code = Candidate("A long plan before it.\n```\nx = 1\n```")
     profile = replace(profile_named("code"), full="code-only")

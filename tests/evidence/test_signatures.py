@@ -125,6 +125,22 @@ def test_a_signature_does_not_depend_on_how_deep_its_caller_is(depth):
     assert deep(depth) == code_ast(fenced(program))
 
 
+@pytest.mark.parametrize(("nodes", "compared_by"), [(997, "tree"), (998, "lines")])
+def test_a_program_too_deep_to_spell_is_compared_by_its_lines(nodes, compared_by):
+    program = "a" + ".b" * nodes
+    same_tree, same_lines = fenced(f"({program})"), fenced(f"{program}\n\n# why")
+    signature = code_ast(fenced(program))
+    assert (signature == code_ast(same_tree)) == (compared_by == "tree")
+    assert signature == code_ast(same_lines)
+
+
+def test_a_signature_stays_what_it_was():
+    program = (
+        "def f(a, *, b=None):\n    'Why.'\n    return {a: b, **{}} if not a else [x for x in (1, 2.5) if x]\n"
+    )
+    assert code_ast(fenced(program)) == "3387aed7110ea509", "simulated judges go by its order among others"
+
+
 NAMES = st.sampled_from("abc")
 EXPRESSIONS = st.recursive(
     NAMES | st.integers(0, 9).map(str) | st.sampled_from(["'x'", "None"]),

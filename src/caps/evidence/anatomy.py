@@ -2,21 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from caps.core.types import Candidate
 from caps.evidence.finals import concluded
-from caps.evidence.marks import Enclosed, Layout, find_boxes, lay_out
+from caps.evidence.marks import Enclosed, Layout, find_boxed, find_boxes, lay_out
 from caps.evidence.windows import trim
 
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """A candidate taken apart; `text` is all it wrote."""
+    """A candidate taken apart."""
 
     reasoning: str
     code: str | None
-    answer: str | None
-    text: str
+    candidate: Candidate
+
+    @property
+    def text(self) -> str:
+        """All it wrote."""
+        return self.candidate.text
+
+    @property
+    def answer(self) -> str | None:
+        """Its final answer, looked for when asked: few who want the code do."""
+        return final_answer(self.candidate)
 
 
 def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
@@ -27,8 +37,7 @@ def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
     boxed answer.
     """
     text = candidate.text
-    layout, boxes = lay_out(text), find_boxes(text)
-    boxed = boxes[-1] if boxes else None
+    layout = lay_out(text)
     stated = candidate.code if candidate.code and candidate.code.strip() else None
     code = layout.block.within(text) if stated is None and layout.block else stated
     thoughts = (thought.within(text).strip() for thought in layout.thoughts)
@@ -36,8 +45,8 @@ def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
     if not reasoning and code is not None and not prose:
         reasoning = _before_code(text, layout, stated)
     elif not reasoning:
-        reasoning = _without(text, layout, boxed)
-    return Anatomy(reasoning, code, _answer(candidate, boxes), text)
+        reasoning = _without(text, layout, find_boxed(text))
+    return Anatomy(reasoning, code, candidate)
 
 
 def spoken(text: str) -> str:
@@ -62,15 +71,16 @@ def last_boxed(text: str) -> str | None:
 
 def final_answer(candidate: Candidate) -> str | None:
     """The stated answer, or else the last boxed one, or else one announced in words."""
-    return _answer(candidate, find_boxes(candidate.text))
+    return (candidate.answer or "").strip() or _found_answer(candidate.text)
 
 
-def _answer(candidate: Candidate, boxes: Sequence[Enclosed]) -> str | None:
-    stated, text = (candidate.answer or "").strip(), candidate.text
-    if stated or boxes:
-        return stated or _joined(text, boxes)
+@lru_cache(maxsize=2)  # a view and a signature ask one after the other
+def _found_answer(text: str) -> str | None:
+    if boxes := find_boxes(text):
+        return _joined(text, boxes)
     # Most texts announce nothing, which is quicker to see than where their thoughts are.
-    return concluded(text) and concluded(spoken(text))
+    found = concluded(text)
+    return concluded(spoken(text)) if found and lay_out(text).thoughts else found
 
 
 def _joined(text: str, boxes: Sequence[Enclosed]) -> str | None:

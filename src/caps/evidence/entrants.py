@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from caps.core.types import Candidate, Case, Entrant, Found, Level
 from caps.evidence.profiles import Profile, signature_named, view_named
@@ -23,20 +24,26 @@ class Described:
 
 
 def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Described:
-    """Make each candidate's signature and views once, and count the views.
+    """Make the signature and views of each candidate, of equal ones once, and count the views.
 
     A partial view longer than the full one would cost more and show less, so the full one takes its place.
     """
     signature = signature_named(profile.signature)
     partial, full = view_named(profile.partial), view_named(profile.full)
-    entrants, views = [], []
-    for place, candidate in enumerate(case.candidates):
+
+    @cache  # samples repeat themselves
+    def read(candidate: Candidate) -> tuple[str | None, tuple[int, int, int], tuple[str, str]]:
         whole = full(candidate)
         shown = min(whole, partial(candidate), key=len)
         large = count(whole)
         small = large if shown == whole else count(shown)
-        entrants.append(Entrant(place, signature(candidate), (0, small, large), _features(candidate)))
-        views.append((shown, whole))
+        return signature(candidate), (0, small, large), (shown, whole)
+
+    entrants, views = [], []
+    for place, candidate in enumerate(case.candidates):
+        known, sizes, shown = read(candidate)
+        entrants.append(Entrant(place, known, sizes, _features(candidate)))
+        views.append(shown)
     return Described(tuple(entrants), tuple(views))
 
 

@@ -4,14 +4,22 @@ import re
 
 LONGEST = 2000
 REACH = 20_000
-_MARK = re.compile(
-    r"(?P<hashes>^[ \t]*####(?!#))"
-    r"|(?P<field>\"(?:final[_ ])?answer\"\s*+:)"
-    r"|(?P<words>\b(?:final\s++)?(?:answer|result)s?[*_`\"]{0,3}\s*+"
-    r"(?:(?:is|are|equals|should\s++be|must\s++be)\b(?:\s*+:)?|[:=]|(?=\\[(\[]|\$)))",
-    re.IGNORECASE | re.MULTILINE,
-)
 _ANNOUNCED = ("####", "answer", "result")  # one of these is in every mark
+_SAYS = (
+    r"(?<!\w\w{6})s?[*_`\"]{0,3}\s*+"
+    r"(?:(?:is|are|equals|should\s++be|must\s++be)\b(?:\s*+:)?|[:=]|(?=\\[(\[]|\$))"
+)
+# Each way begins with a sign, not with a group, and looks back from there: ten times as quick.
+_MARK = re.compile(
+    r"\n(?P<hashes>[ \t]*+####(?!#))"
+    r"|answer(?P<field>(?:(?<=\"answer)|(?<=\"final[_ ]answer))\"\s*+:)"
+    rf"|answer{_SAYS}|result{_SAYS}"
+)
+_UNLIKE_LOWER = (
+    ("ſ", "s"),
+    ("ı", "i"),
+    ("İ", "i"),
+)  # the same letters where case is ignored, not for `lower`
 _STRING = re.compile(r'\s*+"((?:[^"\\]|\\.)*+)', re.DOTALL)
 _BARE = re.compile(r"[^,}\n]*+")
 _LINE = re.compile(r"[ \t*_:]*+(?:\n[ \t]*+)?([^\n]*+)")
@@ -23,14 +31,26 @@ _EMPHASIS = " \t*_`"
 def concluded(text: str) -> str | None:
     """The last answer a text announces near its end; the sentence ends it, or the field of a JSON object."""
     text = text[-REACH:]
-    plain = text.casefold()
+    plain = _lowered(text)
     if not any(word in plain for word in _ANNOUNCED):  # most texts: seen twenty times as fast
         return None
-    for mark in reversed(list(_MARK.finditer(text))):
-        found = _field(text, mark.end()) if mark["field"] else _rest_of_line(text, mark)
+    for mark in reversed(
+        list(_MARK.finditer(f"\n{plain}"))
+    ):  # so that the first line has a start like any other
+        place = mark.end() - 1
+        found = (
+            _field(text, place) if mark["field"] else _rest_of_line(text, place, to_end=bool(mark["hashes"]))
+        )
         if found:
             return found
     return None
+
+
+def _lowered(text: str) -> str:
+    """A text in lowercase, exactly as long."""
+    for letter, small in _UNLIKE_LOWER:
+        text = text.replace(letter, small)
+    return text.lower()
 
 
 def _field(text: str, start: int) -> str:
@@ -46,10 +66,10 @@ def _field(text: str, start: int) -> str:
     return content.strip()
 
 
-def _rest_of_line(text: str, mark: re.Match[str]) -> str:
-    if display := _DISPLAY.match(text, mark.end()):
+def _rest_of_line(text: str, start: int, *, to_end: bool) -> str:
+    if display := _DISPLAY.match(text, start):
         return next(part for part in display.groups() if part).strip()
-    line = _LINE.match(text, mark.end())
+    line = _LINE.match(text, start)
     rest = line[1] if line else ""
-    end = None if mark["hashes"] else _SENTENCE_END.search(rest)
+    end = None if to_end else _SENTENCE_END.search(rest)
     return rest[: end.start() if end else len(rest)].strip(_EMPHASIS)

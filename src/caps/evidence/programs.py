@@ -4,12 +4,12 @@ import ast
 import re
 import textwrap
 import warnings
-from functools import cache
+
+from caps.evidence.trees import spell
 
 LONGEST_PARSED = 200_000
-DEEPEST = 1_000
 _SOURCE = "<candidate>"
-_UNSEEN = {"ctx", "kind", "type_comment", "type_ignores"}
+_MINE: object = re.compile(_SOURCE)
 _IMPORT = re.compile(r"(?:import|from)\s")
 # A quote that is never closed takes the rest of its line, so that no line is read twice.
 _COMMENT = re.compile(r"""("(?:\\.?|[^"\\])*+"?|'(?:\\.?|[^'\\])*+'?)|#.*""")
@@ -18,8 +18,7 @@ _COMMENT = re.compile(r"""("(?:\\.?|[^"\\])*+"?|'(?:\\.?|[^'\\])*+'?)|#.*""")
 def shape(program: str) -> str | None:
     """Spell out the syntax tree without positions and docstrings; nothing for what is not Python.
 
-    Empty for a program that does nothing. An own spelling rather than `ast.dump`, which recurses and
-    differs between versions of Python.
+    Empty for a program that does nothing.
     """
     if len(program) > LONGEST_PARSED:
         return None
@@ -28,7 +27,7 @@ def shape(program: str) -> str | None:
         program = textwrap.dedent(program)
     _silence_warnings()
     try:
-        return _spell(ast.parse(program, filename=_SOURCE))
+        return spell(ast.parse(program, filename=_SOURCE))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 
@@ -54,57 +53,5 @@ def _silence_warnings() -> None:
     `warnings.catch_warnings` would swap the filters of the whole process, and two threads doing so can
     leave them swapped for good. A filter that only ever matches candidates may stay.
     """
-    mine: object = re.compile(_SOURCE)
-    if not warnings.filters or warnings.filters[0][3] != mine:
+    if not warnings.filters or warnings.filters[0][3] != _MINE:
         warnings.filterwarnings("ignore", module=_SOURCE)
-
-
-def _spell(tree: ast.Module) -> str:
-    """Words in the order of the tree, not recursing; what is pending is a word, or a node and its depth."""
-    if not tree.body:
-        return ""
-    words: list[str] = []
-    pending: list[str | tuple[ast.AST, int]] = [(tree, 0)]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            words.append(item)
-        elif item[1] < DEEPEST:
-            pending += reversed(_parts(*item))
-        else:
-            raise RecursionError
-    return " ".join(words)
-
-
-def _parts(node: ast.AST, depth: int) -> list[str | tuple[ast.AST, int]]:
-    """What a node says itself, and the nodes in it where they stand."""
-    parts: list[str | tuple[ast.AST, int]] = [f"{type(node).__name__} ("]
-    for name, sign in _counted(node._fields):
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            parts += (sign, (value, depth + 1))
-        elif isinstance(value, list):
-            kept = [part for part in value if not _is_text(part)] or value
-            inner = [(one, depth + 1) if isinstance(one, ast.AST) else repr(one) for one in kept]
-            parts += (sign, "[", *inner, "]") if inner else ()
-        elif value is not None:
-            parts.append(f"{sign} {value!r}")
-    return [*parts, ")"]
-
-
-@cache
-def _counted(fields: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Those fields of a node that count, each with the word that announces it."""
-    return tuple((name, f"{name}=") for name in fields if name not in _UNSEEN)
-
-
-def _is_text(node: object) -> bool:
-    """Whether a statement is nothing but a text: a docstring, or a comment in quotes.
-
-    Where all statements are, they stay: a text can be all that was asked for.
-    """
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
