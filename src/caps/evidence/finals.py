@@ -15,11 +15,8 @@ _MARK = re.compile(
     r"|answer(?P<field>(?:(?<=\"answer)|(?<=\"final[_ ]answer))\"\s*+:)"
     rf"|answer{_SAYS}|result{_SAYS}"
 )
-_UNLIKE_LOWER = (
-    ("ſ", "s"),
-    ("ı", "i"),
-    ("İ", "i"),
-)  # the same letters where case is ignored, not for `lower`
+# The same letters where case is ignored, not for `lower`.
+_UNLIKE_LOWER = (("ſ", "s"), ("ı", "i"), ("İ", "i"))
 _STRING = re.compile(r'\s*+"((?:[^"\\]|\\.)*+)', re.DOTALL)
 _BARE = re.compile(r"[^,}\n]*+")
 _LINE = re.compile(r"[ \t*_:]*+(?:\n[ \t]*+)?([^\n]*+)")
@@ -34,13 +31,10 @@ def concluded(text: str) -> str | None:
     plain = _lowered(text)
     if not any(word in plain for word in _ANNOUNCED):  # most texts: seen twenty times as fast
         return None
-    for mark in reversed(
-        list(_MARK.finditer(f"\n{plain}"))
-    ):  # so that the first line has a start like any other
-        place = mark.end() - 1
-        found = (
-            _field(text, place) if mark["field"] else _rest_of_line(text, place, to_end=bool(mark["hashes"]))
-        )
+    marks = list(_MARK.finditer(f"\n{plain}"))  # so that the first line has a start like any other
+    for mark in reversed(marks):
+        place, hashes = mark.end() - 1, mark["hashes"] is not None
+        found = _field(text, place) if mark["field"] else _rest_of_line(text, place, to_end=hashes)
         if found:
             return found
     return None
