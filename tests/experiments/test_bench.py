@@ -20,7 +20,7 @@ from caps.reports.study_figures import draw_table
 from caps.reports.study_tables import comma_separated, latex, markdown
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
-from shell import CAPS, caps
+from shell import CAPS, caps, start
 
 STUDIES = Path(__file__).parents[2] / "studies"
 STUDY = """
@@ -168,13 +168,12 @@ def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same
     with StubServer(reply) as server:
         words = ["bench", tmp_path / "study.toml", "--model", "stub", "--base-url", server.url]
         kept = ["--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "out"]
-        command = [str(CAPS), *map(str, words + kept)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = start(*words, *kept)
         results = tmp_path / "out" / "results" / "real.jsonl"
         while not results.exists() and process.poll() is None:
             time.sleep(0.002)
         process.kill()
-        process.wait()
+        process.communicate()
         before = results.read_bytes().count(b"\n")
         resumed = caps(*words, *kept)
         paid = [body for body in came if "quality=" in body]
