@@ -15,8 +15,9 @@ from tempfile import TemporaryFile
 from threading import Thread
 from typing import Any
 
+from waiting import PATIENCE
+
 CAPS = Path(sys.executable).with_name("caps")
-PATIENCE = 240.0  # seconds after which a run must be hanging, however busy the machine
 Done = subprocess.CompletedProcess[str]
 
 

@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from caps.core.errors import InputError, SettingError
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
 from shell import start
+from waiting import wait_until
 
 TOO_LONG = Status(400, {"error": {"message": "exceeds the context length"}})
 
@@ -214,13 +214,6 @@ def test_hard_evidence_is_found_before_the_first_file(tmp_path):
     assert (tmp_path / "batch" / "selections.jsonl").read_text() == done.stdout
 
 
-def wait_for(what, process=None):
-    end = time.monotonic() + 60
-    while not what() and time.monotonic() < end:
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.01)
-
-
 def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 3, n=8)
     with BatchServer(looks=10**6) as server:
@@ -231,7 +224,7 @@ def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(t
         for sign in (signal.SIGINT, signal.SIGKILL):
             before = len(server.calls)
             process = start(*words)
-            wait_for(lambda n=before: "GET /v1/batches/batch_0" in server.calls[n:], process)
+            wait_until(lambda n=before: "GET /v1/batches/batch_0" in server.calls[n:])
             process.send_signal(sign)
             _, said = process.communicate()
             if sign == signal.SIGINT:

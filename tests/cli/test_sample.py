@@ -2,7 +2,6 @@ import gzip
 import json
 import os
 import signal
-import time
 from collections import Counter
 
 import pytest
@@ -13,6 +12,7 @@ from caps.core.errors import CapsError
 from judging import better_quality_wins
 from models.server import Reply, Status, StubServer
 from shell import caps, start
+from waiting import wait_until
 
 QUALITIES = (0.2, 0.9, 0.4, 0.7)
 
@@ -132,15 +132,13 @@ def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tm
             "--journal", tmp_path / "j.sqlite", "--max-connections", 3,
         )  # fmt: skip
         killed = start(*words)
-        while server.requests < 20:
-            time.sleep(0.01)
+        wait_until(lambda: server.requests >= 20 or killed.poll() is not None)
         killed.kill()
         killed.communicate()
         assert not cases.exists(), "half a run does not stand under the name"
         assert lines((tmp_path / "c.jsonl.partial").read_text())[0]["id"] == "p0"
         stopped = start(*words)
-        while server.requests < 35:
-            time.sleep(0.01)
+        wait_until(lambda: server.requests >= 35 or stopped.poll() is not None)
         stopped.send_signal(signal.SIGINT)
         _, said = stopped.communicate()
         assert stopped.returncode == 130

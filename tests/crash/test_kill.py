@@ -10,6 +10,7 @@ from caps.assemble.sessions import SURPLUS_CALLS
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
 from shell import caps, start
+from waiting import wait_until
 
 KILLS = 25
 LONG_BEFORE = (
@@ -31,10 +32,13 @@ def asked(server):
     ]
 
 
-def wait_for_requests(server, count, process):
-    while server.requests < count:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+def run_and_kill(server, words, key, pause):
+    """Kill a run so long after its first request."""
+    before, process = server.requests, start(*words, CAPS_API_KEY=key)
+    wait_until(lambda: server.requests > before or process.poll() is not None)
+    time.sleep(pause)
+    process.kill()
+    process.communicate()
 
 
 def selections(done):
@@ -49,11 +53,7 @@ def test_a_run_killed_25_times_selects_the_same_and_repeats_only_what_was_in_fli
             "--max-connections", connections, "--out", tmp_path / "run", "--strategy", "caps", "--quiet",
         )  # fmt: skip
         for number in range(KILLS):
-            process = start(*words, CAPS_API_KEY=f"run {number}")
-            wait_for_requests(server, server.requests + 1, process)
-            time.sleep(chance.uniform(0, 0.25))
-            process.kill()
-            process.communicate()
+            run_and_kill(server, words, f"run {number}", chance.uniform(0, 0.25))
         at_last = caps(*words, CAPS_API_KEY="the last run")
         assert at_last.returncode == 0, at_last.stderr
         came = asked(server)
@@ -80,7 +80,7 @@ def test_two_processes_on_one_journal_neither_corrupt_it_nor_pay_twice_for_what_
             "--max-connections", 3, "--strategy", "caps", "--quiet",
         )  # fmt: skip
         first = start(*words, CAPS_API_KEY="first")
-        wait_for_requests(server, 60, first)
+        wait_until(lambda: server.requests >= 60 or first.poll() is not None)
         for process in (first, start(*words, CAPS_API_KEY="second")):
             _, said = process.communicate()
             assert process.returncode == 0, said
@@ -106,7 +106,7 @@ def interrupted(tmp_path, server, sign):
         "--journal", tmp_path / "journal.sqlite", "--max-connections", 2, "--strategy", "caps",
     )  # fmt: skip
     process = start(*words)
-    wait_for_requests(server, 20, process)
+    wait_until(lambda: server.requests >= 20 or process.poll() is not None)
     process.send_signal(sign)
     _, said = process.communicate()
     return words, process.returncode, said

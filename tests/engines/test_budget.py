@@ -144,7 +144,7 @@ def test_what_was_paid_before_time_ended_is_in_the_ledger():
     async def collect():
         model = SlowSecond(lambda _: "hm")
         judge = LlmJudge({level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates())
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=Budget(seconds=0.1))
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=Budget(seconds=0.6))
         return [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
 
     (outcome,) = asyncio.run(collect())
