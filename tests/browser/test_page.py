@@ -22,7 +22,6 @@ from caps.reports.simulated_page import simulation_page, simulation_picture
 from judging import QUALITY, case_line, spread
 from running import by_quality, run_cases
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: sh scripts/install_chromium.sh"),
@@ -90,6 +89,7 @@ def write_findings(place):
 
 @pytest.fixture(scope="module")
 def browser(folder):  # the run first: a browser under way holds the event loop
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield running

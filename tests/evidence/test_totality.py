@@ -37,9 +37,9 @@ REPEATED = {
     "objects": '{"a":',
 }
 HOSTILE = {
-    "100,000 fences": "```\nx\n```\n" * 50_000,
-    "a box of braces": "\\boxed{" + "{" * 100_000,
-    "nested boxes": "\\boxed{" * 50_000 + "}" * 50_000,
+    "40,000 fences": "```\nx\n```\n" * 20_000,
+    "a box of braces": "\\boxed{" + "{" * 50_000,
+    "nested boxes": "\\boxed{" * 20_000 + "}" * 20_000,
     "backticks, then not": "`" * 100_000 + "x`",
     "a deep list": "[" * 50_000 + "]" * 50_000,
     "a deep but lawful list": "[" * 300 + "]" * 300,

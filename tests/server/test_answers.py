@@ -35,7 +35,7 @@ def completion(*messages):
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=3), st.booleans())
 def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, tell):
     whole = completion(*({"content": text, "reasoning_content": thought} for text, thought in said))
