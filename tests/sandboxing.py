@@ -12,7 +12,7 @@ from caps.graders.runner import Runner
 from caps.graders.sandbox import PYTHON, Limits, find_sandbox
 from caps.graders.unsafe_local import UnsafeLocal
 
-QUICK = Limits(seconds=2)
+UNHURRIED = Limits(seconds=20)  # also where many other things are under way
 
 
 def works():
@@ -27,7 +27,7 @@ why_not = works()
 needs_bubblewrap = pytest.mark.skipif(bool(why_not), reason=f"no sandbox, so nothing was tried: {why_not}")
 
 
-def run(source, *, limits=QUICK, stdin=b"", sandbox="bwrap"):
+def run(source, *, limits=UNHURRIED, stdin=b"", sandbox="bwrap"):
     """Run one Python program in the sandbox."""
 
     launcher = UnsafeLocal() if sandbox == "unsafe-local" else Bubblewrap.find()
@@ -38,7 +38,7 @@ def case(tests, *, problem="Solve it.", **extra):
     return Case("1", Problem.of(problem), (), "code", extra={"tests": tests, **extra})
 
 
-def grade(one, *codes, limits=QUICK):
+def grade(one, *codes, limits=UNHURRIED):
     """Grade programs, all at once; one grade if there is one program."""
 
     async def play():

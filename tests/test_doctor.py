@@ -20,7 +20,7 @@ from caps.doctor import (
 from caps.models.places import Place
 from caps.models.weights import cached_path
 from models.server import StubServer
-from shell import caps
+from shell import caps, installed
 
 
 def test_this_python_works():
@@ -113,7 +113,7 @@ def test_the_commands_print_what_was_found_and_fail_for_what_is_broken(tmp_path)
     rows = json.loads(listed.stdout)
     assert rows[0]["where"] == "embedded"
     assert rows[1]["models"] == [{"name": "a", "context": None}]
-    done = caps("doctor", "--json", **fine)
+    done = installed("doctor", "--json", **fine)
     assert done.returncode == 1
     states = {check["name"]: check["state"] for check in json.loads(done.stdout)}
     assert (states["endpoint"], states["journal"]) == ("broken", "ok")

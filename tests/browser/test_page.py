@@ -22,7 +22,6 @@ from caps.reports.simulated_page import simulation_page, simulation_picture
 from judging import QUALITY, case_line, spread
 from running import by_quality, run_cases
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
 pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no /usr/bin/chromium: sh scripts/install_chromium.sh"),
@@ -90,6 +89,7 @@ def write_findings(place):
 
 @pytest.fixture(scope="module")
 def browser(folder):  # the run first: a browser under way holds the event loop
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield running
@@ -122,6 +122,13 @@ def text_of(pre):
     """The words of a folded text: they are put in a moment after it opens."""
     pre.filter(has_text=re.compile(r"\S")).wait_for()
     return pre.inner_text()
+
+
+def go_to(page, place):
+    """Follow a link within the page, and be there."""
+    page.evaluate(f"location.hash = {place!r}")
+    if "case=" in place:
+        page.locator("article").wait_for()
 
 
 def names(page):
@@ -190,8 +197,7 @@ def test_the_theme_switches_and_a_phone_needs_no_sideways_scrolling(visit):
     page.get_by_role("button", name="Switch to the dark theme").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
     for place in ("#", "#case=case%201"):
-        page.evaluate(f"location.hash = {place!r}")
-        page.wait_for_timeout(50)
+        go_to(page, place)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -231,8 +237,7 @@ def axe(tmp_path_factory):
 def test_axe_finds_nothing_to_complain_of(visit, axe):
     for name, place in PLACES:
         page = visit(name)
-        page.evaluate(f"location.hash = {place!r}")
-        page.wait_for_timeout(50)
+        go_to(page, place)
         page.evaluate("document.querySelectorAll('details.fold, #g0').forEach((one) => { one.open = true; })")
         page.evaluate(axe)
         found = page.evaluate("axe.run().then((result) => result.violations.map((one) => one.id))")
@@ -261,8 +266,7 @@ def test_landmarks_names_and_contrast_serve_everyone(visit, theme):
         page = visit(name)
         if theme == "dark":
             page.locator("#theme").click()
-        page.evaluate(f"location.hash = {place!r}")
-        page.wait_for_timeout(50)
+        go_to(page, place)
         assert (
             page.locator("main").count()
             == page.locator("header").count()

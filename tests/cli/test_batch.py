@@ -1,11 +1,8 @@
 """Selections through Batch files, and `select --engine batch` as people use it: interrupted, killed, resumed."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,8 @@ from caps.cli.main import make_app
 from caps.core.errors import InputError, SettingError
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
-from shell import CAPS
+from shell import start
+from waiting import wait_until
 
 TOO_LONG = Status(400, {"error": {"message": "exceeds the context length"}})
 
@@ -216,13 +214,6 @@ def test_hard_evidence_is_found_before_the_first_file(tmp_path):
     assert (tmp_path / "batch" / "selections.jsonl").read_text() == done.stdout
 
 
-def wait_for(what, process=None):
-    end = time.monotonic() + 60
-    while not what() and time.monotonic() < end:
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.01)
-
-
 def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 3, n=8)
     with BatchServer(looks=10**6) as server:
@@ -232,12 +223,10 @@ def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(t
         )  # fmt: skip
         for sign in (signal.SIGINT, signal.SIGKILL):
             before = len(server.calls)
-            process = subprocess.Popen(
-                [str(CAPS), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-            wait_for(lambda n=before: "GET /v1/batches/batch_0" in server.calls[n:], process)
-            os.kill(process.pid, sign)
-            _, said = process.communicate(timeout=30)
+            process = start(*words)
+            wait_until(lambda n=before: "GET /v1/batches/batch_0" in server.calls[n:])
+            process.send_signal(sign)
+            _, said = process.communicate()
             if sign == signal.SIGINT:
                 assert process.returncode == 130
                 assert "batch batch_0 goes on at" in said

@@ -26,7 +26,7 @@ def test_plan_forecasts_one_strategy_with_its_fields_changed():
 
 
 def test_plan_is_a_table_for_people():
-    done = caps("plan", "--pool", 32)
+    done = caps("plan", "--pool", 8)
     assert done.returncode == 0
     assert "% of v1-infer" in done.stdout
     assert "caps-plus" in done.stdout

@@ -15,6 +15,7 @@ from caps.journal.upkeep import stock
 from judging import better_quality_wins, write_cases
 from models.server import StubServer
 from shell import CAPS, caps, caps_json
+from waiting import PATIENCE
 
 WORDS = b"Both were read."
 CANARY, CANARY_TOKENS = 1, 6 + 1
@@ -88,7 +89,7 @@ def at_terminal(answer, *words):
             stdin=theirs,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
     finally:

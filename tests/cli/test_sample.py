@@ -2,8 +2,6 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import time
 from collections import Counter
 
 import pytest
@@ -13,7 +11,8 @@ from caps.cli.main import make_app
 from caps.core.errors import CapsError
 from judging import better_quality_wins
 from models.server import Reply, Status, StubServer
-from shell import CAPS, caps
+from shell import caps, start
+from waiting import wait_until
 
 QUALITIES = (0.2, 0.9, 0.4, 0.7)
 
@@ -120,12 +119,6 @@ def test_bad_lines_and_failed_samples_are_named_and_the_good_ones_delivered(tmp_
     assert "Traceback" not in done.stderr
 
 
-def start(words):
-    return subprocess.Popen(
-        [str(CAPS), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tmp_path):
     problems, cases, asked = write_problems(tmp_path / "p.jsonl", 12), tmp_path / "c.jsonl", Counter()
 
@@ -138,18 +131,16 @@ def test_after_a_kill_and_after_ctrl_c_only_what_was_in_flight_is_drawn_again(tm
             "sample", problems, "-n", 4, "-o", cases, "--base-url", server.url, "--model", "m",
             "--journal", tmp_path / "j.sqlite", "--max-connections", 3,
         )  # fmt: skip
-        killed = start(words)
-        while server.requests < 20:
-            time.sleep(0.01)
+        killed = start(*words)
+        wait_until(lambda: server.requests >= 20 or killed.poll() is not None)
         killed.kill()
         killed.communicate()
         assert not cases.exists(), "half a run does not stand under the name"
         assert lines((tmp_path / "c.jsonl.partial").read_text())[0]["id"] == "p0"
-        stopped = start(words)
-        while server.requests < 35:
-            time.sleep(0.01)
+        stopped = start(*words)
+        wait_until(lambda: server.requests >= 35 or stopped.poll() is not None)
         stopped.send_signal(signal.SIGINT)
-        _, said = stopped.communicate(timeout=30)
+        _, said = stopped.communicate()
         assert stopped.returncode == 130
         assert "every reply so far is in the journal" in said
         assert f"{cases}.partial: run the same command again" in said

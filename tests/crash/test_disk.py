@@ -14,7 +14,7 @@ import pytest
 from caps.journal.store import Journal
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
-from shell import CAPS
+from shell import caps, caps_json, installed
 
 CALLS = 3  # of a case of four
 PADDING = "so many words " * 150
@@ -42,27 +42,12 @@ def select(server, cases):
     """Run `caps select` with this journal on the first few of the cases, by default on ten."""
 
     def run(journal, *, limit=10, before=None):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAPS_", "OPENAI_"))}
         # Without findings: those of forty cases could fill a small disk before the first reply comes in.
-        where = (
-            "--base-url",
-            server.url,
-            "--model",
-            "stub",
-            "--hard-evidence",
-            "off",
-            "--journal",
-            str(journal),
-        )
-        return subprocess.run(
-            [str(CAPS), "select", str(cases), *where, "--strategy", "caps", "--limit", str(limit)],
-            capture_output=True,
-            text=True,
-            env=clean,
-            preexec_fn=before,
-            timeout=60,
-            check=False,
-        )
+        words = (
+            "select", cases, "--base-url", server.url, "--model", "stub", "--hard-evidence", "off",
+            "--journal", journal, "--strategy", "caps", "--limit", limit,
+        )  # fmt: skip
+        return caps(*words) if before is None else installed(*words, before=before)
 
     return run
 
@@ -152,14 +137,7 @@ def test_a_read_only_file(select, server, path):
 def test_a_read_only_folder_whose_journal_can_still_be_looked_at(select, server, path, tmp_path):
     with read_only(tmp_path):
         refused(select, server, path, "writable")
-        stats = subprocess.run(
-            [str(CAPS), "journal", "stats", "--json", "--journal", str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert stats.returncode == 0, stats.stderr
-        assert json.loads(stats.stdout)["replies"] == 10 * CALLS
+        assert caps_json("journal", "stats", "--journal", path)["replies"] == 10 * CALLS
 
 
 def test_a_directory_in_the_place_of_the_log(select, server, path, tmp_path):

@@ -1,42 +1,44 @@
 """Killed at any moment and run again: nothing is lost, and only what was in flight is asked twice."""
 
 import json
-import os
 import random
 import signal
-import subprocess
 import time
 from collections import defaultdict
-from itertools import pairwise
 
+from caps.assemble.sessions import SURPLUS_CALLS
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
-from shell import CAPS, caps
+from shell import caps, start
+from waiting import wait_until
 
 KILLS = 25
-DELAY = 0.03
+LONG_BEFORE = (
+    12  # who has asked so many times since has the answer in the journal: twice what is under way at once
+)
 
 
-class Clocked:
-    """Remembers when each prompt came in; answers after a while."""
-
-    def __init__(self):
-        self.came = defaultdict(list)
-
-    def __call__(self, body, number):
-        self.came[json.dumps(body, sort_keys=True)].append(time.monotonic())
-        reply = better_quality_wins(body)
-        return Reply(reply.text, delay=DELAY)
-
-    @property
-    def judged(self):
-        return {body: times for body, times in self.came.items() if "quality=" in body}
+def slowly(body, number):
+    return Reply(better_quality_wins(body).text, delay=0.03)
 
 
-def start(words):
-    return subprocess.Popen(
-        [str(CAPS), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+def asked(server):
+    """What was judged, in order: who asked (each run has a key of its own) and the whole request."""
+    heard = zip(server.headers, server.bodies, strict=True)
+    return [
+        (headers["Authorization"], json.dumps(body, sort_keys=True))
+        for headers, body in heard
+        if "quality=" in str(body)
+    ]
+
+
+def run_and_kill(server, words, key, pause):
+    """Kill a run so long after its first request."""
+    before, process = server.requests, start(*words, CAPS_API_KEY=key)
+    wait_until(lambda: server.requests > before or process.poll() is not None)
+    time.sleep(pause)
+    process.kill()
+    process.communicate()
 
 
 def selections(done):
@@ -44,79 +46,81 @@ def selections(done):
 
 
 def test_a_run_killed_25_times_selects_the_same_and_repeats_only_what_was_in_flight(tmp_path):
-    cases, clock, chance, killed = write_cases(tmp_path / "cases.jsonl", 40), Clocked(), random.Random(1), []
-    with StubServer(clock) as server:
+    cases, chance, connections = write_cases(tmp_path / "cases.jsonl", 40), random.Random(1), 4
+    with StubServer(slowly) as server:
         words = (
             "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
-            "--max-connections", 4, "--out", tmp_path / "run", "--strategy", "caps", "--quiet",
+            "--max-connections", connections, "--out", tmp_path / "run", "--strategy", "caps", "--quiet",
         )  # fmt: skip
-        for _ in range(KILLS):
-            before = server.requests
-            process = start(words)
-            while server.requests == before and process.poll() is None:
-                time.sleep(0.005)
-            time.sleep(chance.uniform(0, 0.25))
-            killed.append(time.monotonic())
-            process.kill()
-            process.communicate()
-        at_last = caps(*words)
+        for number in range(KILLS):
+            run_and_kill(server, words, f"run {number}", chance.uniform(0, 0.25))
+        at_last = caps(*words, CAPS_API_KEY="the last run")
         assert at_last.returncode == 0, at_last.stderr
-        repeated = [times for times in clock.judged.values() if len(times) > 1]
-        for times in repeated:
-            for first, again in pairwise(times):
-                assert any(-0.3 < kill - first < 0.5 and kill <= again for kill in killed)
-        assert len(clock.judged) == 40 * 18
-        assert sum(len(times) - 1 for times in repeated) <= KILLS * 6
+        came = asked(server)
         undisturbed = caps(
             *words[:6], "--no-journal", "--strategy", "caps", "--quiet", "--max-connections", 64
         )
+    by_run, last = defaultdict(list), {request: who for who, request in came}
+    for who, request in came:
+        by_run[who].append(request)
+    for who, requests in by_run.items():
+        assert len(set(requests)) == len(requests)
+        lost = {request for request in requests if last[request] != who}
+        assert len(lost) <= connections + SURPLUS_CALLS
+        assert lost <= set(requests[-LONG_BEFORE:]), "it was answered before the kill"
+    assert len(last) == 40 * 18
     assert selections(at_last) == selections(undisturbed)
 
 
 def test_two_processes_on_one_journal_neither_corrupt_it_nor_pay_twice_for_what_is_finished(tmp_path):
-    cases, clock = write_cases(tmp_path / "cases.jsonl", 12), Clocked()
-    with StubServer(clock) as server:
+    cases = write_cases(tmp_path / "cases.jsonl", 12)
+    with StubServer(slowly) as server:
         words = (
             "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
             "--max-connections", 3, "--strategy", "caps", "--quiet",
         )  # fmt: skip
-        processes = [start(words) for _ in range(2)]
-        for process in processes:
-            _, said = process.communicate(timeout=60)
+        first = start(*words, CAPS_API_KEY="first")
+        wait_until(lambda: server.requests >= 60 or first.poll() is not None)
+        for process in (first, start(*words, CAPS_API_KEY="second")):
+            _, said = process.communicate()
             assert process.returncode == 0, said
-        for times in clock.judged.values():
-            assert len(times) <= 2
-            if len(times) == 2:
-                assert times[1] - times[0] < 10 * DELAY, "paid again although it was finished"
-        asked = server.requests
+        came, so_far = asked(server), server.requests
         again = caps(*words)
-        assert server.requests == asked + 1
+        assert server.requests == so_far + 1
     assert len(selections(again)) == 12
+    places, number = defaultdict(list), {}
+    for place, (who, request) in enumerate(came):
+        assert (who, request) not in number
+        number[who, request] = len(places[who])
+        places[who].append(place)
+    for (who, request), nth in number.items():
+        for other in places.keys() - {who}:
+            stored = places[who][nth + LONG_BEFORE :][:1]
+            looked_for = places[other][: max(0, number.get((other, request), 0) - LONG_BEFORE)][-1:]
+            assert not (stored and looked_for) or looked_for < stored, "paid again although it was finished"
 
 
-def interrupted(tmp_path, server, number):
+def interrupted(tmp_path, server, sign):
     words = (
         "select", write_cases(tmp_path / "cases.jsonl", 12), "--model", "stub", "--base-url", server.url,
         "--journal", tmp_path / "journal.sqlite", "--max-connections", 2, "--strategy", "caps",
     )  # fmt: skip
-    process = start(words)
-    while server.requests < 20:
-        time.sleep(0.01)
-    os.kill(process.pid, number)
-    _, said = process.communicate(timeout=30)
+    process = start(*words)
+    wait_until(lambda: server.requests >= 20 or process.poll() is not None)
+    process.send_signal(sign)
+    _, said = process.communicate()
     return words, process.returncode, said
 
 
 def test_ctrl_c_and_sigterm_keep_what_was_paid_and_say_how_to_go_on(tmp_path):
-    for number in (signal.SIGINT, signal.SIGTERM):
-        clock = Clocked()
-        folder = tmp_path / str(number)
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        folder = tmp_path / sign.name
         folder.mkdir()
-        with StubServer(clock) as server:
-            words, code, said = interrupted(folder, server, number)
+        with StubServer(slowly) as server:
+            words, code, said = interrupted(folder, server, sign)
             assert code == 130
             assert "run the same command again" in said
             assert "Traceback" not in said
             assert caps(*words).returncode == 0
-            assert sum(len(times) - 1 for times in clock.judged.values()) == 0, "what was in flight came in"
-            assert len(clock.judged) == 12 * 18
+            judged = [json.dumps(body) for body in server.bodies if "quality=" in str(body)]
+        assert len(set(judged)) == len(judged) == 12 * 18, "what was in flight came in"

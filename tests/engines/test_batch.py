@@ -20,6 +20,7 @@ from caps.journal.store import Journal
 from caps.judges.llm import JudgeSettings
 from judging import better_quality_wins, cases
 from models.server import Reply, Status, StubServer
+from waiting import until
 
 QUICK = BatchSettings(poll=0.01)
 TOO_LONG = Status(
@@ -286,8 +287,7 @@ def test_cut_off_at_any_point_it_goes_on_and_pays_nothing_twice(tmp_path, call, 
 
     async def cut_off():
         run = asyncio.ensure_future(played(setup_at(server, tmp_path), cases(3), heard=heard))
-        while server.calls.count(call) < times:
-            await asyncio.sleep(0.001)
+        await until(lambda: server.calls.count(call) >= times)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
@@ -318,8 +318,7 @@ def test_a_batch_the_provider_forgot_is_sent_again_and_one_of_another_run_is_lef
 
     async def leave():
         run = asyncio.ensure_future(played(setup_at(server, tmp_path), cases(3)))
-        while not server.batches or "GET /v1/batches/batch_0" not in server.calls:
-            await asyncio.sleep(0.001)
+        await until(lambda: "GET /v1/batches/batch_0" in server.calls)
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
 

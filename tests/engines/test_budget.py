@@ -38,7 +38,7 @@ def dollars(outcome):
     return PRICE.of_sums(outcome.ledger.total())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     name=st.sampled_from(["caps", "caps-r", "v1-infer", "pointwise", "listwise", "knockout", "round-robin"]),
     limit=st.integers(0, 12_000),
@@ -63,7 +63,7 @@ def test_spending_never_passes_a_budget_and_there_is_always_an_answer(name, limi
         assert sum(map(tokens, outcomes)) <= total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     limit=st.floats(0, 0.06),
     total=st.floats(0, 0.2),
@@ -78,7 +78,7 @@ def test_neither_does_spending_in_dollars(limit, total, lengths):
     assert all(outcome.selection is not None for outcome in outcomes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(limit=st.integers(500, 9_000), lengths=st.lists(st.integers(0, 90), min_size=1, max_size=5))
 def test_what_a_case_can_afford_does_not_depend_on_capacity_or_company(limit, lengths):
     budget = Budget(tokens=limit)
@@ -144,7 +144,7 @@ def test_what_was_paid_before_time_ended_is_in_the_ledger():
     async def collect():
         model = SlowSecond(lambda _: "hm")
         judge = LlmJudge({level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates())
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=Budget(seconds=0.1))
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=Budget(seconds=0.6))
         return [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
 
     (outcome,) = asyncio.run(collect())

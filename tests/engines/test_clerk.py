@@ -23,6 +23,7 @@ from judging import better_quality_wins, cases
 from models.server import StubServer
 from playing import JUDGED
 from shell import caps
+from waiting import until
 
 CALL, LESS = Usage(60, 20), Usage(10, 5)
 
@@ -161,8 +162,7 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
         clerk = Here(Clerk(equip, tmp_path / "journal.sqlite", Budget(), None, durable=False))
         first, second = Worker("w"), Worker("w")
         cut = asyncio.ensure_future(first.play(clerk, job))
-        while server.requests < 9:
-            await asyncio.sleep(0.005)
+        await until(lambda: server.requests >= 9)
         await first.leave()
         assert cut.cancelled()
         asked = server.requests

@@ -12,6 +12,7 @@ from caps.engines.hall import MOST_LOOKING, MOST_WAITING
 from caps.engines.local import LocalEngine
 from caps.judges.base import Ruling
 from judging import QUALITY, case_line, spread
+from waiting import until
 
 
 class WatchfulJudge:
@@ -160,7 +161,7 @@ def test_leaving_early_cancels_what_is_under_way():
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8)
         running = engine.run(cases(3), Caps(), seed=1)
         task = asyncio.ensure_future(anext(running))
-        await asyncio.sleep(0.02)
+        await until(lambda: judge.peak == 8)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await running.aclose()

@@ -21,6 +21,7 @@ from caps.engines.ray import AHEAD
 from caps.journal.store import Journal
 from judging import better_quality_wins, case_line, cases, spread, write_cases
 from models.server import Reply, StubServer
+from waiting import until
 
 pytestmark = [
     pytest.mark.xdist_group("ray"),
@@ -76,8 +77,7 @@ def seen(outcomes):
 async def interrupted(setup, source, server):
     """Play until some calls were made, then stop as Ctrl-C does."""
     run = asyncio.ensure_future(played(setup, source))
-    while server.requests < 30:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.requests >= 30 or run.done())
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
 

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import subprocess
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,7 +19,8 @@ from caps.reports.study_figures import draw_table
 from caps.reports.study_tables import comma_separated, latex, markdown
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
-from shell import CAPS, caps
+from shell import CAPS, caps, start
+from waiting import wait_until
 
 STUDIES = Path(__file__).parents[2] / "studies"
 STUDY = """
@@ -168,13 +168,11 @@ def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same
     with StubServer(reply) as server:
         words = ["bench", tmp_path / "study.toml", "--model", "stub", "--base-url", server.url]
         kept = ["--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "out"]
-        command = [str(CAPS), *map(str, words + kept)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = start(*words, *kept)
         results = tmp_path / "out" / "results" / "real.jsonl"
-        while not results.exists() and process.poll() is None:
-            time.sleep(0.002)
+        wait_until(lambda: results.exists() or process.poll() is not None)
         process.kill()
-        process.wait()
+        process.communicate()
         before = results.read_bytes().count(b"\n")
         resumed = caps(*words, *kept)
         paid = [body for body in came if "quality=" in body]
@@ -255,14 +253,10 @@ def test_workers_of_a_killed_simulation_do_not_stay_behind(tmp_path):
     process = subprocess.Popen(
         [*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    while not (tmp_path / "results").exists() and process.poll() is None:
-        time.sleep(0.01)
+    wait_until(lambda: (tmp_path / "results").exists() or process.poll() is not None)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 20
-    while _alive(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _alive(process.pid)
+    wait_until(lambda: not _alive(process.pid))
 
 
 def _alive(group):

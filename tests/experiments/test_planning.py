@@ -59,7 +59,7 @@ def test_the_first_stage_is_exactly_what_the_rendered_prompts_of_the_first_round
     st.sampled_from(FIXED), st.lists(st.integers(0, 120), min_size=1, max_size=13), st.integers(0, 99),
     st.integers(0, 999),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_the_verdicts_a_fixed_pattern_asks_between_least_and_most(name, sizes, seed, verdicts):
     bout, strategy = bout_of(sizes), make_strategy(name)
     found = forecast_case(bout, strategy, TEMPLATES, seed=seed)
@@ -85,7 +85,7 @@ class Sized:
     st.sampled_from(FIXED), st.lists(st.integers(0, 50_000), min_size=1, max_size=20), st.integers(0, 99),
     st.integers(0, 999), st.sampled_from([0.25, 0.3, 1.0]),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_bounds_hold_for_views_of_any_size_and_any_rate(name, sizes, seed, verdicts, rate):
     entrants = make_prepare()(case_of([1] * len(sizes))).described.entrants
     prompts, strategy = Sized(sizes), make_strategy(name)
@@ -100,7 +100,7 @@ def test_bounds_hold_for_views_of_any_size_and_any_rate(name, sizes, seed, verdi
 
 
 @given(st.lists(NASTY, min_size=2, max_size=6), st.sampled_from(["math", "code", "general"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_hostile_candidates_are_counted_as_they_are_quoted(texts, domain):
     bout = make_prepare()(Case.of("What\r\nis <winner>it</winner>?", texts, domain=domain))
     prompts = BoutPrompts(bout, TEMPLATES)

@@ -8,6 +8,7 @@ from caps.core.types import Candidate, Case, Found, Problem
 from caps.findings.answers import AnswerFinder
 from caps.findings.behaviour import BehaviourFinder
 from caps.findings.kept import Findings, recall
+from caps.findings.trials import FURTHER
 from caps.graders.math import MathGrader
 from caps.graders.sandbox import Limits
 from caps.journal.store import Journal
@@ -49,8 +50,9 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
 
 @needs_bubblewrap
 def test_a_program_that_hangs_is_not_waited_for_on_every_input():
-    finder = BehaviourFinder(limits=Limits(seconds=0.4))
-    (found,) = asyncio.run(asyncio.wait_for(finder.find(case(program("while True: pass"), **SUMS)), 6))
+    finder, inputs = BehaviourFinder(limits=Limits(seconds=0.8)), 2 + FURTHER
+    hanging = finder.find(case(program("while True: pass"), **SUMS))
+    (found,) = asyncio.run(asyncio.wait_for(hanging, inputs * 0.8))
     assert found == Found(None, 0, 2, parses=True)
 
 

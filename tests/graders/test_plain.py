@@ -32,7 +32,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(values)
 def test_a_value_arrives_as_it_was(value):
     found = decode(encode(value))
@@ -41,7 +41,7 @@ def test_a_value_arrives_as_it_was(value):
     assert spell(found) == spell(value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=40) | st.text("NTFifks;:ltedzbacrIKVMDQ0123-", max_size=30).map(str.encode))
 def test_hostile_bytes_raise_nothing_else(data):
     try:

@@ -43,11 +43,11 @@ def test_a_worker_starts_when_asked_and_is_used_again():
 
 
 @pytest.mark.parametrize(
-    ("deed", "message"), [("sleep", "no reply within 0.3 s"), ("die", "died"), ("shout", "longer")]
+    ("deed", "message"), [("sleep", "no reply within 1.5 s"), ("die", "died"), ("shout", "longer")]
 )
 def test_a_worker_that_fails_is_replaced(deed, message):
     async def story():
-        async with crew(seconds=0.3) as made:
+        async with crew(seconds=1.5) as made:
             before = await made.ask("pid")
             with pytest.raises(NoReplyError, match=message):
                 await made.ask(deed)

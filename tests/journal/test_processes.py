@@ -31,6 +31,7 @@ async def run(journal):
 with Journal.open(path) as journal:
     asyncio.run(run(journal))
 """
+from waiting import PATIENCE
 
 
 def appender(path, name, first, last):
@@ -65,7 +66,7 @@ def test_processes_that_create_and_fill_one_file_agree_on_what_stands(tmp_path):
     processes = [appender(path, name, *bounds) for name, bounds in ranges.items()]
     said = {}
     for (first, last), process in zip(ranges.values(), processes, strict=True):
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
         lines = dict(line.split() for line in out.splitlines())
         assert len(lines) == last - first

@@ -190,7 +190,7 @@ def test_durable_flushes_at_every_commit(tmp_path, durable):
         assert journal._connection.execute("PRAGMA synchronous").fetchone() == (2 if durable else 1,)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(text=st.text(st.characters(codec=None, categories=None), max_size=50))
 def test_any_text_is_stored_and_returned_as_it_will_be_read(tmp_path_factory, text):
     with Journal.open(tmp_path_factory.mktemp("j") / "j") as journal:

@@ -6,6 +6,7 @@
 Give it a list of behaviours (one a request, then the last again and again) or a function of the request's body and
 number (from 0). It counts what it saw: `requests`, `bodies`, `headers`, `tokens` (as its replies reported them),
 `peak` (most requests under way at once). Its address lives on while it runs, so subprocesses may use it too.
+What must not come before something else has happened waits for it: `Reply("late", until=event.is_set)`.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from waiting import Condition, until
 
 
 def count_tokens(text: str) -> int:
@@ -36,6 +39,7 @@ class Reply:
     message: dict = field(default_factory=dict)
     more: dict = field(default_factory=dict)
     logprobs: list | None = None
+    until: Condition | None = None
 
     def body(self, request: dict) -> dict:
         prompt = sum(count_tokens(str(m["content"])) for m in request["messages"])
@@ -60,7 +64,7 @@ class Status:
     status: int
     body: dict | str = ""
     headers: dict = field(default_factory=dict)
-    delay: float = 0.0
+    until: Condition | None = None
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,10 @@ class Raw:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Status 200 with a stream of events, a pause before each but the first."""
+    """Status 200 with a stream of events, all but the first of them held back."""
 
     parts: tuple[bytes, ...]
-    pause: float = 0.0
+    until: Condition
 
 
 @dataclass(frozen=True)
@@ -130,12 +134,12 @@ class StubServer:
     def __enter__(self) -> "StubServer":
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.die()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def die(self) -> None:
         """End in the middle of whatever is under way; again does nothing."""
@@ -190,14 +194,14 @@ class StubServer:
         match behaviour:
             case Reply():
                 return await self._reply(behaviour, body)
-            case Status(status, said, headers, delay):
-                await asyncio.sleep(delay)
+            case Status(status, said, headers, held):
+                await self._hold(held)
                 text = json.dumps(said) if isinstance(said, dict) else said
                 return web.Response(status=status, text=text, headers=headers)
             case Raw(payload):
                 return web.Response(body=payload, content_type="application/json")
-            case Pieces(parts, pause):
-                return await self._stream(request, parts, pause)
+            case Pieces(parts, held):
+                return await self._stream(request, parts, held)
             case Half():
                 return await self._half(request, body)
             case Reset():
@@ -214,7 +218,13 @@ class StubServer:
             return self._behaviours(body, number)
         return self._behaviours[min(number, len(self._behaviours) - 1)]
 
+    async def _hold(self, condition: Condition | None) -> None:
+        if condition is not None:
+            with suppress(AssertionError):  # it never came about: the test will tell
+                await until(condition)
+
     async def _reply(self, reply: Reply, body: dict) -> web.Response:
+        await self._hold(reply.until)
         if reply.delay:
             await asyncio.sleep(reply.delay)
         answer = reply.body(body)
@@ -223,11 +233,13 @@ class StubServer:
         self.tokens["output"] += usage.get("completion_tokens", 0)
         return web.Response(body=json.dumps(answer).encode(), content_type="application/json")
 
-    async def _stream(self, request: web.Request, parts: Sequence[bytes], pause: float) -> web.StreamResponse:
+    async def _stream(
+        self, request: web.Request, parts: Sequence[bytes], held: Condition
+    ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for number, part in enumerate(parts):
-            await asyncio.sleep(pause if number else 0)
+            await self._hold(held if number else None)
             await response.write(part)
         return response
 

@@ -25,7 +25,7 @@ def result(**fields):
     return read_result(read_item(json.dumps({"id": "r1", "custom_id": "k", **fields}).encode()), ASKED)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(text=st.text(st.characters(), max_size=40), draw=st.integers(0, 3))
 def test_a_line_holds_the_bytes_of_a_live_call_under_the_key_of_the_journal(text, draw):
     request = Request((Message("user", text),), "m", draw=draw, seed=draw or None, extra={"top_k": 3})
@@ -35,7 +35,7 @@ def test_a_line_holds_the_bytes_of_a_live_call_under_the_key_of_the_journal(text
     assert key_in(line) == json.loads(line)["custom_id"] == request_key(request)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["custom_id", "id", "response", "error", "body", "status_code", "choices", "message", "code"]), inner, max_size=5)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_no_line_breaks_the_reader(line):
     try:

@@ -60,15 +60,24 @@ def test_servers_are_found_beside_garbage_and_silence_in_the_time_of_one():
         ("llama.cpp", {"/v1/models": LLAMA}),
         ("garbage", {"/v1/models": "<html>a wiki</html>"}),
         ("hangs", {"/v1/models": None}),
+        ("hangs too", {"/v1/models": None}),
         ("elsewhere", {"/": "hello"}),
         ("JSON of another kind", {"/v1/models": {"data": "none"}}),
-        seconds=0.5,
+        seconds=1.5,
     )
-    assert [one.state for one in got] == ["serving", "serving", "strange", "silent", "strange", "strange"]
+    assert [one.state for one in got] == [
+        "serving",
+        "serving",
+        "strange",
+        "silent",
+        "silent",
+        "strange",
+        "strange",
+    ]
     assert got[0].models == (Served("qwen3-14b", 40960), Served("qwen3-4b", None))
     assert got[1].models == (Served("any.gguf", 2048),)
     assert all(one.problem for one in got[2:])
-    assert took < 2
+    assert took < 2 * 1.5
 
 
 def test_servers_that_tell_the_context_elsewhere_are_asked_there():

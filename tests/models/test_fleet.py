@@ -13,6 +13,7 @@ from caps.models.locate import connect
 from caps.models.rendezvous import ranked
 from models.fleets import CARE, FINE, ask, complete, said, with_fleet
 from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
+from waiting import until
 
 NOBODY = "http://127.0.0.1:9/v1"  # the port of `discard`, where nobody listens
 
@@ -35,7 +36,8 @@ def test_a_group_that_nobody_names_is_how_a_request_begins():
 
 
 def test_what_does_not_fit_goes_on_to_the_next_server_at_once():
-    with StubServer([Reply(delay=0.3)]) as one, StubServer([Reply(delay=0.3)]) as other:
+    all_there = Reply(until=lambda: one.requests + other.requests == 4)
+    with StubServer([all_there]) as one, StubServer([all_there]) as other:
         complete(one, other, requests=[ask("one problem")] * 4, connections=2)
         assert (one.peak, other.peak) == (2, 2)
 
@@ -76,26 +78,27 @@ def test_what_is_wrong_with_a_request_is_asked_once():
 def test_a_server_that_hangs_is_left_for_another():
     with StubServer([Hang()]) as stuck, StubServer([FINE]) as good:
         asks = [ask(f"problem {i}") for i in range(12)]
-        got = complete(stuck, good, requests=asks, timeouts=Timeouts(read=0.2))
+        got = complete(stuck, good, requests=asks, timeouts=Timeouts(read=1.0))
         assert [one.text for one in got] == ["fine"] * 12
         assert 1 <= stuck.requests < 12, "it is out before all of them tried"
 
 
 def test_too_many_requests_at_one_server_do_not_slow_the_other():
     def busy(body, number):
-        return Status(429, headers={"Retry-After": "5"})
+        return Status(429, headers={"Retry-After": "50"})
 
     with StubServer(busy) as strained, StubServer([FINE]) as good:
         started = time.perf_counter()
         got = complete(strained, good, requests=[ask(f"problem {i}") for i in range(40)], connections=4)
-        assert time.perf_counter() - started < 4.5
+        assert time.perf_counter() - started < 45
         assert len(got) == 40
         assert 1 <= strained.requests <= 4, "it is left alone for as long as it asks"
 
 
 def test_one_that_drains_finishes_what_it_has():
     def draining(body, number):
-        return Status(503, "going down", {"Retry-After": "60"}) if number else Reply("last words", delay=0.2)
+        last = Reply("last words", until=lambda: old.requests == 3)
+        return Status(503, "going down", {"Retry-After": "60"}) if number else last
 
     async def work(model):
         home = next(
@@ -125,8 +128,7 @@ def test_a_server_that_returns_is_given_calls_again():
         await asyncio.gather(*(model.complete(one) for one in asks))
         assert model.connections == 8, "the engine's room follows"
         with StubServer([FINE], port=port) as again:
-            while not any("is back" in words for words in told):
-                await asyncio.sleep(0.01)
+            await until(lambda: any("is back" in words for words in told))
             await model.complete(ask("problem 0"))
             for one in asks:
                 await model.complete(one)
@@ -155,7 +157,7 @@ def test_one_that_lists_models_and_fails_every_call_is_tried_ever_more_rarely():
 
     with StubServer([Status(500)]) as sick, StubServer([FINE]) as good:
         with_fleet(work, sick, good, care=replace(CARE, longest=60.0))
-        assert 3 <= sick.requests <= 16
+        assert 3 <= sick.requests <= 24
         assert good.requests == 150
 
 
@@ -170,7 +172,7 @@ def test_all_down_is_said_with_all_addresses():
     assert f"http://127.0.0.1:{port}/v1" in str(caught.value)
     assert "secret" not in str(caught.value)
     assert caught.value.attempts == 0
-    assert time.perf_counter() - started < 5.0
+    assert time.perf_counter() - started < 30, "nobody is waited for"
 
 
 def test_all_refusing_for_one_reason_is_that_reason():
@@ -187,7 +189,7 @@ def test_all_refusing_for_one_reason_is_that_reason():
 def test_a_cancelled_call_gives_its_slot_back():
     async def work(model):
         calls = [asyncio.create_task(model.complete(ask("problem"))) for _ in range(6)]
-        await asyncio.sleep(0.1)
+        await until(lambda: one.busy == 2)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)

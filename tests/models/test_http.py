@@ -25,6 +25,7 @@ from caps.models.base import Completion, Request
 from caps.models.http import HttpModel, Timeouts
 from caps.models.retries import Retries
 from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
+from waiting import until
 
 QUICK = Retries(first=0.001, longest=0.002)
 KEY = "sk-very-secret-0123456789"
@@ -152,7 +153,7 @@ def test_transient_trouble_is_retried_and_every_attempt_counted(trouble):
 
 def test_a_server_that_hangs_is_timed_out_and_asked_again():
     with StubServer([Hang(), Reply("fine")]) as server:
-        got = one(server, timeouts=Timeouts(read=0.2))
+        got = one(server, timeouts=Timeouts(read=1.0))
         assert (got.text, got.attempts) == ("fine", 2)
 
 
@@ -167,9 +168,10 @@ def test_a_server_that_hangs_is_timed_out_and_asked_again():
     ],
 )
 def test_trouble_that_stays_is_raised_with_what_to_do(trouble, error, words):
+    timeouts = Timeouts(read=0.1) if trouble == Hang() else Timeouts()
     with StubServer([trouble]) as server:
         with pytest.raises(error, match=words) as caught:
-            one(server, retries=replace(QUICK, most=2), timeouts=Timeouts(read=0.1))
+            one(server, retries=replace(QUICK, most=2), timeouts=timeouts)
         assert caught.value.attempts == server.requests == 3
 
 
@@ -231,13 +233,11 @@ def test_a_loading_server_is_polled_without_using_up_the_retries():
 
 
 def test_nobody_at_the_address_is_said_soon():
-    with socket.socket() as taken:
+    with socket.socket() as taken:  # by somebody who does not listen
         taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-    server = StubServer()
-    server.port = int(url.split(":")[2].removesuffix("/v1"))
-    with pytest.raises(UnreachableError, match=url) as caught:
-        one(server)
+        server = StubServer(port=taken.getsockname()[1])
+        with pytest.raises(UnreachableError, match=server.url) as caught:
+            one(server)
     assert caught.value.attempts == 0
 
 
@@ -256,7 +256,7 @@ def test_a_server_that_wants_the_other_name_for_max_tokens_gets_it():
 
 
 def test_no_more_calls_are_under_way_than_connections():
-    with StubServer([Reply(delay=0.02)]) as server:
+    with StubServer(lambda *_: Reply(delay=0.02, until=lambda: server.peak >= 3)) as server:
         complete(server, *(ask(str(i)) for i in range(12)), connections=3)
         assert (server.requests, server.peak) == (12, 3)
 
@@ -296,8 +296,7 @@ def test_a_cancelled_call_gives_its_slot_back():
         async def run():
             model = HttpModel(server.url, connections=1)
             hanging = asyncio.create_task(model.complete(ask()))
-            while not server.requests:
-                await asyncio.sleep(0.005)
+            await until(lambda: server.requests)
             hanging.cancel()
             try:
                 return await model.complete(ask())

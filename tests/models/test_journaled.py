@@ -12,6 +12,7 @@ from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel, to_reply
 from caps.models.scripted import ScriptedModel
 from models.server import Reply, StubServer
+from waiting import until
 
 WHOLE = Completion(
     "A\x00\u00e9",
@@ -109,7 +110,7 @@ def test_identical_requests_under_way_are_asked_once_and_paid_by_one(journal):
         inner = Slow()
         model = JournaledModel(inner, journal)
         tasks = [asyncio.create_task(model.complete(ask())) for _ in range(5)]
-        await asyncio.sleep(0.01)
+        await until(lambda: inner.calls)
         inner.go.set()
         return inner.calls, [(got.text, got.replayed) for got in await asyncio.gather(*tasks)]
 
@@ -124,9 +125,9 @@ def test_whoever_leaves_the_others_are_answered_and_if_the_first_left_another_as
         inner = Slow()
         model = JournaledModel(inner, journal)
         tasks = [asyncio.create_task(model.complete(ask())) for _ in range(3)]
-        await asyncio.sleep(0.01)
+        await until(lambda: inner.calls)
         tasks.pop(leaver).cancel()
-        await asyncio.sleep(0.01)
+        await until(lambda: inner.calls == calls)
         inner.go.set()
         got = await asyncio.gather(*tasks)
         return inner.calls, sorted(reply.replayed for reply in got)
@@ -139,7 +140,7 @@ def test_a_call_nobody_waits_for_is_ended_and_may_be_asked_anew_at_once(journal)
         inner = Slow()
         model = JournaledModel(inner, journal)
         task = asyncio.create_task(model.complete(ask()))
-        await asyncio.sleep(0.01)
+        await until(lambda: inner.calls)
         task.cancel()
         await asyncio.wait([task])
         inner.go.set()
@@ -169,7 +170,7 @@ def test_when_another_process_was_first_its_words_stand_but_our_cost_is_reported
         inner = Slow("ours")
         model = JournaledModel(inner, journal)
         task = asyncio.create_task(model.complete(ask()))
-        await asyncio.sleep(0.01)
+        await until(lambda: inner.calls)
         digest = prompt_digest(ask().messages)
         theirs = Completion("theirs", "stop", Usage(7, 7))
         await journal.append(to_reply(request_key(ask()), digest, ask(), theirs))
@@ -185,7 +186,7 @@ def test_a_journal_that_cannot_store_stops_the_call(journal):
         inner = Slow()
         model = JournaledModel(inner, journal)
         task = asyncio.create_task(model.complete(ask()))
-        await asyncio.sleep(0.01)
+        await until(lambda: inner.calls)
         journal.close()
         inner.go.set()
         await task

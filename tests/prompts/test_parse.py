@@ -1,6 +1,6 @@
 """Judges' replies as they really come, and what is read from them."""
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -263,9 +263,9 @@ def test_no_reply_makes_a_parser_raise(text: str, truncated: bool, nonce: str) -
 def test_long_replies_are_read_in_linear_time(piece: str) -> None:
     def seconds(size: int) -> float:
         text = piece * (size // len(piece))
-        start = perf_counter()
+        start = process_time()
         for ask in ASKS:
             read(ask, text)
-        return perf_counter() - start
+        return process_time() - start
 
     assert seconds(100_000) < max(1.0, 40 * seconds(10_000))

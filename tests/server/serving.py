@@ -16,6 +16,7 @@ from caps.server.logs import Log
 from judging import better_quality_wins
 from models.server import Reply
 from shell import CAPS
+from waiting import PATIENCE
 
 
 def asked(text: str = "vary", model: str = "caps/m", **more: object) -> dict[str, Any]:
@@ -46,7 +47,7 @@ class Running:
 
     def end(self, sign: int = signal.SIGTERM) -> int:
         self.process.send_signal(sign)
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=PATIENCE)
         self.lines += [json.loads(line) for line in said.splitlines()]
         return self.process.returncode
 
@@ -86,6 +87,7 @@ class Inside:
         body: object = None,
         *,
         leaves: asyncio.Event | None = None,
+        hear: Callable[[bytes], object] = len,
         **headers: str,
     ) -> Answer:
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -114,6 +116,7 @@ class Inside:
                 answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             else:
                 answer.body += message.get("body", b"")
+                hear(answer.body)
 
         await self.door(scope, receive, send)
         return answer

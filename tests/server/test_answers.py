@@ -35,7 +35,7 @@ def completion(*messages):
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=3), st.booleans())
 def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, tell):
     whole = completion(*({"content": text, "reasoning_content": thought} for text, thought in said))
@@ -112,8 +112,8 @@ def test_time_that_ends_brings_the_answer_so_far():
         return Hang() if number == 3 else Reply(f"number {number}")
 
     async def work(call):
-        body = asked("any", caps={"n": 4, "seconds": 0.6})
-        return await call(body=body), await call(body=asked("any", caps={"n": 2, "seconds": 0.3}))
+        bodies = [asked("any", caps={"n": n, "seconds": 1.5}) for n in (4, 2)]
+        return [await call(body=body) for body in bodies]
 
     with StubServer(slow) as stub:
         first, second = inside(stub.url, work)

@@ -29,7 +29,7 @@ judges = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(name=names, signatures=signatures, judge=judges, seed=st.integers(0, 5))
 def test_every_contest_ends_with_a_legal_winner_and_replays_identically(name, signatures, judge, seed):
     field = field_of(len(signatures), signatures)
@@ -41,7 +41,7 @@ def test_every_contest_ends_with_a_legal_winner_and_replays_identically(name, si
     assert all(len(set(ask.entrants)) == len(ask.entrants) for ask in asks_of(first))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(name=names, signatures=signatures, judge=judges, rounds=st.integers(0, 8))
 def test_a_contest_can_be_stopped_after_any_round(name, signatures, judge, rounds):
     contest = Contest(make_strategy(name), field_of(len(signatures), signatures))
@@ -55,7 +55,7 @@ def test_a_contest_can_be_stopped_after_any_round(name, signatures, judge, round
     assert sorted(contest.selection.order) == list(range(len(signatures)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(name=names, signatures=signatures, judge=judges, lost=st.floats(0.05, 1), seed=st.integers(0, 99))
 def test_any_ask_may_go_unanswered(name, signatures, judge, lost, seed):
     chance = Random(seed)

@@ -68,7 +68,7 @@ def test_a_surer_win_raises_a_belief_further_and_the_losers_falls():
     assert len({row[5] for row in chances}) == 4
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 999), names=st.lists(st.sampled_from("xyz"), min_size=3, max_size=9))
 def test_beliefs_do_not_depend_on_how_candidates_are_numbered(seed, names):
     rng = Random(seed)
