@@ -148,6 +148,7 @@ class Play:
 
     def _conclude(self) -> None:
         """A contest in which every call failed chose nothing."""
+        self.bout.forget()
         judged = self.outcome.judged
         if judged and all(one.ruling.unanswered not in HEARD for one in judged):
             causes = ", ".join(

@@ -26,6 +26,10 @@ class Bout:
             found = self._quoted[text] = quote(text, nonce)
         return found
 
+    def forget(self) -> None:
+        """Let go of the texts made inert: a case that is over may have to wait for those before it."""
+        self._quoted.clear()
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
