@@ -82,7 +82,9 @@ class Process:
         socket.send_fds(_line(), [json.dumps(order).encode()], streams)
         os.close(given)
         os.close(told)
-        self.pid = int(self._heard.readline())
+        number = self._heard.readline()
+        assert number, "the Python that was to be ready is not: what it said is on standard error"
+        self.pid = int(number)
 
     def poll(self) -> int | None:
         """How it ended, if it has."""
