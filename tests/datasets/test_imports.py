@@ -200,6 +200,7 @@ def test_our_own_cases_are_read_as_ever_and_only_they_are_counted(tmp_path):
         ('[{"problem": "?"}]', "cases are one JSON object a line"), ("[", "not a list of results: not JSON"),
         ("{\n" + "[" * 10**5, "not JSON"), ('{"eval": {}, "samples": [3]}', r"samples\[0\]: must be an object"),
     ],
+    ids=["nothing", "an empty log", "a list", "half a list", "a deep list", "samples that are none"],
 )  # fmt: skip
 def test_a_file_that_is_none_of_the_formats_says_so(tmp_path, content, said):
     (tmp_path / "odd").write_text(content)
