@@ -18,8 +18,7 @@ from pathlib import Path
 CAPS = Path(sys.executable).with_name("caps")
 HERE = Path(__file__).parent
 PART = 60  # cases of a part
-# Results come in order: as many wait in memory as are finished in that time, or twice with bad luck.
-TIMEOUT = 10
+TIMEOUT = 60
 FATES = (("kill", 14), ("term", 3), ("live", 3))
 
 

@@ -146,8 +146,9 @@ def test_a_directory_in_the_place_of_the_log(select, server, path, tmp_path):
 
 
 def test_a_file_in_the_place_of_the_folder(select, server, path):
-    refused_path = path / "j"
+    refused_path, asked = path / "j", server.requests
     told(select(refused_path), refused_path, "--journal")
+    assert server.requests == asked
 
 
 def test_a_file_that_is_no_journal(select, server, tmp_path):

@@ -254,9 +254,11 @@ def test_workers_of_a_killed_simulation_do_not_stay_behind(tmp_path):
         [*map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     wait_until(lambda: (tmp_path / "results").exists() or process.poll() is not None)
+    assert process.poll() is None, "it ended before it could be killed"
     process.kill()
     process.wait()
     wait_until(lambda: not _alive(process.pid))
+    assert not _alive(process.pid)
 
 
 def _alive(group):

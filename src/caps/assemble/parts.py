@@ -112,9 +112,9 @@ def make_prepare(
 
 def price_for(setup: Setup) -> Price | None:
     """What a token costs: as stated, or as listed; no list knows what a batch costs."""
-    where = setup.endpoint
-    listed = None if setup.engine == "batch" else listed_price(where.model, where.base_url)
-    return setup.price or listed
+    if setup.price is not None or setup.engine == "batch":
+        return setup.price
+    return listed_price(setup.endpoint.model, setup.endpoint.base_url)
 
 
 def prepare_for(setup: Setup) -> Prepare:
