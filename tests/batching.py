@@ -100,10 +100,10 @@ class BatchServer(StubServer):
         return await handler(request)
 
     async def _upload(self, request: web.Request) -> web.Response:
-        form = await request.post()
+        form = {part.name: await part.text() async for part in await request.multipart()}
         assert form["purpose"] == "batch"
         name = f"file-{len(self.files)}"
-        self.files[name] = form["file"].file.read().decode()
+        self.files[name] = form["file"]
         return web.json_response({"id": name, "object": "file", "purpose": "batch"})
 
     async def _create(self, request: web.Request) -> web.Response:

@@ -1,9 +1,11 @@
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
-from judging import case_line, spread, write_cases
+from judging import better_quality_wins, case_line, spread, write_cases
+from models.server import StubServer
 from shell import caps, json_lines
 
 
@@ -252,3 +254,24 @@ def test_a_budget_for_the_whole_run_holds_and_every_case_has_an_answer(select, t
     assert len(found) == 6
     assert sum(line["tokens"]["billed"] + line["tokens"]["output"] for line in found) <= 9000
     assert any(line["provisional"] for line in found)
+
+
+def test_results_are_written_in_the_order_of_input_though_the_first_case_ends_last(tmp_path):
+    cases, others = write_cases(tmp_path / "cases.jsonl", 4, n=4), []
+
+    def behave(body, number):
+        prompt, reply = body["messages"][0]["content"], better_quality_wins(body, number)
+        if "it, case 0?" in prompt:
+            return replace(reply, until=lambda: len(others) == 3 * 6)
+        others.extend(["asked"] * ("it, case" in prompt))
+        return reply
+
+    with StubServer(behave) as server:
+        where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--max-connections", "32")
+        done = caps("select", cases, *where, "--strategy", "round-robin", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert [line["id"] for line in json_lines(done)] == [f"case {i}" for i in range(4)]
+    kept = [
+        json.loads(line)["case"] for line in (tmp_path / "run" / "rulings.jsonl").read_text().splitlines()
+    ]
+    assert kept == [f"case {i}" for i in range(4) for _ in range(6)]

@@ -9,6 +9,7 @@ from caps.assemble import load_templates, make_prepare, make_strategy
 from caps.core.errors import SettingError
 from caps.core.types import Usage
 from caps.costs.prices import Price
+from caps.engines.base import in_order
 from caps.engines.budget import Budget, CasePurse, Total
 from caps.engines.local import LocalEngine
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
@@ -24,7 +25,7 @@ def run(source, *, strategy=None, lengths=(0,), max_tokens=400, capacity=6, **bu
         seats = {level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}
         judge = LlmJudge(seats, load_templates(), JudgeSettings(max_tokens=max_tokens))
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity, price=PRICE, **budgets)
-        return [outcome async for outcome in engine.run(source, strategy or Caps(), seed=1)]
+        return [outcome async for outcome in in_order(engine.run(source, strategy or Caps(), seed=1))]
 
     return asyncio.run(collect())
 

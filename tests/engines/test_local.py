@@ -8,6 +8,7 @@ from caps.assemble import make_prepare
 from caps.core.errors import AccessError, InputError
 from caps.core.types import Found
 from caps.datasets.jsonl import parse_case
+from caps.engines.base import in_order
 from caps.engines.hall import MOST_LOOKING, MOST_WAITING
 from caps.engines.local import LocalEngine
 from caps.judges.base import Ruling
@@ -46,7 +47,7 @@ def cases(count, n=16):
 def run(judge, source, *, capacity=8, strategy=None, find=None):
     async def collect():
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity, find=find)
-        return [outcome async for outcome in engine.run(source, strategy or Caps(), seed=1)]
+        return [outcome async for outcome in in_order(engine.run(source, strategy or Caps(), seed=1))]
 
     return asyncio.run(collect())
 
@@ -86,6 +87,26 @@ def test_calls_that_share_slot_a_go_out_together():
     run(judge, cases(1), capacity=1)
     finals = [ask.a for _, ask in judge.log[-6:]]
     assert finals == sorted(finals)
+
+
+def test_a_case_comes_out_when_it_is_over_and_waits_for_nobody():
+    class Silent(WatchfulJudge):
+        async def rule(self, bout, ask, purse=None):
+            if bout.case.id == "case 0":
+                await last.wait()
+            return await super().rule(bout, ask)
+
+    last = asyncio.Event()
+
+    async def collect():
+        engine, heard = LocalEngine(Silent(), make_prepare(), capacity=lambda: 32), []
+        async for outcome in engine.run(cases(5), Caps(), seed=1):
+            heard.append(outcome.number)
+            if len(heard) == 4:
+                last.set()
+        return heard
+
+    assert asyncio.run(collect())[-1] == 0
 
 
 def test_cases_are_read_only_as_far_as_needed():
@@ -216,7 +237,7 @@ def test_cases_are_looked_into_first_a_few_at_once_and_come_out_in_order():
     async def collect():
         prepare = make_prepare(None, {"signature": "math-equivalent"})
         engine = LocalEngine(WatchfulJudge(), prepare, capacity=lambda: 8, find=looking)
-        return [outcome async for outcome in engine.run(cases(60), Caps(), seed=1)]
+        return [outcome async for outcome in in_order(engine.run(cases(60), Caps(), seed=1))]
 
     outcomes = asyncio.run(collect())
     assert [outcome.name for outcome in outcomes] == [f"case {i}" for i in range(60)]

@@ -15,6 +15,7 @@ import pytest
 from caps.assemble import Endpoint, Setup, cases_for, make_strategy, session
 from caps.core.errors import AccessError, InputError
 from caps.datasets.jsonl import read_cases
+from caps.engines.base import in_order
 from caps.engines.budget import Budget
 from caps.engines.cluster import Cluster, connect
 from caps.engines.ray import AHEAD
@@ -63,7 +64,7 @@ async def played(setup, source, *, strike=None):
     async with session(setup, probe=False) as ready:
         heard, outcomes = [], []
         ready.engine.watch = heard.append
-        async for outcome in ready.engine.run(source, make_strategy("caps"), seed=7):
+        async for outcome in in_order(ready.engine.run(source, make_strategy("caps"), seed=7)):
             outcomes.append(outcome)
             if len(outcomes) == 3 and strike is not None:
                 await strike(ready.engine)

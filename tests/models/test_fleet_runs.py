@@ -10,6 +10,7 @@ from caps import select_sync
 from caps.assemble import Endpoint, Setup, make_strategy, session
 from caps.cli.main import make_app
 from caps.core.errors import MissingFeatureError, UnknownModelError, UnreachableError
+from caps.engines.base import in_order
 from caps.journal.keys import request_key
 from judging import better_quality_wins, cases, write_cases
 from models.fleets import ask, said, slowly
@@ -28,7 +29,7 @@ def run(*urls, count=8, told=None, **settings):
         setup = Setup(endpoint=where, tell=(told if told is not None else []).append, **settings)
         async with session(setup) as ready:
             strategy = make_strategy("caps-r")
-            outcomes = [one async for one in ready.engine.run(cases(count), strategy, seed=7)]
+            outcomes = [one async for one in in_order(ready.engine.run(cases(count), strategy, seed=7))]
             return outcomes, ready.servers()
 
     outcomes, records = asyncio.run(play())

@@ -1,6 +1,6 @@
 """A run through Batch files, opened: its folder, its journal, and where each case stands."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -49,7 +49,7 @@ class BatchRun:
         """What the server calls its limit on tokens."""
         return str(self.made["limit_name"])
 
-    async def outcomes(self) -> AsyncIterator[Outcome]:
+    async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """What became of each case, once nothing is open; what stands in the folder's files was paid here."""
         self.waiting.paid |= self.folder.sent()
         for stand in self.convoy.stands():
@@ -71,7 +71,7 @@ def _finding(
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[BatchRun]:
+async def opened(path: Path) -> AsyncGenerator[BatchRun]:
     """Open the run of a folder; cases are looked into where they have not been."""
     folder = BatchFolder(path)
     made = folder.made()

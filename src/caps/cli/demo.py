@@ -24,7 +24,7 @@ from caps.cli.output import say, stdout
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.types import Case
 from caps.datasets.jsonl import read_cases
-from caps.engines.base import Outcome
+from caps.engines.base import Outcome, in_order
 from caps.experiments.planning import BASELINE, forecast_case
 from caps.judges.llm import JudgeSettings
 from caps.models.weights import NAME as SMALL
@@ -97,7 +97,7 @@ class _Tour:
         async with session(self._setup, probe=False) as ready:
             with Meter(len(self._cases), None, hidden=self._quiet) as meter:
                 ready.engine.watch = meter.hear
-                async for outcome in ready.engine.run(self._cases, strategy, seed=SEED):
+                async for outcome in in_order(ready.engine.run(self._cases, strategy, seed=SEED)):
                     outcomes.append(outcome)
                     meter.advance()
             without = {} if ready.findings is None else ready.findings.unusable

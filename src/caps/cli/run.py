@@ -3,32 +3,29 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.calibrating import Calibrating
 from caps.cli.listening import listen
 from caps.cli.meter import Meter
 from caps.cli.output import say, stderr, stdout
+from caps.cli.parcel import Parcel, pack
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.engines.base import Outcome
-from caps.evidence.anatomy import last_boxed
 from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
 from caps.judges.base import Bout
 from caps.models.fleet_server import Record
 from caps.reports import calibrated
-from caps.reports.bracket import draw
-from caps.reports.console import number, table
+from caps.reports.console import table
 from caps.reports.lines import selection_line
 from caps.reports.made import made_of
 from caps.reports.rundir import RunFolder
@@ -61,6 +58,7 @@ class Run:
         self._limit = limit
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
+        self._written = 0  # cases
         self._guessed: Counter[str] = Counter()
         self._templates = load_templates(setup.prompts)
         self._blind = make_prepare(setup.profile, setup.views)
@@ -74,7 +72,7 @@ class Run:
         code = await unless_stopped(self.play(source, total, out, cases))
         if code is not None:
             return code
-        say_stopped(self._setup.journal, f" after {self._summary.cases} cases")
+        say_stopped(self._setup.journal, f" after {self._written} cases")
         return 130
 
     async def play(
@@ -99,19 +97,32 @@ class Run:
 
     async def deliver(
         self,
-        outcomes: AsyncIterator[Outcome],
+        outcomes: AsyncGenerator[Outcome, None],
         out: Path | None,
         made: dict[str, Any],
         advance: Callable[[], object] = int,
         judge: Mapping[str, Any] | None = None,
     ) -> None:
-        """Hand on every outcome as it comes."""
+        """Count every outcome as it comes, and write it down when those before it are."""
+        packed: dict[int, Parcel] = {}
         with RunFolder(out, made) if out is not None else nullcontext() as folder:
             if folder is not None and judge:
                 folder.keep(calibrated.FILE, judge)
-            async for outcome in outcomes:
-                self._deliver(outcome, folder)
-                advance()
+            async with aclosing(outcomes):
+                async for outcome in outcomes:
+                    self._count(outcome)
+                    line = selection_line(outcome, strategy=self._name, seed=self._seed, price=self._price)
+                    packed[outcome.number] = pack(
+                        outcome,
+                        line,
+                        rulings=folder is not None,
+                        picture=self._bracket,
+                        row=not self._lines,
+                    )
+                    advance()
+                    while self._written in packed:
+                        self._write(packed.pop(self._written), folder)
+                        self._written += 1
             self._summary.servers = self._servers()
             if folder is not None:
                 folder.finish(self._summary.as_line(self._price))
@@ -143,30 +154,31 @@ class Run:
         }
         return calibrated.judge_row(found, about)
 
-    def _deliver(self, outcome: Outcome, folder: RunFolder | None) -> None:
+    def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
-        if outcome.bout is not None and not self._quiet and self._summary.cases <= REHEARSED:
+        if outcome.bout is not None and not self._quiet and outcome.number < REHEARSED:
             expected = forecast_case(outcome.bout, self._strategy, self._templates, seed=self._seed)
             self._summary.predict(outcome, expected.least, expected.most)
             self._count_saved(outcome.bout, expected.mean)
         if outcome.bout is not None and outcome.bout.case.guessed:
             self._guessed[outcome.bout.case.domain] += 1
-        line = selection_line(outcome, strategy=self._name, seed=self._seed, price=self._price)
+
+    def _write(self, parcel: Parcel, folder: RunFolder | None) -> None:
         if folder is not None:
-            folder.add(outcome, line)
-        if outcome.failure is not None:
-            named = f"case {outcome.name!r}: " if outcome.name else ""
-            say(f"failed: {named}{outcome.failure}", "red")
+            folder.add(parcel.selection, parcel.rulings)
+        if parcel.failure is not None:
+            named = f"case {parcel.name!r}: " if parcel.name else ""
+            say(f"failed: {named}{parcel.failure}", "red")
             return
-        if self._bracket and outcome.contest is not None:
-            say(f"case {outcome.name}", "bold")
-            for drawn in draw(outcome.contest):
+        if self._bracket:
+            say(f"case {parcel.name}", "bold")
+            for drawn in parcel.picture:
                 stderr().print(drawn)
-        if self._lines:
-            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-            sys.stdout.buffer.flush()
+        if parcel.row is not None:
+            self._rows.append(parcel.row)
         else:
-            self._rows.append(_row(line))
+            sys.stdout.buffer.write(parcel.selection)
+            sys.stdout.buffer.flush()
 
     def _count_saved(self, bout: Bout, expected: float) -> None:
         """Forecast what hard evidence saved on a case: what it would ask without, less that with it."""
@@ -205,17 +217,3 @@ class Run:
         return made | {
             "calibration": None if self._calibration is None else calibrated.row(self._calibration)
         }
-
-
-def _row(line: dict[str, Any]) -> tuple[str, ...]:
-    notes = [word for word in ("provisional",) if line[word]]
-    if line["rescued"] is not None:
-        notes.append("rescue")
-    if line["malformed"]:
-        notes.append(f"{line['malformed']} unreadable")
-    last = last_boxed(line["text"]) or (line["text"].strip().splitlines() or [""])[-1]
-    calls = line["calls"]
-    return (
-        line["id"], last[:40], str(line["winner"]), str(line["clusters"]), f"{calls['E1']} + {calls['E2']}",
-        number(line["tokens"]["asked"], 0), ", ".join(notes),
-    )  # fmt: skip

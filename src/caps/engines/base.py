@@ -1,6 +1,7 @@
 """What engines share: a case under way, and what became of it."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,9 +59,24 @@ class Engine(Protocol):
 
     def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
-    ) -> AsyncIterator[Outcome]:
-        """Play all cases and yield what became of each, in the order of input."""
+    ) -> AsyncGenerator[Outcome, None]:
+        """Play all cases and yield what became of each as it is known; its number is its place in the input.
+
+        No more than a bounded number of cases is begun while one before them is not over.
+        """
         ...
+
+
+async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
+    """The outcomes in the order of input; whoever stops listening ends the run."""
+    waiting: dict[int, Outcome] = {}
+    following = 0
+    async with aclosing(outcomes):
+        async for outcome in outcomes:
+            waiting[outcome.number] = outcome
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
 
 
 class Play:

@@ -9,7 +9,7 @@ Rules that must not be broken:
 
 import asyncio
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Coroutine,
@@ -72,7 +72,7 @@ class BatchEngine:
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
-    ) -> AsyncIterator[Outcome]:
+    ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each, in the order of input."""
         convoy = self._convoys(await looked_into(cases, self._find), strategy, seed)
         step = 1

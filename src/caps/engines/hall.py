@@ -29,7 +29,10 @@ def result_of(task: "asyncio.Task[T]") -> T | Exception:
 
 
 class Hall:
-    """Lets cases in as they are needed, hands out what to ask, and lets them go in the order of input."""
+    """Lets cases in as they are needed, hands out what to ask, and lets those go who are done.
+
+    It never lets in so many that the first who is not done would hold up more than `MOST_WAITING`.
+    """
 
     def __init__(
         self,
@@ -44,14 +47,15 @@ class Hall:
         self._arrived: deque[tuple[int, Case]] = deque()  # not looked into yet
         self._looking = 0
         self._ready: list[_Entry] = []
-        self._done: dict[int, Outcome] = {}
+        self._done: list[Outcome] = []
         self._entered = 0
-        self._left = 0
+        self._ahead: set[int] = set()  # who left before someone who came earlier
+        self._first = 0  # who has not left, or is next to come
 
     @property
     def empty(self) -> bool:
         """Whether everyone has come and gone."""
-        return self._source is None and self._left == self._entered
+        return self._source is None and self._first == self._entered
 
     def admit(self, wanted: int) -> bool:
         """Let a case in if there are fewer than `wanted` asks to choose from; false if not.
@@ -60,7 +64,7 @@ class Hall:
         """
         if self._source is None or len(self._ready) >= wanted:
             return False
-        if self._entered - self._left >= MOST_WAITING or self._looking >= MOST_LOOKING:
+        if self._entered - self._first >= MOST_WAITING or self._looking >= MOST_LOOKING:
             return False
         case = self._read()
         if case is not None:
@@ -79,7 +83,7 @@ class Hall:
         if isinstance(found, Case):
             self._open(number, found)
         else:
-            self._done[number] = Outcome(number, case.id, failure=f"{type(found).__name__}: {found}")
+            self._done.append(Outcome(number, case.id, failure=f"{type(found).__name__}: {found}"))
 
     def next_ask(self) -> tuple[Play, int] | None:
         """The ask to send next."""
@@ -95,17 +99,20 @@ class Hall:
             return
         if isinstance(ruling, Exception):
             play.outcome.failure = f"{type(ruling).__name__}: {ruling}"
-            self._done[play.outcome.number] = play.outcome
+            self._done.append(play.outcome)
         elif play.tell(place, ruling):
             self._queue(play)
         else:
             self._push(play, play.follow())
 
-    def leave(self) -> Iterator[Outcome]:
-        """Those who are done, as far as everyone before them is."""
-        while self._left in self._done:
-            self._left += 1
-            yield self._done.pop(self._left - 1)
+    def leave(self) -> list[Outcome]:
+        """Those who are done."""
+        done, self._done = self._done, []
+        self._ahead.update(outcome.number for outcome in done)
+        while self._first in self._ahead:
+            self._ahead.remove(self._first)
+            self._first += 1
+        return done
 
     def _read(self) -> Case | InputError | None:
         """The next case; a source that breaks off ends with the reason as its last."""
@@ -121,7 +128,7 @@ class Hall:
 
     def _enter(self, number: int, case: Case | InputError) -> None:
         if isinstance(case, InputError):
-            self._done[number] = Outcome(number, "", failure=str(case))
+            self._done.append(Outcome(number, "", failure=str(case)))
         elif self._looks:
             self._looking += 1
             self._arrived.append((number, case))
@@ -132,12 +139,12 @@ class Hall:
         try:
             self._queue(self._opened(number, case))
         except CapsError as error:
-            self._done[number] = Outcome(number, case.id, failure=str(error))
+            self._done.append(Outcome(number, case.id, failure=str(error)))
 
     def _queue(self, play: Play) -> None:
         round_ = play.round
         if round_ is None:
-            self._done[play.outcome.number] = play.outcome
+            self._done.append(play.outcome)
             return
         self._push(play, play.begin(self._judge))
 

@@ -4,13 +4,13 @@ Rules that must not be broken:
 
 * Work-conserving: while a call may start and any case has something to ask, a call starts.
 * Later rounds go first, so cases finish instead of piling up; calls that share slot A go out together.
-* Cases are read only as far as they are needed, and forgotten once they are handed on, in the order of input.
+* Cases are read only as far as they are needed, and forgotten once they are over and handed on.
 * One failed case does not stop the others.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -57,8 +57,8 @@ class LocalEngine:
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
-    ) -> AsyncIterator[Outcome]:
-        """Play all cases and yield what became of each, in the order of input."""
+    ) -> AsyncGenerator[Outcome, None]:
+        """Play all cases and yield what became of each as it is known."""
         hall = Hall(iter(cases), self._opener(strategy, seed), self._judge, looks=self._find is not None)
         flying: set[asyncio.Task[Ruling]] = set()
         looking: set[asyncio.Task[Case]] = set()

@@ -11,7 +11,7 @@ Rules that must not be broken:
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -65,7 +65,7 @@ class RayEngine:
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
-    ) -> AsyncIterator[Outcome]:
+    ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each, in the order of input."""
         most = AHEAD * self._room * self._cluster.workers
         whole = self._budget.seconds

@@ -11,7 +11,7 @@ from caps.core.types import Case, Entrant, Pairing, Verdict
 from caps.costs.ledger import Ledger
 from caps.diagnostics.ballots import strengths
 from caps.diagnostics.learnt import LEAST_CASES, Learnt, learn
-from caps.engines.base import ENDED, Engine, Outcome, PerCase
+from caps.engines.base import ENDED, Engine, Outcome, PerCase, in_order
 from caps.experiments.probes import Probe, ballot_of, weigh_looks
 from caps.judges.profiles import NAMES, reckons, with_profile
 from caps.strategies.posterior import Posterior
@@ -77,7 +77,7 @@ async def calibrate(
     """Have the probes of some cases answered and learn from them; without all answers, nothing is learnt."""
     probes = [probe_of(case, believer) for case in cases]
     ledger, probed = Ledger(), list[Probed]()
-    async for outcome in engine.run(cases, PerCase(probes), seed=seed):
+    async for outcome in in_order(engine.run(cases, PerCase(probes), seed=seed)):
         ledger.add(outcome.ledger)
         if outcome.bout is not None and outcome.failure is None:
             entrants = outcome.bout.described.entrants

@@ -11,7 +11,7 @@ from caps.core.settings import check_settings, setting
 from caps.core.types import Case, Entrant, Pairing, Verdict
 from caps.diagnostics.looks import Look, by_case, complete
 from caps.diagnostics.measured import StopRule
-from caps.engines.base import Outcome, PerCase, Prepare
+from caps.engines.base import Outcome, PerCase, Prepare, in_order
 from caps.experiments.duels import LOOKS_A_PAIR, Duel, Duels, asks_of, different, told_apart
 from caps.experiments.pools import INSTRUCTION_TOKENS, LabelledPool
 from caps.judges.base import Ruling
@@ -129,7 +129,7 @@ async def ask(
         asked.confidence = ready.confidence
         ready.engine.watch = watch
         strategies = PerCase([Duels(subject.duels) for subject in scheduled])
-        async for outcome in ready.engine.run(source(), strategies, seed=plan.seed):
+        async for outcome in in_order(ready.engine.run(source(), strategies, seed=plan.seed)):
             subject = scheduled[outcome.number]
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import cast
 
 from caps.assemble import Session, Setup, session
 from caps.core.types import Case
-from caps.engines.base import Outcome
+from caps.engines.base import Outcome, in_order
 from caps.experiments.measure import Heard, Pool, Turn, measure
 from caps.experiments.results import Result
 from caps.experiments.suites import case_digest, difficulty, labels
@@ -57,9 +56,8 @@ async def _play(
 ) -> None:
     try:
         async with places:
-            run = ready.engine.run(cases, turn.strategy, seed=turn.seed)
-            played = cast(AsyncGenerator[Outcome, None], run)
-            async with aclosing(played) as outcomes:  # a stop ends its calls before the connection is closed
+            run = in_order(ready.engine.run(cases, turn.strategy, seed=turn.seed))
+            async with aclosing(run) as outcomes:  # a stop ends its calls before the connection is closed
                 async for outcome in outcomes:
                     news.put_nowait(result_of(turn, outcome))
     finally:

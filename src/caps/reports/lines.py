@@ -1,8 +1,10 @@
 """Results as plain data: the line of a selection, and the lines of the calls behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
+
+import msgspec
 
 from caps.core.types import (
     Answer,
@@ -23,6 +25,11 @@ from caps.engines.base import Judged, Outcome
 from caps.reports.found import found_line
 
 Line = dict[str, Any]
+
+
+def json_lines(lines: Iterable[Line]) -> bytes:
+    """Lines as they stand in a file."""
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
 def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price | None) -> Line:

@@ -17,8 +17,7 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.core.types import Ask
-from caps.engines.base import Outcome
-from caps.reports.lines import Line, ask_of, ruling_lines
+from caps.reports.lines import Line, ask_of
 
 NOTED = ("caps", "aiohttp", "msgspec")
 
@@ -46,12 +45,11 @@ class RunFolder:
         for file in self._files:
             file.close()
 
-    def add(self, outcome: Outcome, line: Line) -> None:
-        """Write one outcome down."""
+    def add(self, selection: bytes, rulings: bytes) -> None:
+        """Write the lines of one case down."""
         try:
-            self._selections.write(msgspec.json.encode(line) + b"\n")
-            for ruling in ruling_lines(outcome):
-                self._rulings.write(msgspec.json.encode(ruling) + b"\n")
+            self._selections.write(selection)
+            self._rulings.write(rulings)
             for file in self._files:
                 file.flush()
         except OSError as error:
