@@ -230,6 +230,14 @@ def test_sprint_looks_twice_at_what_was_doubtful_and_only_there():
         assert [(ask.b, ask.a) for ask in first.round.asks] == [(ask.a, ask.b) for ask in second.round.asks]
 
 
+def test_sprint_looks_twice_at_low_games_only_among_the_last():
+    hardly = played("sprint", 16, lambda ask: Verdict(6, 4) if ask.a < ask.b else Verdict(4, 6))
+    stages = [turn.round.stage for turn in hardly.transcript]
+    assert stages == ["halve", "knockout", *["knockout", "second look"] * 2]
+    assert [len(turn.round.asks) for turn in hardly.transcript] == [8, 4, 2, 2, 1, 1]
+    assert hardly.selection.winner == 0
+
+
 def test_sprint_skips_partial_views_that_are_hardly_shorter():
     short = [Entrant(i, f"#{i}", (0, 90, 100)) for i in range(16)]
     assert {ask.level for ask in asks_of(played("sprint", short))} == {Level.FULL}

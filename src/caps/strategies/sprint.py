@@ -1,7 +1,7 @@
 """Sprint: halve on partial views, then a knockout at full evidence; doubtful games are played twice.
 
 Beyond the paper: a cascade for candidates that all differ, where votes say nothing. What CAPS spends on a
-round-robin goes into second looks, seats exchanged, at games that were LOW or tied.
+round-robin goes into second looks, seats exchanged: at games that were tied, and late at those that were LOW.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from caps.strategies.pairings import ORDERS, Table, average, prior, slaughter
 
 HARDLY_SHORTER = 0.7
 SURE = 4 / 9  # the weight from which a verdict is HIGH
+TOLD = 1 / 9  # the weight from which it is more than a tie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Sprint:
     halvings: int = setting(1, "rounds on partial views", least=0)
     down_to: int = setting(4, "pools of at most so many are judged at full evidence", least=1)
     second_look: str = setting("E2", "which doubtful games are played again", choices=("none", "E2", "all"))
+    late: int = setting(4, "LOW games are played again among so many; ties always", least=0)
     screening: str = setting("auto", "evidence of the halvings", choices=("E1", "auto"))
     representative: str = setting("longest", "who stands for a cluster", choices=REPRESENTATIVES)
     weight_floor: float = setting(0.05, "least weight of a game", least=0, most=1)
@@ -48,7 +50,8 @@ class Sprint:
             pairs, winners = slaughter(pool, len(pool) // 2)
             ranking, stage = [*pool, *fallen, *merged], "halve" if level == Level.PARTIAL else "knockout"
             games = yield from table.play(stage, level, pairs, ranking=ranking, byes=winners)
-            games = yield from self._look_again(games, level, ranking)
+            late = len(pool) <= self.late
+            games = yield from self._look_again(games, level, ranking, below=SURE if late else TOLD)
             losers = []
             for game in games:
                 standings.record(game)
@@ -64,11 +67,13 @@ class Sprint:
         partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
         return self.screening == "E1" or not full or partial <= HARDLY_SHORTER * full
 
-    def _look_again(self, games: list[Game], level: Level, ranking: Sequence[int]) -> Play[list[Game]]:
-        """Play games that were LOW or tied again with the seats exchanged, and average the two."""
+    def _look_again(
+        self, games: list[Game], level: Level, ranking: Sequence[int], *, below: float
+    ) -> Play[list[Game]]:
+        """Play doubtful games again with the seats exchanged, and average the two."""
         if self.order == "both" or self.second_look not in ("all", str(level)):
             return games
-        doubtful = [one for one in games if one.verdict is not None and one.verdict.weight < SURE]
+        doubtful = [one for one in games if one.verdict is not None and one.verdict.weight < below]
         asks = [Pairing(one.b, one.a, level) for one in doubtful]
         again = yield from compare("second look", asks, ranking=ranking)
         back = {(game.b, game.a): game for game in again}
