@@ -19,6 +19,7 @@ Quoting: TypeAlias = Callable[[str, str], str]
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_CONTROLS = bytes((*range(9), *range(11, 32), 127))  # those of ASCII among them
 # The joiner goes behind the first character of each of these ...
 _TOKENS = (
     re.compile(
@@ -63,29 +64,39 @@ def nonce_for(problem: str, candidates: Iterable[str]) -> str:
 
 def neutralise(text: str) -> str:
     """The same text to a reader, with nothing in it that parses as verdict, fence, heading or chat token."""
-    if not text.isascii() or not text.replace("\n", "").replace("\t", "").isprintable():
-        text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
-    if "<" in text or "[" in text:
-        for token in _TOKENS:
-            text = token.sub(lambda m: _joined(m[0], 1), text)
-    if not text.isascii() or "ssistantfinal" in text.lower():
-        text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
-    lines = text.split("\n")
-    match, seen = (_PLAIN_HEADING.match, text.lower()) if text.isascii() else (_HEADING.match, text)
-    for number, found in enumerate(map(match, seen.split("\n"))):
-        if found:
-            lines[number] = _joined(lines[number], found.end(1) + 1)
-    if may_read_plain(text):
-        lines = [_mute(line) if KEYWORDS.search(line) and reads_plain(line) else line for line in lines]
-    return "\n".join(lines)
+    return _inert(text, text.lower())
 
 
 def quote(text: str, nonce: str) -> str:
     """A text made inert; a nonce inside, which a view may have spliced together, is broken too."""
-    inert = neutralise(text)
-    if nonce not in inert.lower():
+    lowered = text.lower()
+    inert = _inert(text, lowered)
+    if nonce not in (lowered if inert is text else inert.lower()):
         return inert
     return re.sub(re.escape(nonce), lambda m: _joined(m[0], 1), inert, flags=re.IGNORECASE)
+
+
+def _inert(text: str, lowered: str) -> str:
+    """`neutralise`; the lowered text is given, because it is wanted again and texts are long."""
+    if not text.isascii() or len(text.encode().translate(None, _CONTROLS)) < len(text):
+        text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
+        lowered = text.lower()
+    if "<" in text or "[" in text:
+        for token in _TOKENS:
+            text = token.sub(lambda m: _joined(m[0], 1), text)
+    if not text.isascii() or "ssistantfinal" in lowered:
+        text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
+    match, seen = (_PLAIN_HEADING.match, lowered) if text.isascii() else (_HEADING.match, text)
+    heads = [(at, found.end(1) + 1) for at, found in enumerate(map(match, seen.split("\n"))) if found]
+    talks = may_read_plain(text, lowered)
+    if not heads and not talks:
+        return text
+    lines = text.split("\n")
+    for number, end in heads:
+        lines[number] = _joined(lines[number], end)
+    if talks:
+        lines = [_mute(line) if reads_plain(line) else line for line in lines]
+    return "\n".join(lines)
 
 
 def fenced(label: str, text: str, nonce: str, *, quoting: Quoting = quote) -> str:

@@ -16,6 +16,9 @@ KEYWORDS = re.compile(
     rf"(?<![^\W_])(?:{'|'.join(_WORDS)}|ratings|scores)(?![^\W_])",
     re.IGNORECASE,
 )
+_ALIKE = re.compile(
+    "[\u0130\u0131\u017f\u212a]"
+)  # beyond ASCII, what is taken for i, s or k where case is ignored
 # The readers take a `bare` line. Labels are capital letters here: in prose a small "a" is an article.
 _NAMED = re.compile(
     r"\b(?:winner|verdict|better|best|choice|choose|prefer|pick)\b"
@@ -49,12 +52,11 @@ _BEST = re.compile(
 )
 
 
-def may_read_plain(text: str) -> bool:
+def may_read_plain(text: str, lowered: str) -> bool:
     """Whether a text may hold one of the words; quick, and never wrong when it says no."""
-    if text.isascii():  # beyond ASCII a letter may match another: a dotless i, a long s
-        lowered = text.lower()
-        return any(word in lowered for word in _WORDS)
-    return KEYWORDS.search(text) is not None
+    if not text.isascii() and _ALIKE.search(text):
+        return KEYWORDS.search(text) is not None
+    return any(map(lowered.__contains__, _WORDS))
 
 
 def plain_side(words: str) -> str | None:
@@ -92,6 +94,8 @@ def plain_place(words: str) -> int | None:
 
 def reads_plain(line: str) -> bool:
     """Whether any of these readers takes something from the line."""
+    if not may_read_plain(line, line.lower()) or not KEYWORDS.search(line):
+        return False
     words = bare(line)
     readers = (plain_side, plain_sureness, plain_rating, plain_place)
     return bool(plain_ratings(words)) or any(read(words) is not None for read in readers)
