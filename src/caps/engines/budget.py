@@ -40,7 +40,7 @@ class Budget:
 
 
 class Account:
-    """Spending against a budget."""
+    """Spending against a budget; whoever has no limit keeps none."""
 
     def __init__(self, budget: Budget, price: Price | None) -> None:
         if budget.usd is not None and price is None:
@@ -97,7 +97,9 @@ class Total:
 
     async def reserve(self, most: Usage) -> bool:
         """Set aside what a call may cost, waiting while others may give back enough."""
-        while self._limited and not self.account.fits(most):
+        if not self._limited:
+            return True
+        while not self.account.fits(most):
             if self.account.held_tokens == 0:
                 return False
             self._freed.clear()
@@ -107,8 +109,9 @@ class Total:
 
     def settle(self, most: Usage, spent: Usage) -> None:
         """Close a call."""
-        self.account.settle(most, spent)
-        self._freed.set()
+        if self._limited:
+            self.account.settle(most, spent)
+            self._freed.set()
 
 
 class CasePurse:
@@ -127,17 +130,20 @@ class CasePurse:
 
     async def reserve(self, most: Usage) -> bool:
         """Set aside what a call may cost; false where a budget has ended."""
-        if self.limited and not self._account.fits(most):
-            return False
-        self._account.hold(most)
+        if self.limited:
+            if not self._account.fits(most):
+                return False
+            self._account.hold(most)
         if await self._total.reserve(most):
             return True
-        self._account.settle(most, NOTHING)
+        if self.limited:
+            self._account.settle(most, NOTHING)
         return False
 
     def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
         """Close a call: the case counts what was asked, the run what was paid now."""
-        self._account.settle(most, spent)
+        if self.limited:
+            self._account.settle(most, spent)
         self._total.settle(most, NOTHING if replayed else spent)
 
 
