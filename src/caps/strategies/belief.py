@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from operator import mul
 from statistics import fmean, pstdev
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ SWEEPS = 6
 DULLER = {0.0: 0.4, 0.35: 0.6}  # a judge worse than stated: its gap as a part of that, how likely
 
 Groups = Sequence[Sequence[Entrant]]
+Others = tuple[list[int], list[float]]
 
 
 class Belief(NamedTuple):
@@ -81,9 +83,10 @@ def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> 
     `nobody` is the log-odds that none is, the share of 0 among them.
     """
     worlds = [([0.0] * len(prior), nobody)]
+    met = [_others(row, k) for k, row in enumerate(evidence.strain)]
     for rate in RATES:
         odds = [math.log(rate / (1 - rate)) + p for p in prior]
-        belief, fit = _mean_field(odds, evidence)
+        belief, fit = _mean_field(odds, evidence, met)
         worlds.append((belief, fit - math.log(len(RATES))))
     best = max(fit for _, fit in worlds)
     weights = [math.exp(fit - best) for _, fit in worlds]
@@ -93,19 +96,27 @@ def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> 
     )
 
 
-def _mean_field(odds: Sequence[float], evidence: Evidence) -> tuple[list[float], float]:
+def _others(row: Sequence[float], k: int) -> Others:
+    """Whom an answer has met, and how much they hold each other back."""
+    who = [j for j, x in enumerate(row) if x and j != k]
+    return who, [row[j] for j in who]
+
+
+def _mean_field(
+    odds: Sequence[float], evidence: Evidence, met: Sequence[Others]
+) -> tuple[list[float], float]:
     """Chances that agree with one another, and how well they explain the games (a lower bound)."""
     strain = evidence.strain
-    met = [[(j, x) for j, x in enumerate(row) if x and j != k] for k, row in enumerate(strain)]
     alone = [h + g - strain[k][k] / 2 for k, (h, g) in enumerate(zip(odds, evidence.support, strict=True))]
     q = [_sigmoid(h) for h in alone]
+    chance = q.__getitem__
     for _ in range(SWEEPS):
-        for k, others in enumerate(met):
-            if others:
-                q[k] = _sigmoid(alone[k] - sum(x * q[j] for j, x in others))
+        for k, (who, strains) in enumerate(met):
+            if who:
+                q[k] = _sigmoid(alone[k] - sum(map(mul, strains, map(chance, who))))
     fit = -sum(math.log1p(math.exp(h)) for h in odds)
-    for k, p in enumerate(q):
-        fit += p * alone[k] - sum(x * q[j] for j, x in met[k]) * p / 2
+    for k, (p, (who, strains)) in enumerate(zip(q, met, strict=True)):
+        fit += p * alone[k] - sum(map(mul, strains, map(chance, who))) * p / 2
         fit -= sum(x * math.log(x) for x in (p, 1 - p) if x > 0)
     return q, fit
 
