@@ -1,6 +1,6 @@
 """A run through Batch files, opened: its folder, its journal, and where each case stands."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -71,7 +71,7 @@ def _finding(
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[BatchRun]:
+async def opened(path: Path) -> AsyncIterator[BatchRun]:
     """Open the run of a folder; cases are looked into where they have not been."""
     folder = BatchFolder(path)
     made = folder.made()

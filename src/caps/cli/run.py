@@ -19,7 +19,7 @@ from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.engines.base import Outcome
+from caps.engines.base import Lineup, Outcome
 from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
 from caps.judges.base import Bout
@@ -58,7 +58,7 @@ class Run:
         self._limit = limit
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
-        self._written = 0  # cases
+        self._parcels = Lineup[Parcel]()
         self._guessed: Counter[str] = Counter()
         self._templates = load_templates(setup.prompts)
         self._blind = make_prepare(setup.profile, setup.views)
@@ -72,7 +72,7 @@ class Run:
         code = await unless_stopped(self.play(source, total, out, cases))
         if code is not None:
             return code
-        say_stopped(self._setup.journal, f" after {self._written} cases")
+        say_stopped(self._setup.journal, f" after {self._parcels.following} cases")
         return 130
 
     async def play(
@@ -104,7 +104,6 @@ class Run:
         judge: Mapping[str, Any] | None = None,
     ) -> None:
         """Count every outcome as it comes, and write it down when those before it are."""
-        packed: dict[int, Parcel] = {}
         with RunFolder(out, made) if out is not None else nullcontext() as folder:
             if folder is not None and judge:
                 folder.keep(calibrated.FILE, judge)
@@ -112,7 +111,7 @@ class Run:
                 async for outcome in outcomes:
                     self._count(outcome)
                     line = selection_line(outcome, strategy=self._name, seed=self._seed, price=self._price)
-                    packed[outcome.number] = pack(
+                    parcel = pack(
                         outcome,
                         line,
                         rulings=folder is not None,
@@ -120,9 +119,8 @@ class Run:
                         row=not self._lines,
                     )
                     advance()
-                    while self._written in packed:
-                        self._write(packed.pop(self._written), folder)
-                        self._written += 1
+                    for ready in self._parcels.add(outcome.number, parcel):
+                        self._write(ready, folder)
             self._summary.servers = self._servers()
             if folder is not None:
                 folder.finish(self._summary.as_line(self._price))

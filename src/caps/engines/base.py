@@ -1,9 +1,9 @@
 """What engines share: a case under way, and what became of it."""
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from caps.core.contest import Contest
 from caps.core.errors import InputError
@@ -13,6 +13,7 @@ from caps.costs.ledger import Ledger
 from caps.judges.base import Bout, Judge, OpenPurse, Purse, Ruling
 
 Prepare = Callable[[Case], Bout]
+T = TypeVar("T")
 
 ENDED = ("budget", "time")
 HEARD = (None, "malformed", *ENDED)  # a judge that spoke unreadably, or was not asked, did not fail
@@ -67,16 +68,28 @@ class Engine(Protocol):
         ...
 
 
+class Lineup(Generic[T]):
+    """Whatever comes early waits for those before it; `following` is the number that is waited for."""
+
+    def __init__(self) -> None:
+        self.following = 0
+        self._waiting: dict[int, T] = {}
+
+    def add(self, number: int, item: T) -> Iterator[T]:
+        """Take one in; those whose turn it is now."""
+        self._waiting[number] = item
+        while self.following in self._waiting:
+            yield self._waiting.pop(self.following)
+            self.following += 1
+
+
 async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
     """The outcomes in the order of input; whoever stops listening ends the run."""
-    waiting: dict[int, Outcome] = {}
-    following = 0
+    lineup = Lineup[Outcome]()
     async with aclosing(outcomes):
         async for outcome in outcomes:
-            waiting[outcome.number] = outcome
-            while following in waiting:
-                yield waiting.pop(following)
-                following += 1
+            for ready in lineup.add(outcome.number, outcome):
+                yield ready
 
 
 class Play:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from caps.assemble import Session, Setup, session
 from caps.core.types import Case
-from caps.engines.base import Outcome, in_order
+from caps.engines.base import Outcome
 from caps.experiments.measure import Heard, Pool, Turn, measure
 from caps.experiments.results import Result
 from caps.experiments.suites import case_digest, difficulty, labels
@@ -56,7 +56,7 @@ async def _play(
 ) -> None:
     try:
         async with places:
-            run = in_order(ready.engine.run(cases, turn.strategy, seed=turn.seed))
+            run = ready.engine.run(cases, turn.strategy, seed=turn.seed)
             async with aclosing(run) as outcomes:  # a stop ends its calls before the connection is closed
                 async for outcome in outcomes:
                     news.put_nowait(result_of(turn, outcome))

@@ -80,7 +80,7 @@ def _inert(text: str, lowered: str) -> str:
     """`neutralise`; the lowered text is given, because it is wanted again and texts are long."""
     if not text.isascii() or len(text.encode().translate(None, _CONTROLS)) < len(text):
         text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
-        lowered = text.lower()
+        lowered = text.lower()  # from here on only joiners go in, and none into a word looked for in it
     if "<" in text or "[" in text:
         for token in _TOKENS:
             text = token.sub(lambda m: _joined(m[0], 1), text)

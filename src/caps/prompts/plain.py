@@ -16,9 +16,8 @@ KEYWORDS = re.compile(
     rf"(?<![^\W_])(?:{'|'.join(_WORDS)}|ratings|scores)(?![^\W_])",
     re.IGNORECASE,
 )
-_ALIKE = re.compile(
-    "[\u0130\u0131\u017f\u212a]"
-)  # beyond ASCII, what is taken for i, s or k where case is ignored
+# Where case is ignored, these too are taken for an i, an s or a k.
+_ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")
 # The readers take a `bare` line. Labels are capital letters here: in prose a small "a" is an article.
 _NAMED = re.compile(
     r"\b(?:winner|verdict|better|best|choice|choose|prefer|pick)\b"
