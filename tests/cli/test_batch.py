@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, result_lines
 from caps.cli.main import make_app
 from caps.core.errors import InputError, SettingError
-from judging import better_quality_wins, write_cases
+from judging import better_quality_wins, case_line, spread, write_cases
 from models.server import Reply, Status, StubServer
 from shell import start
 from waiting import wait_until
@@ -242,3 +242,16 @@ def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(t
         assert max(server.paid.values()) == 1
         live = run("select", cases, *words[6:10], "--no-journal", *words[12:])
     assert selections(done.stdout) == selections(live.stdout)
+
+
+def test_a_bad_line_is_named_before_the_first_file_is_run(tmp_path):
+    cases, where = (
+        tmp_path / "cases.jsonl",
+        ("--journal", tmp_path / "journal.sqlite", "--out", tmp_path / "batch"),
+    )
+    cases.write_text("\n".join([case_line("fine", spread(4)), *["{bad"] * 7]))
+    done = batch("prepare", cases, "--model", "m", *where)
+    assert len(written(done)) == 1
+    told = " ".join(done.stderr.split())
+    assert [f"cases.jsonl:{line}: not JSON" in told for line in range(2, 9)] == [True] * 5 + [False] * 2
+    assert "2 more failed" in told

@@ -5,38 +5,44 @@ import time
 from pathlib import Path
 
 from caps.cli.batch_run import BatchRun, opened
-from caps.cli.output import say
+from caps.cli.output import say, say_failed
 from caps.cli.run import Run
+from caps.engines.base import Outcome
 from caps.engines.batch_files import Part, StepFiles
 from caps.models.batch_lines import encode_line
 from caps.reports.console import number
+
+NAMED = 5  # failed cases; the others are counted
 
 
 async def take_step(path: Path, *, again: bool, quiet: bool, lines: bool) -> int:
     """Write the next files, or deliver; the exit code."""
     async with opened(path) as run:
         out = {} if again else run.folder.out(run.journal, run.failures)
-        parts, held = _write(run, {key for keys in out.values() for key in keys})
+        parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
         if parts or held:
             for part in parts:
                 sys.stdout.write(f"{part.path}\n")
             if not quiet:
                 _explain(run, parts, held, sorted(out))
+                _regret(run, failed)
             return 0
         return await _deliver(run, quiet=quiet, lines=lines)
 
 
-def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int]:
-    """Write what is open; how much is open but under way in earlier files."""
-    held: set[str] = set()
+def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int, list[Outcome]]:
+    """Write what is open; how much is open but under way in earlier files; and the cases that failed."""
+    held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.setup.batch) as files:
         for stand in run.convoy.stands():
+            if stand.outcome.failure is not None:
+                failed.append(stand.outcome)
             for one in stand.open:
                 if one.key in out:
                     held.add(one.key)
                 else:
                     files.add(one, encode_line(one.key, one.request, limit_name=run.limit_name))
-        return files.finish(), len(held)
+        return files.finish(), len(held), failed
 
 
 def _explain(run: BatchRun, parts: list[Part], held: int, out: list[Path]) -> None:
@@ -48,6 +54,14 @@ def _explain(run: BatchRun, parts: list[Part], held: int, out: list[Path]) -> No
         say(f"{number(held, 0)} requests are out in {names}: absorb what came back, or write them --again")
     if parts:
         say(f"run them, then: caps batch absorb {run.folder.path} RESULTS...")
+
+
+def _regret(run: BatchRun, failed: list[Outcome]) -> None:
+    for outcome in failed[:NAMED]:
+        say_failed(outcome.name, str(outcome.failure))
+    if len(failed) > NAMED:
+        more = number(len(failed) - NAMED, 0)
+        say(f"{more} more failed: caps batch status {run.folder.path} --cases names them", "red")
 
 
 async def _deliver(run: BatchRun, *, quiet: bool, lines: bool) -> int:

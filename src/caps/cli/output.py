@@ -42,6 +42,11 @@ def say(words: str, style: str = "dim") -> None:
     stderr().print(shown(words), style=style, markup=False, soft_wrap=True)
 
 
+def say_failed(name: str, why: str) -> None:
+    """Say that a case failed; one that could not be read has no name."""
+    say(f"failed: case {name!r}: {why}" if name else f"failed: {why}", "red")
+
+
 def remark(words: str) -> None:
     """Say what went wrong and was mended."""
     say(words, "yellow")

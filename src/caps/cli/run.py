@@ -13,7 +13,7 @@ from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.calibrating import Calibrating
 from caps.cli.listening import listen
 from caps.cli.meter import Meter
-from caps.cli.output import say, stderr, stdout
+from caps.cli.output import say, say_failed, stderr, stdout
 from caps.cli.parcel import Parcel, pack
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
@@ -165,8 +165,7 @@ class Run:
         if folder is not None:
             folder.add(parcel.selection, parcel.rulings)
         if parcel.failure is not None:
-            named = f"case {parcel.name!r}: " if parcel.name else ""
-            say(f"failed: {named}{parcel.failure}", "red")
+            say_failed(parcel.name, parcel.failure)
             return
         if self._bracket:
             say(f"case {parcel.name}", "bold")
