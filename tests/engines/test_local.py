@@ -163,7 +163,7 @@ def test_a_case_nobody_ever_answered_has_failed_and_one_partly_answered_is_provi
     class Deaf(WatchfulJudge):
         async def rule(self, bout, ask, purse=None):
             ruling = await super().rule(bout, ask, purse)
-            return replace(ruling, answer=Unanswered("server")) if ask.level == 1 else ruling
+            return Ruling(Unanswered("server"), ruling.attempts) if ask.level == 1 else ruling
 
     (partly,) = run(Deaf(), cases(1))
     assert partly.selection.provisional

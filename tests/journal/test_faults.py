@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from caps.core.errors import JournalError
-from caps.journal.migrations import MIGRATIONS
+from caps.journal.migrations import MIGRATIONS, inspect, migrate
 from caps.journal.rows import Reply
 from caps.journal.store import Journal
 
@@ -98,6 +98,24 @@ def test_the_database_of_another_program(tmp_path):
         other.execute("CREATE TABLE replies (mine)")
         other.commit()
     refused(path, "another program")
+
+
+def test_a_file_that_another_process_is_just_making_is_not_taken_for_another_programs(tmp_path):
+    path = tmp_path / "j"
+    for moment in range(1, 4):
+        path.unlink(missing_ok=True)
+        looks = list[str]()
+
+        def make_it_meanwhile(statement, moment=moment, looks=looks):
+            looks.append(statement)
+            if len(looks) == moment:
+                with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                    migrate(other)
+
+        with closing(sqlite3.connect(path)) as connection:
+            connection.set_trace_callback(make_it_meanwhile)
+            inspect(connection, path)
+        assert len(looks) == 3
 
 
 def test_an_empty_file_becomes_a_journal(tmp_path):

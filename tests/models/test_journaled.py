@@ -2,6 +2,7 @@ import asyncio
 import sqlite3
 
 import pytest
+from msgspec.structs import replace
 
 from caps.core.errors import BusyError, JournalError
 from caps.core.types import Message, TokenLogprob, Usage
@@ -66,10 +67,10 @@ def test_what_was_paid_once_is_replayed_whole(journal):
 
     first, *others = asyncio.run(run())
     assert inner.calls == 1
-    assert first == WHOLE._replace(
-        key=request_key(ask()), logprobs=(TokenLogprob("A", -0.1, (("A", -0.1), ("B", -9999.0))),)
+    assert first == replace(
+        WHOLE, key=request_key(ask()), logprobs=(TokenLogprob("A", -0.1, (("A", -0.1), ("B", -9999.0))),)
     )
-    assert others == [first._replace(replayed=True)] * 2
+    assert others == [replace(first, replayed=True)] * 2
 
 
 def test_a_new_process_finds_it_too(tmp_path):

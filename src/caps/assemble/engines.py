@@ -1,6 +1,6 @@
 """From a setup to the engine that plays, here or on a cluster."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -49,9 +49,11 @@ def connected(where: Endpoint, setup: Setup) -> Connected:
     )
 
 
-def room(model: Connected) -> int:
-    """Calls that may be under way at a model, and those that should wait there."""
-    return model.connections + (model.surplus if isinstance(model, Queued) else 0)
+def room_at(model: Connected) -> Callable[[], int]:
+    """How to tell the number of calls that may be under way at a model, and should wait there."""
+    if isinstance(model, Queued):
+        return lambda: model.connections + model.surplus
+    return lambda: model.connections
 
 
 def connect_all(setup: Setup) -> dict[Endpoint, Connected]:
@@ -81,12 +83,13 @@ def equip(
     }
     judge = LlmJudge(seats, templates, setup.judge)
     prepare, findings = prepare_for(setup), make_findings(setup, journal)
+    rooms = [room_at(model) for model in models.values()]
 
     def engine(seconds: float | None) -> LocalEngine:
         return LocalEngine(
             judge,
             prepare,
-            capacity=lambda: sum(map(room, models.values())) + SURPLUS_CALLS,
+            capacity=lambda: sum(room() for room in rooms) + SURPLUS_CALLS,
             case_budget=setup.case_budget,
             total_budget=replace(setup.total_budget, seconds=seconds),
             price=price,

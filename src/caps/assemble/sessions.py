@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caps.assemble.engines import SURPLUS_CALLS, connect_all, connected, equip, ray_engine, room
+from caps.assemble.engines import SURPLUS_CALLS, connect_all, connected, equip, ray_engine, room_at
 from caps.assemble.parts import load_templates, make_findings, price_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
@@ -97,12 +97,13 @@ async def sampler(
         stack.push_async_callback(model.close)
         if probe:
             await canary(model, where.model, want_logprobs=logprobs, extra=extra)
+        room = room_at(model)
         yield Sampler(
             model if journal is None else JournaledModel(model, journal),
             where.model,
             preset,
             templates,
-            capacity=lambda: room(model) + SURPLUS_CALLS,
+            capacity=lambda: room() + SURPLUS_CALLS,
             logprobs=logprobs,
             extra=setup.extra,
             purse=purse,

@@ -5,6 +5,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.play import Strategy
@@ -19,8 +21,7 @@ ENDED = ("budget", "time")
 HEARD = (None, "malformed", *ENDED)  # a judge that spoke unreadably, or was not asked, did not fail
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """One ask of a contest with its ruling."""
 
     stage: str

@@ -78,6 +78,8 @@ class Account:
 class Pot(Protocol):
     """What all cases of a run pay from."""
 
+    limited: bool
+
     async def reserve(self, most: Usage) -> bool:
         """Set aside what a call may cost, waiting while others may give back enough."""
         ...
@@ -92,12 +94,12 @@ class Total:
 
     def __init__(self, budget: Budget, price: Price | None) -> None:
         self.account = Account(budget, price)
-        self._limited = budget.spends
+        self.limited = budget.spends
         self._freed = asyncio.Event()
 
     async def reserve(self, most: Usage) -> bool:
         """Set aside what a call may cost, waiting while others may give back enough."""
-        if not self._limited:
+        if not self.limited:
             return True
         while not self.account.fits(most):
             if self.account.held_tokens == 0:
@@ -109,7 +111,7 @@ class Total:
 
     def settle(self, most: Usage, spent: Usage) -> None:
         """Close a call."""
-        if self._limited:
+        if self.limited:
             self.account.settle(most, spent)
             self._freed.set()
 
@@ -122,6 +124,7 @@ class CasePurse:
     ) -> None:
         self._account, self._total = Account(budget, price), total
         self.limited = budget.spends
+        self.free = not self.limited and not total.limited
         self.deadline = deadline
 
     def covers(self, most: Usage) -> bool:

@@ -148,6 +148,8 @@ class PotAfar:
     Only the first in line asks: were all to wait with the clerk, whoever gives back could not get through.
     """
 
+    limited = True
+
     def __init__(self, clerk: Any, worker: str, life: int) -> None:
         self._clerk, self._worker, self._life = clerk, worker, life
         self._line = asyncio.Lock()

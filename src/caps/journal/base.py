@@ -1,5 +1,6 @@
 """The seam to whatever keeps replies and findings: the journal itself, or one in another process."""
 
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from caps.journal.rows import Reply
@@ -8,7 +9,7 @@ from caps.journal.rows import Reply
 class Keeper(Protocol):
     """Keeps what was paid for and what was found; every answer may have to be waited for."""
 
-    async def recall(self, key: str) -> Reply | None:
+    def recall(self, key: str) -> Awaitable[Reply | None]:
         """The reply under a key."""
         ...
 

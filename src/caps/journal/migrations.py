@@ -40,8 +40,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 def inspect(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that is not ours or comes from a newer version; changes nothing."""
-    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    # In this order: tables that another process makes come with its mark, so whoever sees them sees that too.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
     if owner != APPLICATION_ID and tables:
         raise JournalError(
             f"{str(path)!r} is the SQLite file of another program, not a journal: name another file"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
@@ -40,12 +41,13 @@ class Reply(NamedTuple):
 
     def row(self, at: float) -> Row:
         """Write a row of the table; what SQLite cannot hold (half a surrogate pair) becomes `?`."""
-        values = [clean(value) if isinstance(value, str) else value for value in self]
-        values[_AT] = at
-        return tuple(values)
+        key, _, *rest = self
+        if not "".join((*_texts(self), self.logprobs or "")).isascii():
+            key, rest = clean(key), [clean(value) if isinstance(value, str) else value for value in rest]
+        return key, at, *rest
 
 
-_AT = Reply._fields.index("at")
+_texts = attrgetter("key", "model", "served", "template", "prompt_digest", "finish", "text", "reasoning")
 
 
 class Table(NamedTuple):
@@ -79,6 +81,12 @@ def insertion(table: Table, rows: int) -> str:
     marks = f"({', '.join('?' * len(table.columns))})"
     places = f"{table.name} ({', '.join(table.columns)})"
     return f"INSERT OR IGNORE INTO {places} VALUES {', '.join([marks] * rows)}"  # noqa: S608
+
+
+@cache
+def lookup_of_many(table: Table, keys: int) -> str:
+    """The statement that reads the rows under so many values of the first column."""
+    return f"{table.select} WHERE {table.columns[0]} IN ({', '.join('?' * keys)})"
 
 
 def chunks(items: list[Any], size: int) -> Iterator[list[Any]]:

@@ -9,6 +9,7 @@ Rules that must not be broken:
 
 import sqlite3
 import time
+from asyncio import Future, get_running_loop
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
@@ -20,8 +21,9 @@ import msgspec
 from caps.core.errors import JournalError
 from caps.journal.faults import explain, is_busy
 from caps.journal.opening import BUSY_SECONDS, CHECKED_BYTES, connect, hasten, make_ready, refuse_directory
-from caps.journal.rows import FACTS, REPLIES, Reply, Row, Table, chunks, clean
+from caps.journal.rows import FACTS, REPLIES, Reply, Row, Table, chunks, clean, lookup_of_many
 from caps.journal.stock import Stats, beside, take_stock
+from caps.journal.turns import Gathered
 from caps.journal.writer import Writer
 
 _LOOKUP = REPLIES.lookup
@@ -49,7 +51,10 @@ class Journal:
         self._reading, self._in_use = Lock(), Lock()
         log = beside(path, "-wal")
         at_once = None if durable else self._quick
-        self._writer = Writer(self._connection, at_once, self._in_use, lambda: log.stat().st_size)
+        self._writer = Writer(
+            self._connection, at_once, self._in_use, lambda: log.stat().st_size, self._explained
+        )
+        self._lookups = Gathered(self._look_up)
         self._clock = clock
         self._open = True
 
@@ -119,16 +124,18 @@ class Journal:
         rows = self._read(_LOOKUP, [key])
         return Reply.of(rows[0]) if rows else None
 
-    async def recall(self, key: str) -> Reply | None:
-        """The reply under a key, for those who keep theirs they know not where."""
-        return self.get(key)
+    def recall(self, key: str) -> "Future[Reply | None]":
+        """The reply under a key, looked up together with those that are wanted in the same moment."""
+        loop = get_running_loop()
+        told: Future[Reply | None] = loop.create_future()
+        self._lookups.add((key, told), loop)
+        return told
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Reply]:
         """The replies under these keys; those not there are left out."""
         found = {}
         for part in chunks(list(keys), LOOKUPS):
-            marks = ", ".join("?" * len(part))
-            for row in self._read(f"{REPLIES.select} WHERE key IN ({marks})", part):
+            for row in self._read(lookup_of_many(REPLIES, len(part)), part):
                 found[row[0]] = Reply.of(row)
         return found
 
@@ -158,12 +165,29 @@ class Journal:
         """Count what is stored; reads the whole file."""
         return take_stock(self._read, self.path)
 
-    async def _append(self, table: Table, row: Row) -> Row:
+    def _append(self, table: Table, row: Row) -> "Future[Row]":
         self._check_open()
+        return self._writer.append(table, row)
+
+    def _look_up(self, wanted: "list[tuple[str, Future[Reply | None]]]") -> None:
+        found: dict[str, Reply] = {}
+        failure: Exception | None = None
         try:
-            return await self._writer.append(table, row)
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
+            found = self.get_many([key for key, _ in wanted])
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            failure = error
+        for key, told in wanted:
+            if told.done():
+                continue
+            if failure is None:
+                told.set_result(found.get(key))
+            else:
+                told.set_exception(failure)
+
+    def _explained(self, error: sqlite3.Error) -> JournalError:
+        failure = explain(error, self.path)
+        failure.__cause__ = error
+        return failure
 
     def _read(self, statement: str, values: list[Any]) -> list[Row]:
         """Read over the connection that writes, whose pages are at hand, or while it is busy over another."""

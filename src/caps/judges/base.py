@@ -4,6 +4,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import msgspec
+
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Described
 from caps.prompts.fence import quote
@@ -31,8 +33,7 @@ class Bout:
         self._quoted.clear()
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One call to a model on behalf of an ask, and how its reply was read."""
 
     key: str
@@ -45,8 +46,7 @@ class Attempt:
     requests: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask, with every call it took; `malformed` where no reply could be read."""
 
     answer: Answer
@@ -67,6 +67,7 @@ NOTHING = Usage(0, 0)
 class Purse(Protocol):
     """Whatever pays for calls: asked before each, told after each; it may also end with time."""
 
+    free: bool  # nobody counts what it pays
     limited: bool
     deadline: float | None  # of the running loop's clock
 
@@ -86,6 +87,7 @@ class Purse(Protocol):
 class OpenPurse:
     """No limit."""
 
+    free = True
     limited = False
     deadline: float | None = None
 

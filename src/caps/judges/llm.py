@@ -11,7 +11,9 @@ Rules that must not be broken:
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from caps.core.errors import (
     AccessError,
@@ -158,6 +160,8 @@ class LlmJudge:
 
 async def pay(model: Model, request: Request, purse: Purse) -> Completion | None:
     """Send a request the purse can afford, and settle what it cost; none where it cannot."""
+    if purse.free:
+        return await model.complete(request)
     most = at_most(request)
     if not await purse.reserve(most):
         return None

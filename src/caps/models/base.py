@@ -9,7 +9,9 @@ Rules that must not be broken:
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
 
 from caps.core.counting import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
@@ -18,8 +20,7 @@ Tell: TypeAlias = Callable[[str], object]
 """Hears what a user should know while a run goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What is asked of a model; `draw` tells repeated looks apart, `extra` goes into the body as it is.
 
     Requests of one `group` begin alike and had better meet at one server; it changes no reply.
@@ -34,11 +35,11 @@ class Request:
     seed: int | None = None
     top_logprobs: int = 0
     draw: int = 0
-    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    group: str = field(default="", compare=False)
+    extra: Mapping[str, object] = msgspec.field(default_factory=dict)
+    group: str = ""
 
 
-class Completion(NamedTuple):
+class Completion(msgspec.Struct, frozen=True):
     """A reply and what it took.
 
     `finish` is `stop`, `length` (cut by `max_tokens`), `content_filter`, `refusal`, another word of the

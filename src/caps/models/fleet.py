@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Literal, TypeVar
 
 import aiohttp
+from msgspec.structs import replace
 
 from caps.core.errors import ModelError, UnreachableError
 from caps.models.base import Completion, Request, Tell, Wiring, unheard
@@ -109,7 +110,7 @@ class FleetModel:
     async def complete(self, request: Request) -> Completion:
         """Answer a request, at another server where one fails."""
         done, earlier = await self._carried(group_of(request), lambda model: model.complete(request))
-        return done._replace(attempts=done.attempts + earlier) if earlier else done
+        return replace(done, attempts=done.attempts + earlier) if earlier else done
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import aiohttp
+from msgspec.structs import replace
 from yarl import URL
 
 from caps.core.errors import SettingError
@@ -108,7 +109,7 @@ class HttpModel:
             lambda reply: read_completion(reply, request),
             model=request.model,
         )
-        return done.value._replace(latency=done.latency, attempts=done.attempts)
+        return replace(done.value, latency=done.latency, attempts=done.attempts)
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from caps.core.types import TokenLogprob, Usage
 from caps.journal.base import Keeper
@@ -30,41 +31,51 @@ class JournaledModel:
     def __init__(self, inner: Model, journal: Keeper) -> None:
         self.inner = inner
         self.journal = journal
-        self._flights: dict[str, asyncio.Future[Completion | None]] = {}
+        # What is under way, with a future where someone else waits for it too.
+        self._flights: dict[str, asyncio.Future[Completion | None] | None] = {}
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal, from a call under way, or by a new call; failures are not stored."""
         digest = prompt_digest(request.messages)
         key = request_key(request, digest=digest)
-        while (flight := self._flights.get(key)) is not None:
-            shared = await asyncio.shield(flight)
+        while key in self._flights:
+            shared = await self._join(key)
             if shared is not None:
-                return shared._replace(replayed=True)
+                return replace(shared, replayed=True)
         return await self._lead(key, digest, request)
 
     async def close(self) -> None:
         """Close the model inside; the journal stays open."""
         await self.inner.close()
 
+    async def _join(self, key: str) -> Completion | None:
+        """Wait for a call under way; none if whoever made it left."""
+        flight = self._flights[key]
+        if flight is None:
+            flight = self._flights[key] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(flight)
+
     async def _lead(self, key: str, digest: str, request: Request) -> Completion:
         """Look and ask for all who want the same; if this one leaves, the call ends and another asks."""
-        flight: asyncio.Future[Completion | None] = asyncio.get_running_loop().create_future()
-        self._flights[key] = flight
+        self._flights[key] = None
         outcome: Completion | None = None
+        failure: Exception | None = None
         try:
             stored = await self.journal.recall(key)
             if stored is not None:
-                outcome = to_completion(stored)._replace(replayed=True)
+                outcome = to_completion(stored, replayed=True)
             else:
                 outcome = await self._ask(key, digest, request)
             return outcome
         except Exception as error:
-            flight.set_exception(error)
-            flight.exception()  # there may be nobody to hear of it
+            failure = error
             raise
         finally:
-            del self._flights[key]
-            if not flight.done():
+            flight = self._flights.pop(key)
+            if flight is not None and failure is not None:
+                flight.set_exception(failure)
+                flight.exception()  # whoever waited may have left
+            elif flight is not None:
                 flight.set_result(outcome)
 
     async def _ask(self, key: str, digest: str, request: Request) -> Completion:
@@ -72,10 +83,10 @@ class JournaledModel:
         reply = to_reply(key, digest, request, paid)
         standing = await self.journal.append(reply)
         if reply.logprobs is None and _words(standing) == _words(reply):
-            return paid._replace(key=key)
+            return replace(paid, key=key)
         # Another process stored its reply first: its words stand, but this is what was paid here.
-        return to_completion(standing)._replace(
-            usage=paid.usage, latency=paid.latency, attempts=paid.attempts
+        return replace(
+            to_completion(standing), usage=paid.usage, latency=paid.latency, attempts=paid.attempts
         )
 
 
@@ -86,27 +97,27 @@ def to_reply(key: str, digest: str, request: Request, completion: Completion) ->
     """A completion as the journal keeps it."""
     usage = completion.usage
     return Reply(
-        key=key,
-        at=0.0,
-        model=request.model,
-        served=completion.model,
-        template=request.template,
-        prompt_digest=digest,
-        finish=completion.finish,
-        text=completion.text,
-        reasoning=completion.reasoning,
-        prompt_tokens=usage.prompt,
-        output_tokens=usage.output,
-        cached_tokens=usage.cached,
-        reasoning_tokens=usage.reasoning,
-        estimated=usage.estimated,
-        logprobs=_pack(completion.logprobs),
-        latency=completion.latency,
-        attempts=completion.attempts,
+        key,
+        0.0,
+        request.model,
+        completion.model,
+        request.template,
+        digest,
+        completion.finish,
+        completion.text,
+        completion.reasoning,
+        usage.prompt,
+        usage.output,
+        usage.cached,
+        usage.reasoning,
+        usage.estimated,
+        _pack(completion.logprobs),
+        completion.latency,
+        completion.attempts,
     )
 
 
-def to_completion(reply: Reply) -> Completion:
+def to_completion(reply: Reply, *, replayed: bool = False) -> Completion:
     """What the journal kept, as it was returned then."""
     return Completion(
         reply.text,
@@ -123,7 +134,8 @@ def to_completion(reply: Reply) -> Completion:
         reply.served,
         reply.latency,
         reply.attempts,
-        key=reply.key,
+        replayed,
+        reply.key,
     )
 
 

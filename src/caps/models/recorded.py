@@ -18,7 +18,7 @@ class RecordedModel:
         stored = self._journal.get(request_key(request))
         if stored is None:
             raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
-        return to_completion(stored)._replace(replayed=True)
+        return to_completion(stored, replayed=True)
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -73,7 +73,7 @@ class Waiting:
         if stored is not None:
             replayed = key not in self._unreported
             self._unreported.discard(key)
-            return to_completion(stored)._replace(replayed=replayed)
+            return to_completion(stored, replayed=replayed)
         lost = self._failures.given_up(key)
         self._noted[key] = Noted(key, request, seat, lost is not None)
         raise lost or NotRecordedError(f"no reply to this {request.template!r} prompt has come yet")

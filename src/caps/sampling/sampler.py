@@ -13,7 +13,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from caps.core.errors import AccessError, ModelError, SettingError, UnknownModelError
-from caps.core.types import Candidate, Case, Problem
+from caps.core.types import Candidate, Case, Message, Problem
 from caps.judges.base import OpenPurse, Purse
 from caps.judges.llm import pay
 from caps.models.base import Completion, Model, Request
@@ -93,7 +93,7 @@ class Sampler:
         function = interface_of(case)
         name = generation_name(self.preset.style, case.domain, function=bool(function))
         messages = ask_for_answer(self._template(name), case.problem, interface=function)
-        return self._request(Request(messages, self._name, template=name), case, number)
+        return self._request(messages, name, case, number)
 
     def aggregation(self, case: Case, texts: Sequence[str], number: int) -> Request:
         """The request for a new answer out of others."""
@@ -102,14 +102,16 @@ class Sampler:
             problem = Problem.of(f"{problem.text}\n\nProvide this interface:\n{function}")
         nonce = nonce_for(problem.text, texts)
         messages = render(self._template(name), problem=problem, views=texts, nonce=nonce)
-        return self._request(Request(messages, self._name, template=name), case, number)
+        return self._request(messages, name, case, number)
 
-    def _request(self, request: Request, case: Case, number: int) -> Request:
+    def _request(self, messages: tuple[Message, ...], template: str, case: Case, number: int) -> Request:
         temperature, extra = self.preset.temperature(case.domain), self._extra
         if temperature is None:
             extra = {"temperature": None, **extra}
-        return replace(
-            request,
+        return Request(
+            messages,
+            self._name,
+            template=template,
             max_tokens=self.preset.max_tokens,
             temperature=1.0 if temperature is None else temperature,
             top_p=self.preset.top_p,

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from math import comb
 from typing import Any
 
+import msgspec
+
 from caps.core.errors import AccessError, ModelError, RefusedError, TooLongError, UnknownModelError
 from caps.core.types import Candidate
 from caps.evidence.profiles import profile_named, signature_named
@@ -134,7 +136,7 @@ def to_draw(number: int, completion: Completion, choice: dict[str, Any]) -> Draw
         return Draw(to_sample(number, completion), choice)
     called = as_json({"tool_calls": calls})
     text = f"{completion.text}\n\n{called}" if completion.text.strip() else called
-    sample = to_sample(number, completion._replace(text=text))
+    sample = to_sample(number, msgspec.structs.replace(completion, text=text))
     if sample.candidate is None:
         return Draw(sample, choice)
     return Draw(replace(sample, candidate=replace(sample.candidate, answer=called)), choice)
