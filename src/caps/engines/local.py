@@ -10,7 +10,7 @@ Rules that must not be broken:
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -23,7 +23,7 @@ from caps.engines.budget import Budget, CasePurse, Pot, Total
 from caps.engines.hall import Hall, result_of
 from caps.judges.base import Judge, Ruling
 
-Find: TypeAlias = Callable[[Case], Awaitable[Case]]
+Find: TypeAlias = Callable[[Case], Coroutine[Any, Any, Case]]
 
 
 class LocalEngine:
@@ -60,38 +60,44 @@ class LocalEngine:
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each as it is known."""
         hall = Hall(iter(cases), self._opener(strategy, seed), self._judge, looks=self._find is not None)
-        flying: set[asyncio.Task[Ruling]] = set()
-        looking: set[asyncio.Task[Case]] = set()
-        landed: deque[Callable[[], None]] = deque()
-        news = asyncio.Event()
+        flying: dict[asyncio.Task[Ruling], tuple[Play, int]] = {}
+        looking: dict[asyncio.Task[Case], tuple[int, Case]] = {}
+        landed: deque[asyncio.Task[Ruling]] = deque()
+        looked: deque[asyncio.Task[Case]] = deque()
+        news, start = asyncio.Event(), asyncio.get_running_loop().create_task
 
-        def land(among: set[Any], hear: Callable[[Any], None], task: "asyncio.Task[Any]") -> None:
-            among.discard(task)
+        def land(among: deque[Any], task: "asyncio.Task[Any]") -> None:
             if not task.cancelled():
                 task.exception()  # taken note of: a run that ends for another's says nothing of this one
-            landed.append(partial(hear, task))
+            among.append(task)
             news.set()
+
+        land_call, land_look = partial(land, landed), partial(land, looked)
 
         try:
             while True:
                 while landed:
-                    landed.popleft()()
+                    call = landed.popleft()
+                    self._hear(hall, *flying.pop(call), call)
+                while looked:
+                    look = looked.popleft()
+                    hall.looked_into(*looking.pop(look), look)
                 room = self._capacity()
                 admitted = hall.admit(room)
                 while self._find is not None and (arrived := hall.next_arrival()) is not None:
-                    look = asyncio.ensure_future(self._find(arrived[1]))
-                    looking.add(look)
-                    look.add_done_callback(partial(land, looking, partial(hall.looked_into, *arrived)))
+                    look = start(self._find(arrived[1]))
+                    looking[look] = arrived
+                    look.add_done_callback(land_look)
                 while len(flying) < room and (ready := hall.next_ask()) is not None:
-                    task = asyncio.ensure_future(self._rule(*ready))
-                    flying.add(task)
-                    task.add_done_callback(partial(land, flying, partial(self._hear, hall, *ready)))
+                    call = start(self._rule(*ready))
+                    flying[call] = ready
+                    call.add_done_callback(land_call)
                 for outcome in hall.leave():
                     yield outcome
                 if admitted:
                     await asyncio.sleep(0)
                     continue
-                if not flying and not looking and not landed:
+                if not flying and not looking:
                     if hall.empty:
                         return
                     continue

@@ -9,9 +9,9 @@ Rules that must not be broken:
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -40,6 +40,8 @@ PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
 OPEN = OpenPurse()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,9 @@ class LlmJudge:
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
+            call = pay(self._seats[ask.level].model, request, purse)
             try:
-                async with _until(purse.deadline):
-                    completion = await pay(self._seats[ask.level].model, request, purse)
+                completion = await (call if purse.deadline is None else _in_time(call, purse.deadline))
             except TimeoutError:
                 return Ruling(Unanswered("time"), (*attempts, _unheard("time", requests=1)))
             except (AccessError, UnknownModelError):
@@ -158,10 +160,12 @@ class LlmJudge:
         return weigh(ask, completion.logprobs, nonce=nonce) or answer
 
 
-async def pay(model: Model, request: Request, purse: Purse) -> Completion | None:
+def pay(model: Model, request: Request, purse: Purse) -> Coroutine[Any, Any, Completion | None]:
     """Send a request the purse can afford, and settle what it cost; none where it cannot."""
-    if purse.free:
-        return await model.complete(request)
+    return model.complete(request) if purse.free else _settled(model, request, purse)
+
+
+async def _settled(model: Model, request: Request, purse: Purse) -> Completion | None:
     most = at_most(request)
     if not await purse.reserve(most):
         return None
@@ -202,9 +206,10 @@ def _attempt(completion: Completion, reading: Reading) -> Attempt:
     )
 
 
-def _until(deadline: float | None) -> AbstractAsyncContextManager[object]:
-    """Raise `TimeoutError` at a deadline, if there is one."""
-    return nullcontext() if deadline is None else asyncio.timeout_at(deadline)
+async def _in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
+    """Raise `TimeoutError` at a deadline."""
+    async with asyncio.timeout_at(deadline):
+        return await call
 
 
 def _unheard(cause: str, requests: int) -> Attempt:

@@ -78,7 +78,7 @@ def read_result(item: Item, awaited: Awaited) -> Completion | Fault:
         status = failed if failed is not None and 400 <= failed < 600 else 500
         return faults.refused(status, said, {}, address=WHERE, model=awaited.model, now=0.0)
     try:
-        return completion_in(item.body, awaited.prompt)
+        return completion_in(item.body, lambda: awaited.prompt)
     except ValueError as error:
         return faults.garbled(WHERE, str(error))
 

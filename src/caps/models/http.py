@@ -118,7 +118,7 @@ class HttpModel:
 
         `write` is told what this server calls its limit on tokens; `read` raises `ValueError` for no reply.
         """
-        tries = Tries(self._retries, self._rng)
+        tries: Tries | None = None
         attempts = 0
         # A call keeps its slot while it waits for its next try: trouble lowers the pressure by itself.
         async with self._gate as ticket:
@@ -126,17 +126,19 @@ class HttpModel:
                 limit_name = self._limit_name
                 started = time.perf_counter()
                 outcome = await self._send(write(limit_name), read, model)
-                self._known = self._known or not isinstance(outcome, Fault) or outcome.seen
                 if not isinstance(outcome, Fault):
+                    self._known = True
                     latency = time.perf_counter() - started
                     self._gate.served(ticket, latency)
                     return Exchanged(outcome, latency, attempts + 1)
+                self._known = self._known or outcome.seen
                 if outcome.strained:
                     self._gate.strained(ticket)
                 attempts += outcome.seen
                 if outcome.renamed and limit_name != RENAMED:
                     self._limit_name = RENAMED
                     continue
+                tries = tries or Tries(self._retries, self._rng)
                 pause = self._pause(tries, outcome)
                 if pause is None:
                     break
@@ -149,9 +151,11 @@ class HttpModel:
         """Send bytes to a path below the base URL, once and as they are; raises what aiohttp does."""
         return self.call("POST", path, data=body)
 
-    def call(self, verb: str, path: str, **more: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def call(
+        self, verb: str, path: str, *, allow_redirects: bool = False, **more: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Call any path below the base URL, once; raises what aiohttp does."""
-        return self._open().request(verb, self._at(path), **{"allow_redirects": False, **more})
+        return self._open().request(verb, self._at(path), allow_redirects=allow_redirects, **more)
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""

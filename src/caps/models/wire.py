@@ -6,6 +6,7 @@ without any reply in it is an error.
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -70,11 +71,11 @@ def decode(payload: bytes) -> Any:
 
 def read_completion(reply: Any, request: Request) -> Completion:
     """Read a decoded reply; `ValueError` says what is missing if there is none in it."""
-    return completion_in(reply, estimate_prompt(request.messages))
+    return completion_in(reply, lambda: estimate_prompt(request.messages))
 
 
-def completion_in(reply: Any, prompt: int) -> Completion:
-    """Read a decoded reply to a prompt of about so many tokens, which count where the server counts none."""
+def completion_in(reply: Any, shown: Callable[[], int]) -> Completion:
+    """Read a decoded reply; `shown` guesses the tokens of its prompt where the server counts none."""
     choice = _first(reply.get("choices")) if isinstance(reply, dict) else None
     message = choice.get("message") if choice else None
     if not choice or not isinstance(message, dict):
@@ -88,7 +89,7 @@ def completion_in(reply: Any, prompt: int) -> Completion:
     return Completion(
         text,
         _FINISH.get(finish.lower(), finish),
-        _usage(reply.get("usage"), prompt, text + reasoning),
+        _usage(reply.get("usage"), shown, lambda: estimate_tokens(text + reasoning)),
         reasoning,
         _logprobs(choice.get("logprobs")),
         _text(reply.get("model")),
@@ -136,20 +137,20 @@ def _content(content: object) -> tuple[str, str]:
     return "".join(texts), "".join(thoughts)
 
 
-def _usage(usage: object, shown: int, output: str) -> Usage:
+def _usage(usage: object, shown: Callable[[], int], written: Callable[[], int]) -> Usage:
     if not isinstance(usage, dict):
-        return Usage(shown, estimate_tokens(output), estimated=True)
+        return Usage(shown(), written(), estimated=True)
     prompt, completed = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
         cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek's name for it
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
     return Usage(
-        prompt=shown if prompt is None else prompt,
-        output=estimate_tokens(output) if completed is None else completed,
-        cached=cached or 0,
-        reasoning=reasoning or 0,
-        estimated=prompt is None or completed is None,
+        shown() if prompt is None else prompt,
+        written() if completed is None else completed,
+        cached or 0,
+        reasoning or 0,
+        prompt is None or completed is None,
     )
 
 

@@ -56,8 +56,9 @@ def nonce_for(problem: str, candidates: Iterable[str]) -> str:
     digest = sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:" % len(data) + data)
-    lowered = [text.lower() for text in texts]
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    lowered = [text.lower() for text in dict.fromkeys(texts)]
     tries = (sha256(digest.digest() + b"%d" % k).hexdigest()[: 6 + k // 4] for k in count())
     return next(nonce for nonce in tries if not any(nonce in text for text in lowered))
 

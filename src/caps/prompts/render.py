@@ -42,10 +42,8 @@ def render(
     form = _form_of(template, len(views))
     values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce}
     if form == ("a", "b"):
-        values |= {
-            slot: fenced(f"CANDIDATE {slot.upper()}", view, nonce, quoting=quoting)
-            for slot, view in zip(form, views, strict=True)
-        }
+        values["a"] = fenced("CANDIDATE A", views[0], nonce, quoting=quoting)
+        values["b"] = fenced("CANDIDATE B", views[1], nonce, quoting=quoting)
     elif form == ("candidate",):
         values["candidate"] = fenced("CANDIDATE", views[0], nonce, quoting=quoting)
     else:

@@ -42,7 +42,7 @@ def said(reply: str, nonce: str) -> Said:
     """
     if reply.isascii():  # beyond ASCII a letter may match another: the Kelvin sign, a long s
         lowered = reply.lower()
-        if nonce not in lowered and not any(word in lowered for word in _REASONS):
+        if nonce not in lowered and not any(map(lowered.__contains__, _REASONS)):
             return Said(_unquoted(reply), unfinished=False)
     fence = re.compile(rf"<<<[ \t]?(BEGIN|END) ([^\n<>]{{1,40}}) {re.escape(nonce)}[ \t]?>>>", re.IGNORECASE)
     words = _blanked(reply, _echoes(_fences(fence, reply)))
