@@ -19,7 +19,9 @@ def math_answer(candidate: Candidate) -> str | None:
     answer = final_answer(candidate)
     if answer is None:
         return None
-    return _short(_SPACING.sub("", _FRACTION.sub(r"\\frac", answer)).lower().rstrip("."))
+    if not answer.isalnum():
+        answer = _SPACING.sub("", _FRACTION.sub(r"\\frac", answer)).rstrip(".")
+    return _short(answer.lower())
 
 
 def code_ast(candidate: Candidate) -> str | None:

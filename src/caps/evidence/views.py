@@ -18,6 +18,8 @@ TEXT_CUT = "[...text truncated...]"
 
 def full(candidate: Candidate) -> str:
     """All of the candidate; a stated code or answer that its text does not contain follows."""
+    if not candidate.code and not candidate.answer:
+        return candidate.text
     pieces = [candidate.text]
     code, answer = trim(candidate.code or ""), (candidate.answer or "").strip()
     if code.strip() not in candidate.text:

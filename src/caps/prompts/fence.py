@@ -89,7 +89,7 @@ def _inert(text: str, lowered: str) -> str:
         text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
     match, seen = (_PLAIN_HEADING.match, lowered) if text.isascii() else (_HEADING.match, text)
     heads = [(at, found.end(1) + 1) for at, found in enumerate(map(match, seen.split("\n"))) if found]
-    talks = may_read_plain(text, lowered)
+    talks = may_read_plain(text)
     if not heads and not talks:
         return text
     lines = text.split("\n")

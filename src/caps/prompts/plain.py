@@ -8,14 +8,15 @@ import re
 
 from caps.prompts.tags import LABEL_ENDS, NOUN, NUMBER, PLACE, bare, on_scale
 
+# The commonest first letters first: most words are no keyword, and that is to be seen soon.
 _WORDS = (
-    "winner", "wins", "verdict", "better", "best", "choice", "choose", "prefer", "pick", "correct",
-    "superior", "stronger", "tie", "draw", "rating", "score", "confidence",
-)  # fmt: skip
-KEYWORDS = re.compile(
-    rf"(?<![^\W_])(?:{'|'.join(_WORDS)}|ratings|scores)(?![^\W_])",
-    re.IGNORECASE,
+    r"(?:s(?:uperior|tronger|cores?)|tie|c(?:hoice|hoose|orrect|onfidence)|be(?:tter|st)|p(?:refer|ick)"
+    r"|win(?:ner|s)|draw|ratings?|verdict)"
 )
+KEYWORDS = re.compile(rf"(?<![^\W_]){_WORDS}(?![^\W_])", re.IGNORECASE)
+# The same where every word stands between spaces: to begin with a sign makes it twice as quick.
+_SPACED = re.compile(rf" {_WORDS} ".encode())
+_SPACES = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
 # Where case is ignored, these too are taken for an i, an s or a k.
 _ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")
 # The readers take a `bare` line. Labels are capital letters here: in prose a small "a" is an article.
@@ -51,11 +52,11 @@ _BEST = re.compile(
 )
 
 
-def may_read_plain(text: str, lowered: str) -> bool:
+def may_read_plain(text: str) -> bool:
     """Whether a text may hold one of the words; quick, and never wrong when it says no."""
     if not text.isascii() and _ALIKE.search(text):
         return KEYWORDS.search(text) is not None
-    return any(map(lowered.__contains__, _WORDS))
+    return _SPACED.search(b" %b " % text.encode("ascii", "replace").translate(_SPACES)) is not None
 
 
 def plain_side(words: str) -> str | None:
@@ -93,7 +94,7 @@ def plain_place(words: str) -> int | None:
 
 def reads_plain(line: str) -> bool:
     """Whether any of these readers takes something from the line."""
-    if not may_read_plain(line, line.lower()) or not KEYWORDS.search(line):
+    if not may_read_plain(line) or not KEYWORDS.search(line):
         return False
     words = bare(line)
     readers = (plain_side, plain_sureness, plain_rating, plain_place)
