@@ -66,10 +66,11 @@ def request_key(request: Asked, *, digest: str | None = None) -> str:
 
 def prompt_digest(messages: Iterable[Message]) -> str:
     """Digest of chat messages: what the journal keeps in place of a prompt."""
-    data = list[bytes]()
+    digest = hashlib.sha256()
     for message in messages:
-        for part in (message.role, message.content):
-            # Lengths go first, so that no two lists of messages run together into the same bytes.
-            encoded = part.encode("utf-8", "surrogatepass")
-            data += (b"%d:" % len(encoded), encoded)
-    return hashlib.sha256(b"".join(data)).hexdigest()
+        role = message.role.encode("utf-8", "surrogatepass")
+        content = message.content.encode("utf-8", "surrogatepass")
+        # Lengths go first, so that no two lists of messages run together into the same bytes.
+        digest.update(b"%d:%b%d:" % (len(role), role, len(content)))
+        digest.update(content)
+    return digest.hexdigest()

@@ -190,7 +190,7 @@ class HttpModel:
     async def _send(self, body: bytes, read: Callable[[Any], T], model: str) -> T | Fault:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
         try:
-            async with self.post("chat/completions", body) as response:
+            async with self.call("POST", "chat/completions", data=body) as response:
                 payload = await response.read()
                 status, headers = response.status, response.headers
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

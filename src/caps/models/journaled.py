@@ -42,21 +42,7 @@ class JournaledModel:
             shared = await self._join(key)
             if shared is not None:
                 return replace(shared, replayed=True)
-        return await self._lead(key, digest, request)
-
-    async def close(self) -> None:
-        """Close the model inside; the journal stays open."""
-        await self.inner.close()
-
-    async def _join(self, key: str) -> Completion | None:
-        """Wait for a call under way; none if whoever made it left."""
-        flight = self._flights[key]
-        if flight is None:
-            flight = self._flights[key] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(flight)
-
-    async def _lead(self, key: str, digest: str, request: Request) -> Completion:
-        """Look and ask for all who want the same; if this one leaves, the call ends and another asks."""
+        # Look and ask for all who want the same; if this one leaves, the call ends and another asks.
         self._flights[key] = None
         outcome: Completion | None = None
         failure: Exception | None = None
@@ -71,12 +57,27 @@ class JournaledModel:
             failure = error
             raise
         finally:
-            flight = self._flights.pop(key)
-            if flight is not None and failure is not None:
-                flight.set_exception(failure)
-                flight.exception()  # whoever waited may have left
-            elif flight is not None:
-                flight.set_result(outcome)
+            self._land(key, outcome, failure)
+
+    async def close(self) -> None:
+        """Close the model inside; the journal stays open."""
+        await self.inner.close()
+
+    async def _join(self, key: str) -> Completion | None:
+        """Wait for a call under way; none if whoever made it left."""
+        flight = self._flights[key]
+        if flight is None:
+            flight = self._flights[key] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(flight)
+
+    def _land(self, key: str, outcome: Completion | None, failure: Exception | None) -> None:
+        """Tell those who waited what became of a call."""
+        flight = self._flights.pop(key)
+        if flight is not None and failure is not None:
+            flight.set_exception(failure)
+            flight.exception()  # whoever waited may have left
+        elif flight is not None:
+            flight.set_result(outcome)
 
     async def _ask(self, key: str, digest: str, request: Request) -> Completion:
         paid = await self.inner.complete(request)

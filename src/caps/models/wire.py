@@ -81,10 +81,9 @@ def completion_in(reply: Any, shown: Callable[[], int]) -> Completion:
     if not choice or not isinstance(message, dict):
         raise ValueError("no choices[0].message in it")
     text, thought = _content(message.get("content"))
-    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or thought
+    reasoning = _text(message.get("reasoning_content") or message.get("reasoning")) or thought
     finish = _text(choice.get("finish_reason"))
-    refusal = _text(message.get("refusal"))
-    if refusal and not text:
+    if not text and (refusal := _text(message.get("refusal"))):
         text, finish = refusal, "refusal"
     return Completion(
         text,
@@ -141,10 +140,11 @@ def _usage(usage: object, shown: Callable[[], int], written: Callable[[], int]) 
     if not isinstance(usage, dict):
         return Usage(shown(), written(), estimated=True)
     prompt, completed = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
-    if cached is None:
-        cached = _count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek's name for it
-    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    of_prompt, of_output = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    cached = _count(of_prompt.get("cached_tokens")) if isinstance(of_prompt, dict) else None
+    if cached is None and "prompt_cache_hit_tokens" in usage:  # DeepSeek's name for it
+        cached = _count(usage["prompt_cache_hit_tokens"])
+    reasoning = _count(of_output.get("reasoning_tokens")) if isinstance(of_output, dict) else None
     return Usage(
         shown() if prompt is None else prompt,
         written() if completed is None else completed,
@@ -152,11 +152,6 @@ def _usage(usage: object, shown: Callable[[], int], written: Callable[[], int]) 
         reasoning or 0,
         prompt is None or completed is None,
     )
-
-
-def _detail(usage: dict[str, Any], group: str, name: str) -> int | None:
-    details = usage.get(group)
-    return _count(details.get(name)) if isinstance(details, dict) else None
 
 
 def _count(value: object) -> int | None:
