@@ -1,10 +1,8 @@
 """Everyone who is inside a run: cases looked into, cases with something to ask, cases that are done."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from typing import TypeVar
 
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
@@ -14,18 +12,7 @@ from caps.judges.base import Judge, Ruling
 MOST_WAITING = 4096
 MOST_LOOKING = 16  # cases being looked into at once; whoever looks bounds its own processes
 
-T = TypeVar("T")
 _Entry = tuple[int, int, int, int, Play]
-
-
-def result_of(task: "asyncio.Task[T]") -> T | Exception:
-    """What came out, or how it broke; what would break every other one too is raised."""
-    error = task.exception()
-    if error is None:
-        return task.result()
-    if isinstance(error, CapsError) or not isinstance(error, Exception):
-        raise error
-    return error
 
 
 class Hall:
@@ -51,6 +38,7 @@ class Hall:
         self._entered = 0
         self._ahead: set[int] = set()  # who left before someone who came earlier
         self._first = 0  # who has not left, or is next to come
+        self._shut = False
 
     @property
     def empty(self) -> bool:
@@ -76,18 +64,21 @@ class Hall:
         """The case to look into next."""
         return self._arrived.popleft() if self._arrived else None
 
-    def looked_into(self, number: int, case: Case, task: "asyncio.Task[Case]") -> None:
+    def looked_into(self, number: int, case: Case, found: Case | Exception) -> None:
         """Let a case in with what was found; one that could not be looked into fails."""
         self._looking -= 1
-        found = result_of(task)
         if isinstance(found, Case):
             self._open(number, found)
         else:
             self._done.append(Outcome(number, case.id, failure=f"{type(found).__name__}: {found}"))
 
+    def shut(self) -> None:
+        """Have nothing more to ask."""
+        self._shut = True
+
     def next_ask(self) -> tuple[Play, int] | None:
         """The ask to send next."""
-        while self._ready:
+        while self._ready and not self._shut:
             *_, place, play = heappop(self._ready)
             if play.outcome.failure is None:
                 return play, place

@@ -9,18 +9,17 @@ Rules that must not be broken:
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sized
 from functools import partial
 from typing import Any, TypeAlias
 
-from caps.core.errors import InputError
+from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.engines.base import Outcome, PerCase, Play, Prepare
 from caps.engines.budget import Budget, CasePurse, Pot, Total
-from caps.engines.hall import Hall, result_of
+from caps.engines.hall import Hall
 from caps.judges.base import Judge, Ruling
 
 Find: TypeAlias = Callable[[Case], Coroutine[Any, Any, Case]]
@@ -60,61 +59,84 @@ class LocalEngine:
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each as it is known."""
         hall = Hall(iter(cases), self._opener(strategy, seed), self._judge, looks=self._find is not None)
-        flying: dict[asyncio.Task[Ruling], tuple[Play, int]] = {}
-        looking: dict[asyncio.Task[Case], tuple[int, Case]] = {}
-        landed: deque[asyncio.Task[Ruling]] = deque()
-        looked: deque[asyncio.Task[Case]] = deque()
-        news, start = asyncio.Event(), asyncio.get_running_loop().create_task
+        flying: set[asyncio.Task[None]] = set()
+        looking: set[asyncio.Task[None]] = set()
+        failed: list[asyncio.Task[None]] = []
+        news = asyncio.Event()
 
-        def land(among: deque[Any], task: "asyncio.Task[Any]") -> None:
-            if not task.cancelled():
-                task.exception()  # taken note of: a run that ends for another's says nothing of this one
-            among.append(task)
+        def land(among: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
+            among.discard(task)
+            if task.cancelled() or task.exception() is not None:
+                failed.append(task)
             news.set()
 
-        land_call, land_look = partial(land, landed), partial(land, looked)
+        def start(among: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+            task = asyncio.get_running_loop().create_task(work)
+            among.add(task)
+            task.add_done_callback(partial(land, among))
 
         try:
             while True:
-                while landed:
-                    call = landed.popleft()
-                    self._hear(hall, *flying.pop(call), call)
-                while looked:
-                    look = looked.popleft()
-                    hall.looked_into(*looking.pop(look), look)
+                if failed:
+                    failed[0].result()  # raises
                 room = self._capacity()
                 admitted = hall.admit(room)
                 while self._find is not None and (arrived := hall.next_arrival()) is not None:
-                    look = start(self._find(arrived[1]))
-                    looking[look] = arrived
-                    look.add_done_callback(land_look)
+                    start(looking, self._look(hall, *arrived))
                 while len(flying) < room and (ready := hall.next_ask()) is not None:
-                    call = start(self._rule(*ready))
-                    flying[call] = ready
-                    call.add_done_callback(land_call)
+                    start(flying, self._fly(hall, ready, flying, news))
                 for outcome in hall.leave():
                     yield outcome
                 if admitted:
                     await asyncio.sleep(0)
                     continue
-                if not flying and not looking:
+                if not flying and not looking and not failed:
                     if hall.empty:
                         return
                     continue
                 await news.wait()
                 news.clear()
         finally:
+            hall.shut()
             if flying and self._grace:
                 await asyncio.wait(set(flying), timeout=self._grace)  # what comes in now is paid and kept
             for left in (*flying, *looking):
                 left.cancel()
             await asyncio.gather(*flying, *looking, return_exceptions=True)
 
-    def _hear(self, hall: Hall, play: Play, place: int, task: "asyncio.Task[Ruling]") -> None:
-        ruling = result_of(task)
-        if isinstance(ruling, Ruling):
-            self.watch(ruling)
-        hall.tell(play, place, ruling)
+    async def _fly(
+        self, hall: Hall, ready: tuple[Play, int] | None, flying: Sized, news: asyncio.Event
+    ) -> None:
+        """Make one call after the other while there is something to ask and room for it.
+
+        A judge that breaks fails its case; what would break every other call too is raised.
+        """
+        while ready is not None:
+            play, place = ready
+            ruling: Ruling | Exception
+            try:
+                ruling = await self._rule(play, place)
+            except CapsError:
+                raise
+            except Exception as error:
+                ruling = error
+            else:
+                self.watch(ruling)
+            hall.tell(play, place, ruling)
+            news.set()
+            ready = hall.next_ask() if len(flying) <= self._capacity() else None
+
+    async def _look(self, hall: Hall, number: int, case: Case) -> None:
+        """Look into a case; one that cannot be looked into fails."""
+        assert self._find is not None  # noqa: S101
+        found: Case | Exception
+        try:
+            found = await self._find(case)
+        except CapsError:
+            raise
+        except Exception as error:
+            found = error
+        hall.looked_into(number, case, found)
 
     def _opener(self, strategy: Strategy | PerCase, seed: int) -> "Callable[[int, Case], Play]":
         """How a case enters: made ready, with a purse of its own."""
