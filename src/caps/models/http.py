@@ -25,6 +25,7 @@ from caps.models.addresses import parse_base
 from caps.models.base import Completion, Request, Wiring
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
+from caps.models.patience import Patience
 from caps.models.retries import Retries, Tries
 from caps.models.wire import RENAMED, decode, embedded_status, encode_body, read_completion
 
@@ -81,6 +82,10 @@ class HttpModel:
         secrets = [(api_key or "").strip(), *(headers or {}).values()]
         self._secrets = [secret.encode() for secret in secrets if len(secret) >= 4]
         self._timeouts = timeouts or Timeouts()
+        self._patience = Patience(self._timeouts.read)
+        to_connect = min(self._timeouts.connect, SHARE_TO_CONNECT * self._timeouts.read)
+        self._hurried = aiohttp.ClientTimeout(total=self._timeouts.read, sock_connect=to_connect)
+        self._unhurried = aiohttp.ClientTimeout(total=None, sock_connect=to_connect)
         self._retries = retries or Retries()
         self._rng = rng or Random()
         self._clock = clock
@@ -190,9 +195,11 @@ class HttpModel:
     async def _send(self, body: bytes, read: Callable[[Any], T], model: str) -> T | Fault:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
         try:
-            async with self.call("POST", "chat/completions", data=body) as response:
-                payload = await response.read()
-                status, headers = response.status, response.headers
+            with self._patience:
+                call = self.call("POST", "chat/completions", data=body, timeout=self._unhurried)
+                async with call as response:
+                    payload = await response.read()
+                    status, headers = response.status, response.headers
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return faults.unreachable(self.address, str(error) or type(error).__name__)
         except TimeoutError:
@@ -231,13 +238,10 @@ class HttpModel:
     def _open(self) -> aiohttp.ClientSession:
         """The session, made inside the running loop when it is first needed."""
         if self._session is None:
-            seconds = self._timeouts
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
-                timeout=aiohttp.ClientTimeout(
-                    total=seconds.read, sock_connect=min(seconds.connect, SHARE_TO_CONNECT * seconds.read)
-                ),
+                timeout=self._hurried,
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

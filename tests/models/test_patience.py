@@ -1,0 +1,85 @@
+import asyncio
+from time import perf_counter, sleep
+
+import pytest
+
+from caps.models.patience import Patience
+
+
+async def stay(patience, seconds=60.0):
+    with patience:
+        await asyncio.sleep(seconds)
+    return "done"
+
+
+def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
+    async def run():
+        patience, began = Patience(0.1), perf_counter()
+        outcomes = await asyncio.gather(
+            stay(patience, 0), stay(patience), stay(patience, 0.01), stay(patience), return_exceptions=True
+        )
+        assert 0.1 <= perf_counter() - began < 30
+        return [outcome if outcome == "done" else type(outcome) for outcome in outcomes]
+
+    assert asyncio.run(run()) == ["done", TimeoutError, "done", TimeoutError]
+
+
+def test_everyone_has_the_whole_time_whenever_they_come():
+    async def late(patience, delay):
+        await asyncio.sleep(delay)
+        began = perf_counter()
+        with pytest.raises(TimeoutError):
+            await stay(patience)
+        return perf_counter() - began
+
+    async def run():
+        patience = Patience(0.2)
+        return await asyncio.gather(*(late(patience, delay) for delay in (0, 0.05, 0.15, 0.4)))
+
+    assert all(taken >= 0.19 for taken in asyncio.run(run()))
+
+
+def test_a_task_goes_on_after_it_was_broken_off():
+    async def run():
+        patience = Patience(0.05)
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await stay(patience)
+        assert asyncio.current_task().cancelling() == 0
+        return await stay(patience, 0)
+
+    assert asyncio.run(run()) == "done"
+
+
+def test_whoever_else_cancels_is_heard():
+    async def run():
+        patience = Patience(0.05)
+        early, both = asyncio.create_task(stay(Patience(60))), asyncio.create_task(stay(patience))
+        await asyncio.sleep(0)
+        early.cancel()
+        # In the very moment its time is over, someone cancels it too: that is the stronger.
+        asyncio.get_running_loop().call_later(0.05, both.cancel)
+        sleep(0.15)  # the loop stands still, so both have happened when the task is next heard
+        await asyncio.wait([early, both])
+        return early.cancelled(), both.cancelled()
+
+    early, both = asyncio.run(run())
+    assert early
+    assert both
+
+
+def test_what_is_raised_inside_comes_out_as_it_is():
+    async def run():
+        with Patience(60):
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        asyncio.run(run())
+
+
+def test_it_serves_in_one_event_loop_after_the_other():
+    patience = Patience(0.05)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            asyncio.run(stay(patience))
+        assert asyncio.run(stay(patience, 0)) == "done"
