@@ -102,7 +102,9 @@ class LlmJudge:
             )
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
-                answer = self._weighed(ask, reading.answer, completion, bout.nonce)
+                answer = reading.answer
+                if self._settings.confidence == "logprobs":
+                    answer = weigh(ask, completion.logprobs, nonce=bout.nonce) or answer
                 return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
             request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
         cause = reading.cause if reading is not None else None
@@ -152,12 +154,6 @@ class LlmJudge:
             return replace(request, max_tokens=request.max_tokens * 2)
         draw = ask.draw + FURTHER_DRAW * further
         return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)
-
-    def _weighed(self, ask: Ask, answer: Answer, completion: Completion, nonce: str) -> Answer:
-        """The answer as its tokens' probabilities have it, where they are asked for and readable."""
-        if self._settings.confidence == "verbal":
-            return answer
-        return weigh(ask, completion.logprobs, nonce=nonce) or answer
 
 
 def pay(model: Model, request: Request, purse: Purse) -> Coroutine[Any, Any, Completion | None]:

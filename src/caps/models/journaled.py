@@ -9,7 +9,7 @@ Rules that must not be broken:
 
 import asyncio
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +20,8 @@ from caps.journal.keys import prompt_digest, request_key
 from caps.journal.rows import Reply
 from caps.models.base import Completion, Model, Request
 from caps.models.wire import finite
+
+Flight: TypeAlias = "asyncio.Future[Completion | None]"
 
 
 class JournaledModel:
@@ -32,7 +34,7 @@ class JournaledModel:
         self.inner = inner
         self.journal = journal
         # What is under way, with a future where someone else waits for it too.
-        self._flights: dict[str, asyncio.Future[Completion | None] | None] = {}
+        self._flights: dict[str, Flight | None] = {}
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal, from a call under way, or by a new call; failures are not stored."""
@@ -57,7 +59,9 @@ class JournaledModel:
             failure = error
             raise
         finally:
-            self._land(key, outcome, failure)
+            flight = self._flights.pop(key)
+            if flight is not None:
+                _land(flight, outcome, failure)
 
     async def close(self) -> None:
         """Close the model inside; the journal stays open."""
@@ -70,15 +74,6 @@ class JournaledModel:
             flight = self._flights[key] = asyncio.get_running_loop().create_future()
         return await asyncio.shield(flight)
 
-    def _land(self, key: str, outcome: Completion | None, failure: Exception | None) -> None:
-        """Tell those who waited what became of a call."""
-        flight = self._flights.pop(key)
-        if flight is not None and failure is not None:
-            flight.set_exception(failure)
-            flight.exception()  # whoever waited may have left
-        elif flight is not None:
-            flight.set_result(outcome)
-
     async def _ask(self, key: str, digest: str, request: Request) -> Completion:
         paid = await self.inner.complete(request)
         reply = to_reply(key, digest, request, paid)
@@ -89,6 +84,15 @@ class JournaledModel:
         return replace(
             to_completion(standing), usage=paid.usage, latency=paid.latency, attempts=paid.attempts
         )
+
+
+def _land(flight: Flight, outcome: Completion | None, failure: Exception | None) -> None:
+    """Tell those who waited what became of a call."""
+    if failure is None:
+        flight.set_result(outcome)
+    else:
+        flight.set_exception(failure)
+        flight.exception()  # whoever waited may have left
 
 
 _words = attrgetter("text", "reasoning", "finish", "served", "logprobs")

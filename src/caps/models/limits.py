@@ -35,7 +35,9 @@ class Gate:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._leave()
+        self.busy -= 1
+        if self._waiting:
+            self._let_in()
 
     def served(self, ticket: int, seconds: float) -> None:
         """Say that a call went well, and how long it took."""
@@ -51,12 +53,9 @@ class Gate:
             await turn
         except CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # let in and cancelled in the same moment: pass the slot on
+                self.busy -= 1  # let in and cancelled in the same moment: pass the slot on
+                self._let_in()
             raise
-
-    def _leave(self) -> None:
-        self.busy -= 1
-        self._let_in()
 
     def _let_in(self) -> None:
         while self._waiting and self.busy < self.limit:

@@ -5,14 +5,7 @@ A timer for each, as aiohttp keeps, takes a tenth of the processor's time of a c
 
 from asyncio import AbstractEventLoop, CancelledError, Task, TimerHandle, current_task, get_running_loop
 from types import TracebackType
-from typing import Any, NamedTuple
-
-
-class _Stay(NamedTuple):
-    """Until when a task may stay, and how often its cancellation had been asked for when it came."""
-
-    end: float
-    cancelling: int
+from typing import Any
 
 
 class Patience:
@@ -23,42 +16,40 @@ class Patience:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._inside: dict[Task[Any], _Stay] = {}  # in the order they came, which is that of their ends
+        # Until when each may stay, and how often someone wanted it cancelled when it came; in the order they
+        # came, which is that of their ends.
+        self._inside: dict[Task[Any], tuple[float, int]] = {}
         self._overdue: set[Task[Any]] = set()
         self._loop: AbstractEventLoop | None = None
         self._timer: TimerHandle | None = None
 
     def __enter__(self) -> None:
-        loop, task = get_running_loop(), _this_task()
+        loop, task = get_running_loop(), current_task()
+        assert task is not None  # noqa: S101
         end = loop.time() + self._seconds
-        self._inside[task] = _Stay(end, task.cancelling())
+        self._inside[task] = end, task.cancelling()
         if self._timer is None or self._loop is not loop:
             self._loop, self._timer = loop, loop.call_at(end, self._look)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task = _this_task()
-        stay = self._inside.pop(task)
+        task = current_task()
+        assert task is not None  # noqa: S101
+        _, cancelling = self._inside.pop(task)
         if task in self._overdue:
             self._overdue.remove(task)
-            if task.uncancel() <= stay.cancelling and kind is CancelledError:
+            if task.uncancel() <= cancelling and kind is CancelledError:
                 raise TimeoutError from error
 
     def _look(self) -> None:
         """Break off who has been inside for too long, and look again when the next may have been."""
         self._timer, loop = None, get_running_loop()
         now = loop.time()
-        for task, stay in self._inside.items():
-            if stay.end > now:
-                self._timer = loop.call_at(stay.end, self._look)
+        for task, (end, _) in self._inside.items():
+            if end > now:
+                self._timer = loop.call_at(end, self._look)
                 return
             if task not in self._overdue:
                 self._overdue.add(task)
                 task.cancel()
-
-
-def _this_task() -> Task[Any]:
-    task = current_task()
-    assert task is not None  # noqa: S101
-    return task
