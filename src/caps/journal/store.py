@@ -21,7 +21,7 @@ import msgspec
 from caps.core.errors import JournalError
 from caps.journal.faults import explain, is_busy
 from caps.journal.opening import BUSY_SECONDS, CHECKED_BYTES, connect, hasten, make_ready, refuse_directory
-from caps.journal.rows import FACTS, REPLIES, Reply, Row, Table, chunks, clean, lookup_of_many
+from caps.journal.rows import FACTS, REPLIES, Reply, Row, chunks, clean, lookup_of_many
 from caps.journal.stock import Stats, beside, take_stock
 from caps.journal.turns import Gathered
 from caps.journal.writer import Writer
@@ -109,14 +109,16 @@ class Journal:
 
     async def append(self, reply: Reply) -> Reply:
         """Store a reply and return, after the commit that holds it, the one that stands under its key."""
+        self._check_open()
         own = reply.row(self._clock())
-        standing = await self._append(REPLIES, own)
+        standing = await self._writer.append(REPLIES, own)
         return Reply._make(own) if standing is own else Reply.of(standing)
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact (anything JSON can hold) and return, after its commit, the one that stands."""
         text = msgspec.json.encode(value).decode()
-        row = await self._append(FACTS, (clean(kind), clean(key), text, self._clock()))
+        self._check_open()
+        row = await self._writer.append(FACTS, (clean(kind), clean(key), text, self._clock()))
         return msgspec.json.decode(row[2])
 
     def get(self, key: str) -> Reply | None:
@@ -164,10 +166,6 @@ class Journal:
     def stats(self) -> Stats:
         """Count what is stored; reads the whole file."""
         return take_stock(self._read, self.path)
-
-    def _append(self, table: Table, row: Row) -> "Future[Row]":
-        self._check_open()
-        return self._writer.append(table, row)
 
     def _look_up(self, wanted: "list[tuple[str, Future[Reply | None]]]") -> None:
         found: dict[str, Reply] = {}

@@ -50,11 +50,11 @@ class Tag(NamedTuple):
 def tags(text: str) -> Iterator[Tag]:
     """Every verdict tag in order; a closing tag may be missing."""
     for found in _TAG.finditer(text):
-        name = found[1].lower()
-        side_named = name.startswith("rating") and name != "rating"
-        yield Tag(
-            f"rating_{name[-1]}" if side_named else name, found[2], found.start(2), found[3] is not None
-        )
+        name, content, after = found.groups()
+        name = name.lower()
+        if name.startswith("rating") and name != "rating":
+            name = f"rating_{name[-1]}"
+        yield Tag(name, content, found.start(2), after is not None)
 
 
 def bare(text: str) -> str:
