@@ -13,6 +13,7 @@ from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import TypeAlias
@@ -190,8 +191,8 @@ def _insert(
     appends: list[Append],
     standing: list[Outcome],
 ) -> None:
-    values = [value for position in positions for value in appends[position].row]
-    stored = connection.execute(insertion(table, len(positions)), values).rowcount
+    values = chain.from_iterable(appends[position].row for position in positions)
+    stored = connection.execute(insertion(table, len(positions)), tuple(values)).rowcount
     if stored == len(positions):
         return
     for position in positions:
