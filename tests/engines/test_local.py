@@ -138,6 +138,22 @@ def test_a_capacity_that_grows_is_used():
     assert judge.peak == 20
 
 
+def test_a_capacity_that_shrinks_is_kept_to():
+    judge, allowed = WatchfulJudge(delay=0.002), [20]
+
+    async def collect():
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: allowed[0])
+        async for outcome in engine.run(cases(30), Caps(), seed=1):
+            if outcome.number == 0:
+                assert judge.peak == 20
+                allowed[0] = 2
+                await until(lambda: judge.busy <= 2)
+                judge.peak = 0
+
+    asyncio.run(collect())
+    assert judge.peak == 2
+
+
 def test_a_bad_line_and_a_judge_that_breaks_fail_their_case_alone():
     judge = WatchfulJudge(broken={"case 1": RuntimeError("boom")})
     a, b, c = cases(3)
@@ -189,6 +205,24 @@ def test_leaving_early_cancels_what_is_under_way():
 
     asyncio.run(leave())
     assert (judge.peak, judge.busy) == (8, 0)
+
+
+def test_with_grace_what_is_under_way_comes_in_and_nothing_more_is_asked():
+    judge = WatchfulJudge(delay=0.2)
+
+    async def leave():
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8, grace=60)
+        heard = []
+        engine.watch = heard.append
+        running = engine.run(cases(3), Caps(), seed=1)
+        task = asyncio.ensure_future(anext(running))
+        await until(lambda: judge.busy == 8)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await running.aclose()
+        return len(heard)
+
+    assert asyncio.run(leave()) == 8 == len(judge.log)
 
 
 def test_cases_without_a_question_pass_in_numbers():

@@ -77,6 +77,32 @@ def test_many_are_looked_up_at_once(tmp_path):
         assert journal.get_many([]) == {}
 
 
+def test_what_is_wanted_in_one_moment_is_looked_up_together(tmp_path):
+    statements = []
+
+    async def run(journal):
+        await asyncio.gather(*(journal.append(reply(str(i), f"text {i}")) for i in range(5)))
+        journal._quick.set_trace_callback(statements.append)
+        return await asyncio.gather(*(journal.recall(str(i)) for i in range(3, 8)))
+
+    with Journal.open(tmp_path / "j") as journal:
+        found = asyncio.run(run(journal))
+        assert [one and one.text for one in found] == ["text 3", "text 4", None, None, None]
+        assert len(statements) == 1
+
+
+def test_who_looks_up_in_a_journal_that_is_closed_meanwhile_is_told(tmp_path):
+    async def run(journal):
+        waiting = [journal.recall("a"), journal.recall("b")]
+        journal.close()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    journal = Journal.open(tmp_path / "j")
+    for error in asyncio.run(run(journal)):
+        assert isinstance(error, JournalError)
+        assert "closed" in str(error)
+
+
 def test_facts_are_kept_by_kind_and_key_and_the_first_stands(tmp_path):
     async def run(journal):
         assert await journal.record("tests", "a", {"passed": [1, 2]}) == {"passed": [1, 2]}

@@ -149,9 +149,7 @@ class Writer:
         for item, outcome in zip(appends, outcomes, strict=True):
             by_loop[item.loop].append((item.told, outcome))
         for loop, settled in by_loop.items():
-            with suppress(
-                RuntimeError
-            ):  # the loop was closed: nobody waits any more, and the rows are stored
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more, the rows are stored
                 loop.call_soon_threadsafe(self._settle, settled)
 
     def _settle(self, settled: list[tuple["Future[Row]", Outcome]]) -> None:

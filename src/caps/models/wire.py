@@ -81,7 +81,7 @@ def completion_in(reply: Any, shown: Callable[[], int]) -> Completion:
     if not choice or not isinstance(message, dict):
         raise ValueError("no choices[0].message in it")
     text, thought = _content(message.get("content"))
-    reasoning = _text(message.get("reasoning_content") or message.get("reasoning")) or thought
+    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or thought
     finish = _text(choice.get("finish_reason"))
     if not text and (refusal := _text(message.get("refusal"))):
         text, finish = refusal, "refusal"
