@@ -10,7 +10,7 @@ from hashlib import sha256
 from itertools import count
 from typing import TypeAlias
 
-from caps.prompts.plain import KEYWORDS, may_read_plain, reads_plain
+from caps.prompts.plain import KEYWORDS, keyword_lines, reads_plain
 from caps.prompts.tags import JOINER
 
 Quoting: TypeAlias = Callable[[str, str], str]
@@ -89,14 +89,15 @@ def _inert(text: str, lowered: str) -> str:
         text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
     match, seen = (_PLAIN_HEADING.match, lowered) if text.isascii() else (_HEADING.match, text)
     heads = [(at, found.end(1) + 1) for at, found in enumerate(map(match, seen.split("\n"))) if found]
-    talks = may_read_plain(text)
-    if not heads and not talks:
+    talking = keyword_lines(text)
+    if not heads and not talking:
         return text
     lines = text.split("\n")
     for number, end in heads:
         lines[number] = _joined(lines[number], end)
-    if talks:
-        lines = [_mute(line) if reads_plain(line) else line for line in lines]
+    for number in talking:
+        if reads_plain(lines[number]):
+            lines[number] = _mute(lines[number])
     return "\n".join(lines)
 
 
