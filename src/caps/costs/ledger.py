@@ -48,7 +48,9 @@ class Ledger:
         self, stage: str, level: Level, usages: Iterable[tuple[Usage, bool]], *, statement: int, pair: bool
     ) -> None:
         """Enter one ask: the usage of each of its calls, and whether that came from the journal."""
-        line = self.lines.setdefault((stage, level), Sums())
+        line = self.lines.get((stage, level))
+        if line is None:
+            line = self.lines[stage, level] = Sums()
         line.calls += 1
         for place, (usage, replayed) in enumerate(usages):
             line.attempts += 1

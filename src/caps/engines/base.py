@@ -121,6 +121,11 @@ class Play:
         """How many rounds are behind."""
         return len(self.contest.transcript)
 
+    def ask_at(self, place: int) -> Ask:
+        """What is asked at a place of the pending round."""
+        assert self.contest.pending is not None  # noqa: S101
+        return self.contest.pending.asks[place]
+
     def begin(self, judge: Judge) -> list[int]:
         """Places of a new round that may go out now: all of them, or the first where money might end."""
         places = self.waiting()

@@ -93,8 +93,8 @@ class Hall:
             self._done.append(play.outcome)
         elif play.tell(place, ruling):
             self._queue(play)
-        else:
-            self._push(play, play.follow())
+        elif following := play.follow():
+            self._push(play, following)
 
     def leave(self) -> list[Outcome]:
         """Those who are done."""
@@ -140,8 +140,8 @@ class Hall:
         self._push(play, play.begin(self._judge))
 
     def _push(self, play: Play, places: list[int]) -> None:
-        round_ = play.round
+        round_, depth = play.round, play.depth
         for place in places if round_ is not None else []:
             first = round_.asks[place].entrants[0]  # type: ignore[union-attr]
             # Unique up to the place, so that the heap never compares two plays.
-            heappush(self._ready, (-play.depth, play.outcome.number, first, place, play))
+            heappush(self._ready, (-depth, play.outcome.number, first, place, play))

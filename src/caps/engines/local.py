@@ -115,7 +115,7 @@ class LocalEngine:
             play, place = ready
             ruling: Ruling | Exception
             try:
-                ruling = await self._rule(play, place)
+                ruling = await self._judge.rule(play.bout, play.ask_at(place), play.purse)
             except CapsError:
                 raise
             except Exception as error:
@@ -153,8 +153,3 @@ class LocalEngine:
             return Play(number, self._prepare(case), chosen, seed, purse)
 
         return enter
-
-    def _rule(self, play: Play, place: int) -> Coroutine[Any, Any, Ruling]:
-        round_ = play.round
-        assert round_ is not None  # noqa: S101
-        return self._judge.rule(play.bout, round_.asks[place], play.purse)

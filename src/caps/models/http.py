@@ -160,7 +160,8 @@ class HttpModel:
         self, verb: str, path: str, *, allow_redirects: bool = False, **more: Any
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Call any path below the base URL, once; raises what aiohttp does."""
-        return self._open().request(verb, self._at(path), allow_redirects=allow_redirects, **more)
+        session = self._session or self._open()
+        return session.request(verb, self._at(path), allow_redirects=allow_redirects, **more)
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
