@@ -61,6 +61,7 @@ async def engine(
     url: str, count: int, size: int, *, journal: bool = True, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[float, int]:
     """Select over `count` cases with everything on; seconds and calls."""
+    made = list(cases(count, size))
     with tempfile.TemporaryDirectory() as folder:
         setup = Setup(
             endpoint=Endpoint(url, "stub"),
@@ -70,7 +71,7 @@ async def engine(
         )
         async with session(setup, probe=False) as ready:
             start, calls = clock(), 0
-            async for outcome in ready.engine.run(cases(count, size), Caps(), seed=1):
+            async for outcome in ready.engine.run(made, Caps(), seed=1):
                 calls += len(outcome.judged)
             return clock() - start, calls
 
