@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from caps.core.counting import CHARACTERS_PER_TOKEN
 
-CALL_SECONDS = 440e-6  # of the processor, for a call over HTTP with its ruling stored
+CALL_SECONDS = 340e-6  # of the processor, for a call over HTTP with its ruling stored
 CHARACTER_SECONDS = 12e-9  # and for each character of its prompt
 KNOWN_SECONDS = 240e-6  # for a ruling found in the journal instead
 JOURNAL_ROWS = 20_000.0  # stored a second, by all processes that share a journal
