@@ -191,38 +191,28 @@ def test_what_would_fail_every_call_ends_the_run():
         run(WatchfulJudge(broken={"case 0": AccessError("no key")}), cases(5))
 
 
+async def leave_early(judge, **more):
+    """Leave a run while eight calls are under way; how many were heard in the end."""
+    engine, heard = LocalEngine(judge, make_prepare(), capacity=lambda: 8, **more), []
+    engine.watch = heard.append
+    running = engine.run(cases(3), Caps(), seed=1)
+    task = asyncio.ensure_future(anext(running))
+    await until(lambda: judge.busy == 8)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await running.aclose()
+    return len(heard)
+
+
 def test_leaving_early_cancels_what_is_under_way():
     judge = WatchfulJudge(delay=30)
-
-    async def leave():
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8)
-        running = engine.run(cases(3), Caps(), seed=1)
-        task = asyncio.ensure_future(anext(running))
-        await until(lambda: judge.peak == 8)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await running.aclose()
-
-    asyncio.run(leave())
+    assert asyncio.run(leave_early(judge)) == 0
     assert (judge.peak, judge.busy) == (8, 0)
 
 
 def test_with_grace_what_is_under_way_comes_in_and_nothing_more_is_asked():
     judge = WatchfulJudge(delay=0.2)
-
-    async def leave():
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 8, grace=60)
-        heard = []
-        engine.watch = heard.append
-        running = engine.run(cases(3), Caps(), seed=1)
-        task = asyncio.ensure_future(anext(running))
-        await until(lambda: judge.busy == 8)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await running.aclose()
-        return len(heard)
-
-    assert asyncio.run(leave()) == 8 == len(judge.log)
+    assert asyncio.run(leave_early(judge, grace=60)) == 8 == len(judge.log)
 
 
 def test_cases_without_a_question_pass_in_numbers():

@@ -84,8 +84,9 @@ class HttpModel:
         self._timeouts = timeouts or Timeouts()
         self._patience = Patience(self._timeouts.read)
         to_connect = min(self._timeouts.connect, SHARE_TO_CONNECT * self._timeouts.read)
-        self._hurried = aiohttp.ClientTimeout(total=self._timeouts.read, sock_connect=to_connect)
-        self._unhurried = aiohttp.ClientTimeout(total=None, sock_connect=to_connect)
+        # Chat completions, of which there are many, share the timer of `_patience`; others have one each.
+        self._own_timer = aiohttp.ClientTimeout(total=self._timeouts.read, sock_connect=to_connect)
+        self._no_timer = aiohttp.ClientTimeout(total=None, sock_connect=to_connect)
         self._retries = retries or Retries()
         self._rng = rng or Random()
         self._clock = clock
@@ -197,7 +198,7 @@ class HttpModel:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
         try:
             with self._patience:
-                call = self.call("POST", "chat/completions", data=body, timeout=self._unhurried)
+                call = self.call("POST", "chat/completions", data=body, timeout=self._no_timer)
                 async with call as response:
                     payload = await response.read()
                     status, headers = response.status, response.headers
@@ -242,7 +243,7 @@ class HttpModel:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
-                timeout=self._hurried,
+                timeout=self._own_timer,
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
