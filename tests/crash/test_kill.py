@@ -6,7 +6,7 @@ import signal
 import time
 from collections import defaultdict
 
-from caps.assemble.sessions import SURPLUS_CALLS
+from caps.assemble.engines import SURPLUS_CALLS
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
 from shell import caps, start
