@@ -68,6 +68,8 @@ def test_problems_become_cases_that_select_takes_and_a_second_run_pays_nothing(i
     done = invoke("sample", problems, "-n", 4, "-o", cases)
     assert (done.exit_code, done.stdout) == (0, "")
     assert "3 of 3 problems sampled" in done.stderr
+    served = server.tokens
+    assert f"tokens: {served['prompt']} billed (0 cached), {served['output']} written" in done.stderr
     assert server.requests == 12 + 1
     found = lines(cases.read_text())
     assert [case["id"] for case in found] == ["p0", "p1", "p2"]

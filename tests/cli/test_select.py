@@ -197,10 +197,14 @@ def test_own_prompts_are_used(select, server, tmp_path):
 
 
 def test_money_is_counted_when_a_price_is_given(select, tmp_path):
-    cases = write_cases(tmp_path / "cases.jsonl", 1)
-    (line,) = json_lines(select(cases, "--price-input", 2, "--price-output", 8))
+    cases, out = write_cases(tmp_path / "cases.jsonl", 1), tmp_path / "run"
+    done = select(cases, "--price-input", 2, "--price-output", 8, "--out", out)
+    (line,) = json_lines(done)
     tokens = line["tokens"]
     assert line["usd"] == pytest.approx((2 * tokens["billed"] + 8 * tokens["output"]) / 1e6, abs=1e-6)
+    assert f"{tokens['output']} written, 7 to try the endpoint" in done.stderr
+    whole = json.loads((out / "run.json").read_text())["summary"]
+    assert whole["usd"] - line["usd"] == pytest.approx((2 * 6 + 8 * 1) / 1e6, abs=1e-6), "the first call"
     done = select(cases, "--gpu-hour-usd", 3)
     assert "of GPU time" in done.stderr
 

@@ -50,9 +50,10 @@ def test_all_cases_end_and_the_costs_add_up(tmp_path, share):
     run = json.loads((out / "run.json").read_text())
     assert len(lines) + run["summary"]["failed"] == 5
     rulings = [json.loads(line) for line in (out / "rulings.jsonl").read_text().splitlines()]
-    canary = {"prompt": 6, "output": 1}
-    assert sum(row.get("tokens", 0) for row in rulings) + canary["prompt"] == served["prompt"]
-    assert sum(row.get("output", 0) for row in rulings) + canary["output"] == served["output"]
+    trial = run["summary"]["trial"]
+    assert trial == {"billed": 6, "cached": 0, "output": 1}
+    assert sum(row.get("tokens", 0) for row in rulings) + trial["billed"] == served["prompt"]
+    assert sum(row.get("output", 0) for row in rulings) + trial["output"] == served["output"]
     assert sum(row.get("requests", 0) for row in rulings) + 1 == requests
     for line in lines:
         assert sum(line["causes"].values()) == line["malformed"] + line["unanswered"]

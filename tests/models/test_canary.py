@@ -20,12 +20,12 @@ from models.server import Reply, Status, StubServer
 TOKEN = {"token": "OK", "logprob": -0.1, "top_logprobs": [{"token": "OK", "logprob": -0.1}]}
 
 
-def probe(server_or_url, name="stub", *, want_logprobs=False, api_key=None, extra=None):
+def probe(server_or_url, name="stub", *, want_logprobs=False, api_key=None, extra=None, paid=repr):
     async def run():
         url = server_or_url if isinstance(server_or_url, str) else server_or_url.url
         model = HttpModel(url, api_key, retries=Retries(first=0.01))
         try:
-            return await canary(model, name, want_logprobs=want_logprobs, extra=extra)
+            return await canary(model, name, want_logprobs=want_logprobs, extra=extra, paid=paid)
         finally:
             await model.close()
 
@@ -73,17 +73,22 @@ def test_an_address_without_a_server_is_found():
         probe(url)
 
 
-def test_missing_log_probabilities_are_found():
-    with StubServer([Reply()]) as server, pytest.raises(MissingFeatureError, match="--confidence verbal"):
-        probe(server, want_logprobs=True)
+def test_missing_log_probabilities_are_found_and_what_that_took_is_told():
+    paid = []
+    with StubServer([Reply()]) as server:
+        with pytest.raises(MissingFeatureError, match="--confidence verbal"):
+            probe(server, want_logprobs=True, paid=paid.append)
+        assert [(one.prompt, one.output) for one in paid] == [tuple(server.tokens.values())]
 
 
 def test_a_server_that_refuses_log_probabilities_is_told_from_one_that_refuses_all():
     def behave(body, number):
         return Status(400, {"error": {"message": "no logprobs here"}}) if "logprobs" in body else Reply()
 
+    paid = []
     with StubServer(behave) as server, pytest.raises(MissingFeatureError, match="no logprobs here"):
-        probe(server, want_logprobs=True)
+        probe(server, want_logprobs=True, paid=paid.append)
+    assert len(paid) == 1
     with StubServer([Status(400, "no")]) as server, pytest.raises(RefusedError):
         probe(server, want_logprobs=True)
 

@@ -9,7 +9,7 @@ from caps.assemble.engines import SURPLUS_CALLS, connect_all, connected, equip, 
 from caps.assemble.parts import load_templates, make_findings, price_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
-from caps.core.types import Ask, Level
+from caps.core.types import Ask, Level, Usage
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Engine
 from caps.engines.budget import Account, Budget, CasePurse, Total
@@ -42,8 +42,13 @@ class Session:
 
 
 @asynccontextmanager
-async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]:
-    """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end."""
+async def session(
+    setup: Setup, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
+) -> AsyncIterator[Session]:
+    """Open journal and connections, try each endpoint once, and hand out the engine; close all in the end.
+
+    `paid` hears what trying an endpoint took: it is on no case's account.
+    """
     from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
 
     templates, price = load_templates(setup.prompts), price_for(setup)
@@ -60,7 +65,10 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
         models = connect_all(setup)
         for model in models.values():
             stack.push_async_callback(model.close)
-        confidence = await _confidence(setup, models) if probe else setup.confidence.replace("auto", "verbal")
+        if probe:
+            confidence = await _confidence(setup, models, paid)
+        else:
+            confidence = setup.confidence.replace("auto", "verbal")
         settled = replace(setup, judge=replace(setup.judge, confidence=confidence))
         engine: Engine
         if setup.engine == "ray":
@@ -82,9 +90,17 @@ async def session(setup: Setup, *, probe: bool = True) -> AsyncIterator[Session]
 
 @asynccontextmanager
 async def sampler(
-    setup: Setup, preset: Preset, *, logprobs: bool = False, probe: bool = True
+    setup: Setup,
+    preset: Preset,
+    *,
+    logprobs: bool = False,
+    probe: bool = True,
+    paid: Callable[[Usage], object] = lambda _: None,
 ) -> AsyncIterator[Sampler]:
-    """Open journal and connection, try the endpoint once, and hand out the desk where answers are written."""
+    """Open journal and connection, try the endpoint once, and hand out the desk where answers are written.
+
+    `paid` hears what trying the endpoint took.
+    """
     templates = load_templates(setup.prompts, shelf="generation")
     where, extra = setup.endpoint, {**preset.extra(), **setup.extra}
     price = setup.price or listed_price(where.model, where.base_url)
@@ -96,7 +112,7 @@ async def sampler(
         model = connected(where, setup)
         stack.push_async_callback(model.close)
         if probe:
-            await canary(model, where.model, want_logprobs=logprobs, extra=extra)
+            await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
         room = room_at(model)
         yield Sampler(
             model if journal is None else JournaledModel(model, journal),
@@ -136,13 +152,16 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
     return Journal.open(path, durable=durable)
 
 
-async def _confidence(setup: Setup, models: Mapping[Endpoint, Connected]) -> str:
+async def _confidence(
+    setup: Setup, models: Mapping[Endpoint, Connected], paid: Callable[[Usage], object]
+) -> str:
     """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
     wanted = setup.confidence != "verbal"
     held = {"grammar": WORD} if setup.judge.reply == "tags" else {}
     try:
         for where, model in models.items():
-            await canary(model, where.model, want_logprobs=wanted, extra={**held, **setup.extra})
+            extra = {**held, **setup.extra}
+            await canary(model, where.model, want_logprobs=wanted, extra=extra, paid=paid)
     except MissingFeatureError:
         if setup.confidence == "logprobs":
             raise

@@ -80,7 +80,7 @@ class Run:
     ) -> int:
         """Play all cases; the exit code."""
         started = time.perf_counter()
-        async with session(self._setup) as ready:
+        async with session(self._setup, paid=self._summary.pay_trial) as ready:
             self._price = ready.price
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)

@@ -63,7 +63,7 @@ class SampleRun:
         started, truth = time.perf_counter(), GradeBook(make_graders("auto", TEST_SECONDS))
         async with (
             AsyncExitStack() as ending,
-            sampler(self._setup, self._preset, logprobs=self._logprobs) as desk,
+            sampler(self._setup, self._preset, logprobs=self._logprobs, paid=self._tally.pay) as desk,
             aids_for(
                 self._method, self._judging, seed=self._preset.seed, grade=truth.grade, paid=self._judged
             ) as aids,

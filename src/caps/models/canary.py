@@ -1,7 +1,7 @@
 """One tiny call before the many: a wrong key, model or address is found once, and clearly."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.core.types import Message
+from caps.core.types import Message, Usage
 from caps.models.base import Catalogue, Completion, Model, Request
 from caps.models.journaled import JournaledModel
 
@@ -40,18 +40,24 @@ class CanaryReport:
 
 
 async def canary(
-    model: Model, request_model: str, *, want_logprobs: bool, extra: Mapping[str, object] | None = None
+    model: Model,
+    request_model: str,
+    *,
+    want_logprobs: bool,
+    extra: Mapping[str, object] | None = None,
+    paid: Callable[[Usage], object] = lambda _: None,
 ) -> CanaryReport:
     """Try a model, or raise what is wrong with it; give the `extra` that the real requests will have.
 
     Whoever can do without log-probabilities catches `MissingFeatureError`: it is raised when all else works.
+    `paid` hears what every call took, also where something is wrong in the end.
     """
     while isinstance(model, JournaledModel):  # a stored reply would show nothing about today's server
         model = model.inner
     from caps.models.fleet import FleetModel  # noqa: PLC0415  (whoever calls this has a model already)
 
     if isinstance(model, FleetModel):
-        return await _muster(model, request_model, want_logprobs=want_logprobs, extra=extra)
+        return await _muster(model, request_model, want_logprobs=want_logprobs, extra=extra, paid=paid)
     request = Request(
         (Message("user", "Reply with the word OK."),),
         request_model,
@@ -62,12 +68,13 @@ async def canary(
     )
     try:
         completion = await model.complete(request)
+        paid(completion.usage)
     except UnknownModelError as error:
         raise UnknownModelError(await _offer(model, request_model, error), attempts=error.attempts) from None
     except RefusedError as error:
         if not want_logprobs:
             raise
-        await canary(model, request_model, want_logprobs=False, extra=extra)
+        await canary(model, request_model, want_logprobs=False, extra=extra, paid=paid)
         raise _missing(request_model, f"the server refuses to give them: {error}") from None
     logprobs: bool | None = bool(completion.logprobs) if want_logprobs else None
     if want_logprobs and not completion.logprobs:
@@ -84,13 +91,18 @@ async def canary(
 
 
 async def _muster(
-    fleet: "FleetModel", name: str, *, want_logprobs: bool, extra: Mapping[str, object] | None
+    fleet: "FleetModel",
+    name: str,
+    *,
+    want_logprobs: bool,
+    extra: Mapping[str, object] | None,
+    paid: Callable[[Usage], object],
 ) -> CanaryReport:
     """Try every server of a fleet: one that is down may come later, one that is wrong ends it here."""
 
     async def tried(model: "HttpModel") -> CanaryReport | ModelError:
         try:
-            return await canary(model, name, want_logprobs=want_logprobs, extra=extra)
+            return await canary(model, name, want_logprobs=want_logprobs, extra=extra, paid=paid)
         except MissingFeatureError as error:
             return MissingFeatureError(f"{model.address}: {error}", attempts=error.attempts)
         except ModelError as error:

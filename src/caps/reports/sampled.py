@@ -25,13 +25,17 @@ class Tally:
     lost: Counter[str] = field(default_factory=Counter)
     steps: list[list[Step]] = field(default_factory=list)
 
+    def pay(self, usage: Usage) -> None:
+        """Count what was paid for, but is no draw: trying the endpoint."""
+        self.paid += usage
+
     def hear(self, sample: Sample) -> None:
         """Count a draw."""
         self.samples += 1
         self.replayed += sample.replayed
         self.cut += sample.finish == "length"
         if not sample.replayed:
-            self.paid += sample.usage
+            self.pay(sample.usage)
         if sample.candidate is None:
             self.lost[sample.cause] += 1
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from caps.core.types import Level
+from caps.core.types import Level, Usage
 from caps.costs.closed_form import v1_infer_calls
 from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
@@ -18,7 +18,7 @@ from caps.reports.servers import server_lines, servers_text
 
 @dataclass(slots=True)
 class Summary:
-    """Running totals of a run."""
+    """Running totals of a run; `trial` is what trying the endpoints took, which is on no case's account."""
 
     cases: int = 0
     failed: int = 0
@@ -31,6 +31,7 @@ class Summary:
     predicted_least: int = 0
     predicted_most: int = 0
     predicted_asked: int = 0
+    trial: Usage = field(default_factory=lambda: Usage(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
     findings: FoundSummary = field(default_factory=FoundSummary)
     servers: list[Record] = field(default_factory=list)
@@ -51,6 +52,10 @@ class Summary:
         if label is not None:
             self.labelled += 1
             self.right += label
+
+    def pay_trial(self, usage: Usage) -> None:
+        """Count a call that tried an endpoint."""
+        self.trial += usage
 
     def predict(self, outcome: Outcome, least: int, most: int) -> None:
         """Set what was forecast for a case against what it asked; one that ended early proves nothing."""
@@ -81,6 +86,7 @@ class Summary:
             "calls": self.ledger.calls,
             "attempts": total.attempts,
             "tokens": tokens_line(self.ledger),
+            "trial": {"billed": self.trial.prompt, "cached": self.trial.cached, "output": self.trial.output},
             "rho": self.ledger.rho,
             "token_share_of_v1_infer": self.v1_share,
             "predicted": {
@@ -89,7 +95,7 @@ class Summary:
                 "most": self.predicted_most,
                 "asked": self.predicted_asked,
             },
-            "usd": None if price is None else price.of_sums(total),
+            "usd": None if price is None else self._dollars(price),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
             "findings": self.findings.as_line(),
@@ -105,9 +111,9 @@ class Summary:
             f"{self.cases - self.failed} of {self.cases} cases selected in {seconds:.1f} s; "
             f"{number(calls['E1'], 0)} calls at E1, {number(calls['E2'], 0)} at E2",
             f"tokens: {about}{number(total.asked, 0)} asked, {number(total.billed, 0)} billed "
-            f"({number(total.cached, 0)} cached), {number(total.output, 0)} written; "
+            f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._tried()}; "
             f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
-            f"cost: {_money(price, total, seconds, gpu_hour_usd)}",
+            f"cost: {self._money(price, seconds, gpu_hour_usd)}",
         ]
         if self.predicted_most:
             least, most = number(self.predicted_least, 0), number(self.predicted_most, 0)
@@ -129,14 +135,21 @@ class Summary:
                 lines.append(f"{words}: {counts.total()} ({causes})")
         return "\n".join(lines)
 
+    def _tried(self) -> str:
+        tokens = self.trial.prompt + self.trial.output
+        return f", {number(tokens, 0)} to try the endpoint" if tokens else ""
+
+    def _dollars(self, price: Price) -> float:
+        trial = self.trial
+        return price.of_sums(self.ledger.total()) + price.of(trial.prompt, trial.output, trial.cached)
+
+    def _money(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
+        if gpu_hour_usd is not None:
+            return f"${seconds / 3600 * gpu_hour_usd:.4f} of GPU time"
+        if price is None:
+            return "unknown (give --price-input and --price-output, or --gpu-hour-usd)"
+        return f"${self._dollars(price):.4f}"
+
 
 def _rho(rho: float | None) -> str:
     return "rho not measured" if rho is None else f"rho {rho:.3f} measured"
-
-
-def _money(price: Price | None, total: Any, seconds: float, gpu_hour_usd: float | None) -> str:
-    if gpu_hour_usd is not None:
-        return f"${seconds / 3600 * gpu_hour_usd:.4f} of GPU time"
-    if price is None:
-        return "unknown (give --price-input and --price-output, or --gpu-hour-usd)"
-    return f"${price.of_sums(total):.4f}"
