@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def caps(
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """The commands, or one of them alone: the others need not be loaded to run it."""
+    """The commands, or what one word alone needs: the others need not be loaded to run it."""
     app = typer.Typer(
         name="caps",
         no_args_is_help=True,
@@ -59,7 +60,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         rich_markup_mode=None,
     )
     app.callback()(caps)
-    for name in COMMANDS if only not in COMMANDS else (only,):
+    for name in _needed(only):
         room = COMMANDS[name]
         module = import_module(f"caps.cli.{room}")
         if hasattr(module, "app"):
@@ -67,6 +68,12 @@ def make_app(only: str | None = None) -> typer.Typer:
         else:
             app.command(name)(getattr(module, room))
     return app
+
+
+def _needed(word: str | None) -> Iterable[str]:
+    if word == "--version":
+        return ()
+    return (word,) if word in COMMANDS else COMMANDS
 
 
 def spare_collector() -> None:
