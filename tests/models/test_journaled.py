@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
@@ -9,6 +10,8 @@ from caps.core.types import Message, TokenLogprob, Usage
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
+from caps.models.fleet import FleetModel
+from caps.models.fleet_addresses import Listed
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel, to_reply
 from caps.models.scripted import ScriptedModel
@@ -194,6 +197,28 @@ def test_a_journal_that_cannot_store_stops_the_call(journal):
 
     with pytest.raises(JournalError, match="closed"):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("connect", [HttpModel, lambda url, **more: FleetModel([Listed(url)], **more)])
+def test_no_call_takes_the_place_of_one_whose_reply_is_not_stored_yet(tmp_path, connect):
+    path = tmp_path / "j.sqlite"
+    with StubServer([Reply("fine")]) as server, Journal.open(path) as journal:
+
+        async def run():
+            model = JournaledModel(connect(server.url, connections=3), journal)
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")  # now nobody else can store anything
+                calls = [asyncio.ensure_future(model.complete(ask(str(i)))) for i in range(10)]
+                await until(lambda: sum(server.tokens.values()) >= 3 * 2)
+                await asyncio.sleep(0.3)
+                held = server.requests, sum(call.done() for call in calls)
+                other.execute("ROLLBACK")
+            await asyncio.gather(*calls)
+            await model.close()
+            return held
+
+        assert asyncio.run(run()) == (3, 0)
+        assert server.requests == 10
 
 
 def test_neither_prompt_nor_key_is_in_the_file(tmp_path):

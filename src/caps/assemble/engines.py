@@ -24,9 +24,7 @@ from caps.models.base import Connected, Model, Queued, Wiring, unheard
 from caps.models.journaled import JournaledModel
 from caps.models.locate import connect
 
-# Calls beyond a model's connections: one is at hand when a connection becomes free, while the reply before it
-# is being stored. So a killed run may lose this many replies beside the calls that were under way.
-SURPLUS_CALLS = 2
+SURPLUS_CALLS = 2  # beyond a model's connections: they are ready to go when one becomes free
 CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
 
 

@@ -7,14 +7,16 @@ Rules that must not be broken:
 * A model raises `ModelError` when it failed for good, and nothing else on purpose.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
 from caps.core.counting import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
+
+T = TypeVar("T")
 
 Tell: TypeAlias = Callable[[str], object]
 """Hears what a user should know while a run goes on."""
@@ -78,6 +80,15 @@ class Connected(Model, Protocol):
     @property
     def connections(self) -> int:
         """How many calls may be under way now."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A model whose calls can keep their connections for a while after they are answered."""
+
+    async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
+        """Answer a request, and do something with the reply before another call takes the connection."""
         ...
 
 

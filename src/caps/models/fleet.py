@@ -25,7 +25,7 @@ from caps.models.fleet_line import Line
 from caps.models.fleet_server import OUR_FAULT, Care, Record, Server
 from caps.models.fleet_watch import Watch
 from caps.models.grouping import group_of, group_of_body
-from caps.models.http import Exchanged, HttpModel, Timeouts
+from caps.models.http import Exchanged, HttpModel, Timeouts, itself
 from caps.models.rendezvous import ranked
 from caps.models.retries import Retries
 
@@ -109,16 +109,28 @@ class FleetModel:
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, at another server where one fails."""
-        done, earlier = await self._carried(group_of(request), lambda model: model.complete(request))
-        return replace(done, attempts=done.attempts + earlier) if earlier else done
+        return await self.complete_and(request, itself)
+
+    async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
+        """Answer a request, and do something with the reply before another call takes the connection."""
+
+        def work(model: HttpModel, earlier: int) -> Awaitable[T]:
+            return model.complete_and(
+                request, lambda done: then(replace(done, attempts=done.attempts + earlier))
+            )
+
+        return await self._carried(group_of(request), work)
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
     ) -> Exchanged[T]:
         """Send what `write` makes and `read` the reply, at another server where one fails."""
-        group = group_of_body(write("max_tokens"))
-        done, earlier = await self._carried(group, lambda one: one.exchange(write, read, model=model))
-        return done._replace(attempts=done.attempts + earlier)
+
+        async def work(one: HttpModel, earlier: int) -> Exchanged[T]:
+            done = await one.exchange(write, read, model=model)
+            return done._replace(attempts=done.attempts + earlier)
+
+        return await self._carried(group_of_body(write("max_tokens")), work)
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -167,21 +179,21 @@ class FleetModel:
         for model in self.members:
             await model.close()
 
-    async def _carried(self, group: bytes, work: Callable[[HttpModel], Awaitable[T]]) -> tuple[T, int]:
-        """Do some work at one server after the other; what it came to, and attempts that came to nothing."""
+    async def _carried(self, group: bytes, work: Callable[[HttpModel, int], Awaitable[T]]) -> T:
+        """Do some work at one server after the other; it is told the attempts that came to nothing before."""
         order, home = ranked(group, self._ranks), blake2b(group, digest_size=16).digest()
         failed: set[Server] = set()
         attempts = failures = 0
         while True:
             server = await self._entered(order, home, failed, attempts)
             try:
-                done = await work(server.model)
+                done = await work(server.model, attempts)
             except ModelError as error:
                 problem = error
                 self._watch.hear(server, error)
             else:
                 server.served()
-                return done, attempts
+                return done
             finally:
                 self._line.leave(server)
             attempts += problem.attempts

@@ -9,7 +9,7 @@ Rules that must not be broken:
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
@@ -34,6 +34,7 @@ KEEPALIVE_SECONDS = 4.0
 SHARE_TO_CONNECT = 0.9  # of the time for a reply, at most: who takes no connection is told from who is slow
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +111,16 @@ class HttpModel:
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, trying again where that may help."""
-        done = await self.exchange(
+        return await self.complete_and(request, itself)
+
+    async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[R]]) -> R:
+        """Answer a request, and do something with the reply before another call takes the connection."""
+        return await self._exchange(
             lambda limit_name: encode_body(request, limit_name=limit_name),
             lambda reply: read_completion(reply, request),
+            lambda done: then(replace(done.value, latency=done.latency, attempts=done.attempts)),
             model=request.model,
         )
-        return replace(done.value, latency=done.latency, attempts=done.attempts)
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
@@ -124,6 +129,16 @@ class HttpModel:
 
         `write` is told what this server calls its limit on tokens; `read` raises `ValueError` for no reply.
         """
+        return await self._exchange(write, read, itself, model=model)
+
+    async def _exchange(
+        self,
+        write: Callable[[str], bytes],
+        read: Callable[[Any], T],
+        then: Callable[[Exchanged[T]], Awaitable[R]],
+        *,
+        model: str,
+    ) -> R:
         tries: Tries | None = None
         attempts = 0
         # A call keeps its slot while it waits for its next try: trouble lowers the pressure by itself.
@@ -136,7 +151,7 @@ class HttpModel:
                     self._known = True
                     latency = time.perf_counter() - started
                     self._gate.served(ticket, latency)
-                    return Exchanged(outcome, latency, attempts + 1)
+                    return await then(Exchanged(outcome, latency, attempts + 1))
                 self._known = self._known or outcome.seen
                 if outcome.strained:
                     self._gate.strained(ticket)
@@ -253,6 +268,11 @@ def connect(wiring: Wiring) -> HttpModel:
     """The model at an `http:` address."""
     timeouts = Timeouts(read=wiring.timeout)
     return HttpModel(wiring.address, wiring.api_key, connections=wiring.connections, timeouts=timeouts)
+
+
+async def itself(value: T) -> T:
+    """What to do with a reply that is only wanted."""
+    return value
 
 
 def _decoded(payload: bytes) -> Any:

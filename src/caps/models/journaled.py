@@ -5,6 +5,8 @@ Rules that must not be broken:
 * A reply is in the journal before anyone sees it, and what is returned is what the journal holds: a live run
   and its replay read the same words.
 * Every payment is reported by exactly one completion with `replayed=False`.
+* A call keeps its connection until its reply is stored, so a kill loses no more replies than there are
+  connections; only a model that is not `Holding`, where nothing is paid, may take the next call before.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from caps.core.types import TokenLogprob, Usage
 from caps.journal.base import Keeper
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.rows import Reply
-from caps.models.base import Completion, Model, Request
+from caps.models.base import Completion, Holding, Model, Request
 from caps.models.wire import finite
 
 Flight: TypeAlias = "asyncio.Future[Completion | None]"
@@ -33,6 +35,7 @@ class JournaledModel:
     def __init__(self, inner: Model, journal: Keeper) -> None:
         self.inner = inner
         self.journal = journal
+        self._holding = inner if isinstance(inner, Holding) else None
         # What is under way, with a future where someone else waits for it too.
         self._flights: dict[str, Flight | None] = {}
 
@@ -75,9 +78,14 @@ class JournaledModel:
         return await asyncio.shield(flight)
 
     async def _ask(self, key: str, digest: str, request: Request) -> Completion:
-        paid = await self.inner.complete(request)
-        reply = to_reply(key, digest, request, paid)
-        standing = await self.journal.append(reply)
+        async def store(paid: Completion) -> tuple[Completion, Reply, Reply]:
+            reply = to_reply(key, digest, request, paid)
+            return paid, reply, await self.journal.append(reply)
+
+        if self._holding is None:
+            paid, reply, standing = await store(await self.inner.complete(request))
+        else:
+            paid, reply, standing = await self._holding.complete_and(request, store)
         if reply.logprobs is None and _words(standing) == _words(reply):
             return replace(paid, key=key)
         # Another process stored its reply first: its words stand, but this is what was paid here.
