@@ -213,7 +213,8 @@ class HttpModel:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
         try:
             with self._patience:
-                call = self.call("POST", "chat/completions", data=body, timeout=self._no_timer)
+                data = aiohttp.BytesPayload(body)  # what aiohttp would make of the bytes, after a search
+                call = self.call("POST", "chat/completions", data=data, timeout=self._no_timer)
                 async with call as response:
                     payload = await response.read()
                     status, headers = response.status, response.headers
