@@ -1,6 +1,6 @@
 """From a setup to the engine that plays, here or on a cluster."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ from caps.models.base import Connected, Model, Queued, Wiring, unheard
 from caps.models.journaled import JournaledModel
 from caps.models.locate import connect
 
-SURPLUS_CALLS = 2  # beyond a model's connections: they are ready to go when one becomes free
+SURPLUS_CALLS = 2  # that wait where the limit is found: it grows only if some do
 CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
 
 
@@ -56,6 +56,13 @@ def room_at(model: Connected) -> Callable[[], int]:
     return lambda: model.connections
 
 
+def capacity_of(setup: Setup, models: Iterable[Connected]) -> Callable[[], int]:
+    """How to tell the number of calls a run should have under way, at all its models together."""
+    rooms = [room_at(model) for model in models]
+    surplus = SURPLUS_CALLS if setup.connections == "auto" else 0
+    return lambda: sum(room() for room in rooms) + surplus
+
+
 def connect_all(setup: Setup) -> dict[Endpoint, Connected]:
     """The model at each endpoint of a setup."""
     return {
@@ -83,13 +90,13 @@ def equip(
     }
     judge = LlmJudge(seats, templates, setup.judge)
     prepare, findings = prepare_for(setup), make_findings(setup, journal)
-    rooms = [room_at(model) for model in models.values()]
+    capacity = capacity_of(setup, models.values())
 
     def engine(seconds: float | None) -> LocalEngine:
         return LocalEngine(
             judge,
             prepare,
-            capacity=lambda: sum(room() for room in rooms) + SURPLUS_CALLS,
+            capacity=capacity,
             case_budget=setup.case_budget,
             total_budget=replace(setup.total_budget, seconds=seconds),
             price=price,

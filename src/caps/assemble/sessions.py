@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from caps.assemble.engines import SURPLUS_CALLS, connect_all, connected, equip, ray_engine, room_at
+from caps.assemble.engines import capacity_of, connect_all, connected, equip, ray_engine
 from caps.assemble.parts import load_templates, make_findings, price_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
@@ -113,13 +113,12 @@ async def sampler(
         stack.push_async_callback(model.close)
         if probe:
             await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
-        room = room_at(model)
         yield Sampler(
             model if journal is None else JournaledModel(model, journal),
             where.model,
             preset,
             templates,
-            capacity=lambda: room() + SURPLUS_CALLS,
+            capacity=capacity_of(setup, [model]),
             logprobs=logprobs,
             extra=setup.extra,
             purse=purse,
