@@ -35,8 +35,9 @@ format: $(VENV)/.dev     ## Format the code
 docs: $(VENV)/.dev       ## Write the command reference from the program
 	$(BIN)/python scripts/cli_reference.py
 
-golden: $(VENV)/.dev     ## Record the golden transcripts anew (say why in the commit)
+golden: $(VENV)/.dev     ## Record golden transcripts and outputs anew (say why in the commit)
 	$(BIN)/python tests/golden/record.py
+	$(BIN)/python tests/recorded/record.py
 
 bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/contest.py
