@@ -71,9 +71,3 @@ def test_the_public_names_are_these():
         "solve_sync",
     }  # fmt: skip
     assert all(hasattr(caps, name) for name in caps.__all__)
-
-
-def test_no_module_is_too_long_to_read():
-    lengths = sorted(len(path.read_text().splitlines()) for path in MODULES)
-    assert lengths[-1] <= 400
-    assert lengths[len(lengths) // 2] <= 100

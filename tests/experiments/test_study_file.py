@@ -51,7 +51,7 @@ def written(tmp_path, text):
         ),
         (
             ('use = "vanilla"', 'use = "vanilla", stated = {}'),
-            r"strategies\[0\].stated: strategy 'vanilla' does not reckon",
+            r"strategies\[0\].stated: strategy 'vanilla' does not use a judge profile",
         ),
         (
             ('use = "vanilla"', 'use = "posterior", stated = { acuracy = 0.9 }'),

@@ -1,13 +1,15 @@
-"""A judge's profile, from a file to a strategy that reckons with it."""
+"""A judge's profile, from a file to a strategy that uses it."""
 
 import json
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
 from caps.assemble import make_strategy
 from caps.core.errors import InputError, SettingError
 from caps.core.judging import JudgeProfile
+from caps.core.play import Capabilities
 from caps.core.settings import setting
 from caps.core.types import Selection
 from caps.judges.profiles import profile_row, read_profile
@@ -18,6 +20,8 @@ TOY = f"{__name__}:Toy"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toy:
     """Trusts the first sample, and knows its judge."""
+
+    capabilities: ClassVar = Capabilities(uses_judge_profile=True)
 
     e2_high: float = setting(0.6, "how often a HIGH verdict is right")
     first_slot: float = setting(0.5, "pull of slot A")
@@ -43,7 +47,7 @@ def test_a_strategy_gets_the_fields_it_has_and_set_wins_over_them():
 
 @pytest.mark.parametrize("name", ["caps-r", "pointwise", "majority"])
 def test_a_strategy_without_such_fields_says_so(name):
-    with pytest.raises(SettingError, match=f"strategy '{name}' does not reckon with a judge profile"):
+    with pytest.raises(SettingError, match=f"strategy '{name}' does not use a judge profile"):
         make_strategy(name, profile=JudgeProfile())
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from caps import Contest, Pairing, Unanswered
 from caps.assemble import make_strategy
+from caps.core.play import capabilities_of
 from playing import (
     ALL,
     JUDGED,
@@ -133,3 +134,11 @@ def test_a_rejected_answer_does_not_disturb_the_contest():
     with pytest.raises(Exception, match="answers"):
         contest.answer([])
     assert play(contest).winner == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_strategy_that_declares_to_ask_nothing_asks_nothing_and_scores_say_what_they_are(name):
+    contest = played(name, field_of(8), erratic(3), 1)
+    if not capabilities_of(make_strategy(name)).asks_judge:
+        assert not contest.transcript
+    assert bool(contest.selection.scores) == bool(contest.selection.score_kind)

@@ -9,7 +9,7 @@ from caps.assemble.setup import Setup
 from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError
 from caps.core.judging import JudgeProfile
-from caps.core.play import Strategy
+from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
 from caps.core.types import Case
 from caps.costs.prices import Price, listed_price
@@ -44,17 +44,13 @@ def make_strategy(
 
 def with_shortlist(strategy: Strategy) -> Strategy:
     """The strategy, told that what fails a public example need not be judged, if it can be told."""
-    told = has_setting(strategy, "shortlist")
-    return override(cast(Any, strategy), {"shortlist": "tests"}) if told else strategy
+    able = capabilities_of(strategy).can_skip_failing
+    return override(cast(Any, strategy), {"shortlist": "tests"}) if able else strategy
 
 
 def counts_votes(strategy: Strategy) -> bool:
-    """Whether all members of a cluster speak for it: then candidates found to be alike had better be one.
-
-    A cascade keeps one of each cluster; there, merging more than equal texts saves most of the tokens and
-    costs answers (docs/design/0005).
-    """
-    return not has_setting(strategy, "dedup")
+    """Whether candidates found to be alike are merged for this strategy."""
+    return capabilities_of(strategy).counts_votes
 
 
 def has_setting(strategy: Strategy, name: str) -> bool:

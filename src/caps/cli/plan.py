@@ -34,7 +34,7 @@ from caps.costs.closed_form import ViewSizes
 from caps.costs.prices import Price, listed_price
 from caps.costs.terms import Terms, measured_output
 from caps.experiments.planning import Task
-from caps.judges.profiles import reckons
+from caps.judges.profiles import profile_fields
 from caps.models.fleet_addresses import join_addresses
 from caps.registry import STRATEGIES
 
@@ -201,7 +201,7 @@ def _configured(
         raise SettingError("--set needs --strategy: which one is meant?")
     made = {}
     for name in wanted:
-        known = judge if len(wanted) == 1 or reckons(make_strategy(name)) else None
+        known = judge if len(wanted) == 1 or profile_fields(make_strategy(name)) else None
         strategy = make_strategy(name, assigned, known)
         if finalists is not None and has_setting(strategy, "finalists"):
             strategy = make_strategy(name, {**assigned, "finalists": str(finalists)}, known)

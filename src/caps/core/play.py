@@ -9,22 +9,64 @@ Rules that must not be broken:
 """
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from caps.core.types import Answer, Entrant, Group, Pairing, Pick, Rating, Round, Selection, Solo, Verdict
+from caps.core.types import (
+    Answer,
+    Entrant,
+    Group,
+    Pairing,
+    Pick,
+    Rating,
+    Round,
+    RoundKind,
+    Selection,
+    Solo,
+    Verdict,
+)
 
 T = TypeVar("T")
 
 Play: TypeAlias = Generator[Round, Sequence[Answer], T]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a strategy declares of itself, as the class attribute `capabilities`; as it stands, the usual."""
+
+    counts_votes: bool = True
+    """All members of a cluster speak for it, so candidates found to be equal are merged before the contest.
+
+    A cascade keeps one candidate of each cluster; there, merging more than equal texts saves most of the
+    tokens and costs right answers (docs/design/0005)."""
+
+    asks_judge: bool = True
+    """It asks at all; one that does not needs no endpoint."""
+
+    can_skip_failing: bool = False
+    """It has the setting `shortlist`: programs that fail a public example can be left out."""
+
+    uses_judge_profile: bool = False
+    """It is a `JudgeProfile` too: measured properties of the judge change what it does."""
+
+
 class Strategy(Protocol):
-    """A way of choosing: a frozen settings object that plays."""
+    """A way of choosing: a frozen settings object that plays.
+
+    It may declare `capabilities: ClassVar[Capabilities]`.
+    """
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Yield rounds of asks, be sent their answers, return the selection."""
         ...
+
+
+def capabilities_of(strategy: object) -> Capabilities:
+    """What a strategy declares, or the usual where it declares nothing."""
+    declared = getattr(strategy, "capabilities", None)
+    return declared if isinstance(declared, Capabilities) else Capabilities()
 
 
 class Game(NamedTuple):
@@ -43,12 +85,17 @@ class Game(NamedTuple):
 
 
 def compare(
-    stage: str, asks: Sequence[Pairing], *, ranking: Sequence[int], byes: Sequence[int] = ()
+    stage: str,
+    asks: Sequence[Pairing],
+    *,
+    ranking: Sequence[int],
+    byes: Sequence[int] = (),
+    kind: RoundKind = "comparison",
 ) -> Play[list[Game]]:
     """Ask pairings as one round; no asks, no round."""
     if not asks:
         return []
-    answers = yield Round(stage, tuple(asks), tuple(ranking), tuple(byes))
+    answers = yield Round(stage, tuple(asks), tuple(ranking), tuple(byes), kind=kind)
     return [
         Game(ask.a, ask.b, answer if isinstance(answer, Verdict) else None)
         for ask, answer in zip(asks, answers, strict=True)
@@ -59,7 +106,7 @@ def rate(stage: str, asks: Sequence[Solo], *, ranking: Sequence[int]) -> Play[di
     """Ask for a rating of each; who was not answered has none."""
     if not asks:
         return {}
-    answers = yield Round(stage, tuple(asks), tuple(ranking))
+    answers = yield Round(stage, tuple(asks), tuple(ranking), kind="rating")
     return {
         ask.entrant: answer.value if isinstance(answer, Rating) else None
         for ask, answer in zip(asks, answers, strict=True)
@@ -70,5 +117,5 @@ def pick(stage: str, asks: Sequence[Group], *, ranking: Sequence[int]) -> Play[l
     """Ask for the best of each group; an unanswered group has none."""
     if not asks:
         return []
-    answers = yield Round(stage, tuple(asks), tuple(ranking))
+    answers = yield Round(stage, tuple(asks), tuple(ranking), kind="pick")
     return [answer.winner if isinstance(answer, Pick) else None for answer in answers]

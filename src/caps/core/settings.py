@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import Field, field, fields, replace
+from dataclasses import Field, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -64,7 +64,7 @@ def override(owner: T, changes: Mapping[str, str]) -> T:
 
 def settings_of(owner: object) -> dict[str, Any]:
     """The fields of a settings object by name; none for what is not one."""
-    return {name: getattr(owner, name) for name in getattr(owner, "__dataclass_fields__", {})}
+    return {spec.name: getattr(owner, spec.name) for spec in fields(owner)} if is_dataclass(owner) else {}
 
 
 def share_out(changes: Mapping[str, str], *owners: object) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ A strategy sees `Entrant`s only: never text, never labels.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 class Level(IntEnum):
@@ -220,6 +220,15 @@ class TokenLogprob:
     top: tuple[tuple[str, float], ...] = ()
 
 
+#: What the asks of a round are for, which decides how it is drawn: `elimination` halves a pool (a tree),
+#: `round_robin` compares everyone with everyone (a table), `second_look` repeats doubtful comparisons of the
+#: round before; the others are lists.
+RoundKind: TypeAlias = Literal["elimination", "round_robin", "second_look", "comparison", "rating", "pick"]
+
+#: What the scores of a selection mean; empty where there are none.
+ScoreKind: TypeAlias = Literal["win rate", "probability", "rating", "share of votes", "score", "wins", ""]
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
     """Asks that may be answered at once, and the order, with its facts, that stands if they never are."""
@@ -229,11 +238,15 @@ class Round:
     ranking: tuple[int, ...]
     byes: tuple[int, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict, hash=False)
+    kind: RoundKind = "comparison"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The outcome: the winner, everyone in order, and what the strategy has to say about it."""
+    """The outcome: the winner, everyone in order, and what the strategy has to say about it.
+
+    `score_kind` says what the scores mean.
+    """
 
     winner: int
     order: tuple[int, ...]
@@ -242,3 +255,4 @@ class Selection:
     scores: Mapping[int, float] = field(default_factory=dict, hash=False)
     facts: Mapping[str, float] = field(default_factory=dict, hash=False)
     provisional: bool = False
+    score_kind: ScoreKind = ""

@@ -14,7 +14,7 @@ from caps.diagnostics.intervals import wilson
 from caps.diagnostics.suitability import TOLERANCE
 from caps.experiments.pools import LabelledPool
 from caps.experiments.simulation import Record, Task, simulate
-from caps.judges.profiles import reckons
+from caps.judges.profiles import profile_fields
 from caps.judges.simulated import JudgeModel
 from caps.registry import STRATEGIES
 
@@ -119,7 +119,7 @@ def _informed(profile: JudgeProfile) -> list[tuple[str, Strategy]]:
     return [
         (name, make_strategy(name, profile=profile))
         for name in STRATEGIES.table
-        if reckons(make_strategy(name))
+        if profile_fields(make_strategy(name))
     ]
 
 

@@ -13,7 +13,7 @@ from caps.diagnostics.ballots import strengths
 from caps.diagnostics.learnt import LEAST_CASES, Learnt, learn
 from caps.engines.base import ENDED, Engine, Outcome, PerCase, in_order
 from caps.experiments.probes import Probe, ballot_of, weigh_looks
-from caps.judges.profiles import NAMES, reckons, with_profile
+from caps.judges.profiles import NAMES, profile_fields, with_profile
 from caps.strategies.posterior import Posterior
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Calibration:
 
 def believer_of(strategy: object, name: str) -> Posterior:
     """Who weighs the answers of a case before anyone is asked, with what a strategy assumes of the judge."""
-    shared = reckons(strategy)
+    shared = profile_fields(strategy)
     if not shared:
         raise SettingError(
             f"strategy {name!r} does not reckon with what a judge is worth, so --calibrate has nothing to "

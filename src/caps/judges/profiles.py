@@ -9,6 +9,7 @@ import msgspec
 
 from caps.core.errors import InputError, SettingError
 from caps.core.judging import JudgeProfile
+from caps.core.play import capabilities_of
 from caps.core.settings import nearest, settings_of
 
 T = TypeVar("T")
@@ -44,18 +45,23 @@ def read_profile(path: Path) -> JudgeProfile:
         raise InputError(f"--judge-profile {path}: {error}") from None
 
 
-def reckons(strategy: object) -> tuple[str, ...]:
-    """The fields of a profile that a strategy has too; all are shares, so a count of that name is none."""
+def profile_fields(strategy: object) -> tuple[str, ...]:
+    """The fields of a profile that a strategy uses; none unless it declares that it uses one.
+
+    All of them are shares: a whole number of such a name is something else.
+    """
+    if not capabilities_of(strategy).uses_judge_profile:
+        return ()
     specs = getattr(strategy, "__dataclass_fields__", {})
     return tuple(name for name in NAMES if name in specs and isinstance(specs[name].default, float))
 
 
 def with_profile(strategy: T, profile: JudgeProfile, name: str) -> T:
     """The strategy with all it can use of a profile; one that uses nothing of it is refused."""
-    shared = reckons(strategy)
+    shared = profile_fields(strategy)
     if not shared or not is_dataclass(strategy) or isinstance(strategy, type):
         raise SettingError(
-            f"strategy {name!r} does not reckon with a judge profile (none of its fields is one of "
-            f"{', '.join(NAMES)}): leave --judge-profile out, or choose another strategy"
+            f"strategy {name!r} does not use a judge profile: leave --judge-profile out, or choose "
+            "another strategy, such as posterior"
         )
     return replace(strategy, **{field: getattr(profile, field) for field in shared})

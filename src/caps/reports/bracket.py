@@ -29,12 +29,15 @@ def confidence(verdict: Verdict) -> str:
 def draw(contest: Contest, label: Label = str) -> list[Text]:
     """Draw a contest: elimination rounds as a tree, a closing round-robin as a table, others as lists."""
     turns = list(contest.transcript)
-    knockout = [turn for turn in turns if turn.round.stage in ("A", "B")]
-    if not knockout:
-        return [line for turn in turns for line in _list(turn, label)]
-    lines = _tree(knockout, contest, label)
-    for turn in turns[len(knockout) :]:
-        lines += [Text(), *_cross_table(turn, contest, label)]
+    eliminations = [turn for turn in turns if turn.round.kind == "elimination"]
+    lines = _tree(eliminations, contest, label) if eliminations else []
+    for turn in turns:
+        if turn.round.kind == "round_robin":
+            lines += (
+                [Text(), *_cross_table(turn, contest, label)] if lines else _cross_table(turn, contest, label)
+            )
+        elif turn.round.kind != "elimination":
+            lines += _list(turn, label)
     return lines
 
 
@@ -125,8 +128,9 @@ def _cross_table(turn: Turn, contest: Contest, label: Label) -> list[Text]:
     players = [one for one in contest.selection.order if any(one in seats for seats in cells)]
     names = [label(one) for one in players]
     wide = max(4, *(len(name) for name in names)) + 1
-    head = Text(" " * wide + "".join(f"{name:>{wide}}" for name in names) + "   win rate", style="dim")
-    lines = [head]
+    head = " " * wide + "".join(f"{name:>{wide}}" for name in names)
+    head += f"   {contest.selection.score_kind}"
+    lines = [Text(head.rstrip(), style="dim")]
     for one, name in zip(players, names, strict=True):
         row = "".join(f"{cells.get((one, other), '·'):>{wide}}" for other in players)
         rate = contest.selection.scores.get(one)

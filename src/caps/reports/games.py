@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from caps.core.types import Answer, Ask, Pairing, Pick, Rating, Unanswered, Verdict
+from caps.core.types import Answer, Ask, Pairing, Pick, Rating, RoundKind, Unanswered, Verdict
 from caps.reports.bracket import confidence
 from caps.reports.figures import by_ask, malformed
 from caps.reports.lines import Line, answer_of, ask_of
-
-ELIMINATION = ("A", "B")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,7 @@ class Stage:
     games: tuple[Game, ...]
     byes: tuple[int, ...] = ()
     through: tuple[int, ...] = ()
+    kind: RoundKind = "comparison"
 
     @property
     def players(self) -> set[int]:

@@ -6,7 +6,7 @@ from caps.core.types import Ask, Case
 from caps.engines.base import Play
 from caps.judges.base import Bout
 from caps.reports.flips import Flip, flips
-from caps.reports.games import ELIMINATION, Game, Stage, games_of
+from caps.reports.games import Game, Stage, games_of
 from caps.reports.lines import Line
 from caps.reports.retold import Retelling
 from caps.reports.ways import clusters_of, fates_of, rescued_of, through_of
@@ -43,6 +43,7 @@ class Receipt:
     asked: int = 0
     usd: float | None = None
     flips: tuple[Flip, ...] | None = None
+    score_kind: str = ""  # what the candidates' scores mean
     whole: bool = False
     games: tuple[Game, ...] = field(default=(), repr=False)
 
@@ -53,8 +54,7 @@ class Receipt:
     @property
     def bracket(self) -> tuple[Stage, ...]:
         """The elimination rounds a picture can be drawn of."""
-        drawn = [stage for stage in self.stages if stage.name in ELIMINATION]
-        return tuple(drawn) if self.whole and self.stages[: len(drawn)] == tuple(drawn) else ()
+        return tuple(stage for stage in self.stages if stage.kind == "elimination") if self.whole else ()
 
 
 def receipt_of(run: Retelling, line: Line, bout: Bout | None, *, turn: bool = True) -> Receipt:
@@ -99,10 +99,11 @@ def _from_contest(
     chosen, turns = contest.selection, contest.transcript
     stages = []
     for place, held in enumerate(turns):
-        ahead = turns[place + 1].round if place + 1 < len(turns) else None
+        later = (after.round for after in turns[place + 1 :])
+        ahead = next((round_ for round_ in later if round_.kind != "second_look"), None)
         through = through_of(held.round, ahead, chosen)
         asked = tuple(by[ask] for ask in held.round.asks)
-        stages.append(Stage(held.round.stage, asked, held.round.byes, through))
+        stages.append(Stage(held.round.stage, asked, held.round.byes, through, held.round.kind))
     held_in = {ask for held in turns for ask in held.round.asks}
     left = tuple(game for ask, game in by.items() if ask not in held_in)
     if left:  # the round that was never answered
@@ -133,6 +134,7 @@ def _from_contest(
         sum(game.tokens for _, _, game in games),
         line.get("usd"),
         turned,
+        chosen.score_kind,
         whole=True,
         games=tuple(game for _, _, game in games),
     )

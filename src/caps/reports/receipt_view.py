@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from caps.core.types import Case
 from caps.reports.console import number
-from caps.reports.games import ELIMINATION, Game, Stage
+from caps.reports.games import Game, Stage
 from caps.reports.heard import Heard
 from caps.reports.receipt import Receipt, Standing
 from caps.reports.svg import bracket, describe, mark
@@ -15,7 +15,7 @@ from caps.reports.words_view import folded, words_view
 def receipt_view(receipt: Receipt, heard: Sequence[Heard], case: Case | None, texts: Texts) -> Node:
     """The whole receipt; long texts go into `texts`."""
     picture = bracket(receipt)
-    finals = [stage for stage in receipt.stages if stage.name == "C"]
+    finals = [stage for stage in receipt.stages if stage.kind == "round_robin"]
     return el(
         "article",
         el("h1", "Case ", el("bdi", receipt.case)),
@@ -82,7 +82,7 @@ def _cross(stage: Stage, receipt: Receipt) -> Node:
         who = el("th", f"{one}{mark(receipt.right(one))}", scope="row")
         rows.append(el("tr", who, *cells, el("td", rate), class_=chosen))
     heads = [el("th", str(one), scope="col") for one in players]
-    head = el("thead", el("tr", el("td"), *heads, el("th", "win rate", scope="col")))
+    head = el("thead", el("tr", el("td"), *heads, el("th", receipt.score_kind or "score", scope="col")))
     return _scrolled(el("table", head, el("tbody", *rows), class_="cross"), "the finals")
 
 
@@ -133,7 +133,7 @@ def _candidates(receipt: Receipt, case: Case | None, texts: Texts) -> Node:
         "candidate",
         "came to",
         *(["examples passed"] if tested else []),
-        *(["win rate"] if scored else []),
+        *([receipt.score_kind or "score"] if scored else []),
     ]
     rows = []
     for one in receipt.candidates:
@@ -158,7 +158,7 @@ def _candidate_text(one: Standing, case: Case | None, texts: Texts) -> Child:
 def _games(receipt: Receipt, heard: Sequence[Heard], texts: Texts) -> list[Node]:
     drawn = []
     for place, stage in enumerate(receipt.stages, 1):
-        title = f"Stage {stage.name}" if stage.name in (*ELIMINATION, "C") else f"Round {place}: {stage.name}"
+        title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {place}: {stage.name}"
         byes = f" · bye: {_listed(stage.byes)}" if stage.byes else ""
         drawn.append(el("h3", title + byes))
         for game in stage.games:

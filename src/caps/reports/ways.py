@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from caps.core.types import Pairing, Round, Selection
-from caps.reports.games import ELIMINATION, Stage
+from caps.reports.games import Stage
 from caps.reports.lines import Line
 
 
@@ -12,7 +12,7 @@ def through_of(round_: Round, ahead: Round | None, chosen: Selection) -> tuple[i
     players = {one for ask in round_.asks for one in ask.entrants}
     if ahead is not None:
         later = {one for ask in ahead.asks for one in ask.entrants} | {*ahead.byes}
-        back = set() if ahead.stage in ELIMINATION else set(chosen.rescued)  # they did not get through
+        back = set() if ahead.kind == "elimination" else set(chosen.rescued)  # they did not get through
         return tuple(sorted(players & (later - back)))
     if chosen.finalists and not players <= set(chosen.finalists):
         return tuple(sorted(players & set(chosen.finalists) - set(chosen.rescued)))
@@ -45,7 +45,7 @@ def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line:
     """Where each candidate's way ended."""
     fates = {one: f"equal to {head}" for head, *others in clusters for one in others}
     for stage in stages:
-        if stage.name not in ELIMINATION:
+        if stage.kind != "elimination":
             continue
         for game in stage.games:
             if len(game.shown) == 2:

@@ -6,8 +6,9 @@ Where the paper leaves a choice open or contradicts itself, the choice is a fiel
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Game, Play
+from caps.core.play import Capabilities, Game, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import EPSILON, Standings, win_rates
 from caps.core.types import Entrant, Level, Selection
@@ -36,6 +37,8 @@ class _Cascade:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
     """The cascade of Algorithm 1; as it stands CAPS-Core, with `rescue` CAPS-R."""
+
+    capabilities: ClassVar = Capabilities(counts_votes=False, can_skip_failing=True)
 
     finalists: int = setting(4, "f: how many reach the round-robin", least=1)
     weight_floor: float = setting(0.05, "tau_w: least weight of a game, and that of a tie", least=0, most=1)
@@ -78,7 +81,7 @@ class Caps:
         cascade.pool += rescued
         cascade.fallen = [loser for loser in cascade.fallen if loser not in rescued]
         games = yield from cascade.table.play(
-            "C", Level.FULL, round_robin(cascade.pool), ranking=cascade.ranking()
+            "C", Level.FULL, round_robin(cascade.pool), ranking=cascade.ranking(), kind="round_robin"
         )
         return self._settle(cascade, games, rescued, facts)
 
@@ -110,7 +113,9 @@ class Caps:
         if self.reduction == "exact" and len(seeds) > self.finalists:
             count = min(count, len(seeds) - self.finalists)
         pairs, byes = slaughter(seeds, count)
-        games = yield from cascade.table.play(stage, level, pairs, ranking=cascade.ranking(), byes=byes)
+        games = yield from cascade.table.play(
+            stage, level, pairs, ranking=cascade.ranking(), byes=byes, kind="elimination"
+        )
         winners, losers = byes, []
         for game in games:
             standings.record(game)
@@ -162,7 +167,9 @@ class Caps:
         rates = win_rates(finalists, games, floor=self.weight_floor, weighted=self._weighted)
         cascade.pool = sorted(finalists, key=lambda c: (round(rates[c], 9), standings.rank(c)), reverse=True)
         order = tuple(cascade.ranking())
-        return Selection(order[0], order, tuple(finalists), tuple(rescued), rates, facts)
+        return Selection(
+            order[0], order, tuple(finalists), tuple(rescued), rates, facts, score_kind="win rate"
+        )
 
 
 CAPS_R = Caps(rescue="paper")

@@ -38,7 +38,9 @@ class Knockout:
         while len({group_of[one] for one in pool}) > 1:
             pairs, byes = _draw(pool, group_of)
             judged = [(a, b) for a, b in pairs if group_of[a] != group_of[b]]
-            games = yield from table.play("knockout", level, judged, ranking=[*pool, *fallen], byes=byes)
+            games = yield from table.play(
+                "knockout", level, judged, ranking=[*pool, *fallen], byes=byes, kind="elimination"
+            )
             judged_winner = {frozenset((game.a, game.b)): game.winner for game in games}
             survivors, losers = byes, []
             for a, b in pairs:
@@ -49,7 +51,7 @@ class Knockout:
                 losers.append(b if winner == a else a)
             pool, fallen = rng.sample(survivors, len(survivors)), losers + fallen
         order = (*pool, *fallen)
-        return Selection(order[0], order, scores=wins)
+        return Selection(order[0], order, scores=wins, score_kind="wins")
 
 
 def _draw(pool: Sequence[int], group_of: dict[int, int]) -> tuple[list[Pair], list[int]]:

@@ -6,7 +6,7 @@ from itertools import combinations
 from random import Random
 
 from caps.core.play import Game, Play, compare
-from caps.core.types import Entrant, Level, Pairing, Verdict
+from caps.core.types import Entrant, Level, Pairing, RoundKind, Verdict
 
 Pair = tuple[int, int]
 
@@ -59,9 +59,10 @@ class Table:
         *,
         ranking: Sequence[int],
         byes: Sequence[int] = (),
+        kind: RoundKind = "comparison",
     ) -> Play[list[Game]]:
         """Play the pairs as one round and return one game a pair, in the order given."""
-        games = yield from compare(stage, self.seat(pairs, level), ranking=ranking, byes=byes)
+        games = yield from compare(stage, self.seat(pairs, level), ranking=ranking, byes=byes, kind=kind)
         if self._order != "both":
             return games
         return [average(there, back) for there, back in zip(games[::2], games[1::2], strict=True)]

@@ -39,4 +39,6 @@ class Pivot:
             leaders = ranked[: self.pivots]
             pairs = [(a, b) for i, a in enumerate(leaders) for b in ranked[i + 1 :]]
         order = tally.ranked(ring)
-        return Selection(order[0], tuple(order), scores={one: tally.rate(one) for one in ring})
+        return Selection(
+            order[0], tuple(order), scores={one: tally.rate(one) for one in ring}, score_kind="win rate"
+        )

@@ -29,7 +29,9 @@ class Pointwise:
             for one, rating in ratings.items():
                 given[one] += [] if rating is None else [rating]
         order = sorted(ids, key=lambda c: _mean(given[c]), reverse=True)
-        return Selection(order[0], tuple(order), scores={c: _mean(given[c]) for c in order})
+        return Selection(
+            order[0], tuple(order), scores={c: _mean(given[c]) for c in order}, score_kind="rating"
+        )
 
 
 def _mean(ratings: Sequence[float]) -> float:

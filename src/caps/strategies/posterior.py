@@ -11,11 +11,11 @@ from itertools import combinations
 from math import log
 from random import Random
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from caps.core.contest import Turn
 from caps.core.judging import JudgeProfile
-from caps.core.play import Play
+from caps.core.play import Capabilities, Play
 from caps.core.settings import setting
 from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Round, Selection, Verdict
 from caps.strategies.belief import exchange, one_right, several_right, weigh
@@ -42,6 +42,8 @@ class Question(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior(JudgeProfile):
     """Ask what is worth asking, and say how sure the choice is; the first fields are the judge's worth."""
+
+    capabilities: ClassVar = Capabilities(uses_judge_profile=True)
 
     votes: float = setting(2.1, "an answer of n candidates weighs n to this power", least=0)
     nobody: float = setting(2.0, "no right answer weighs as much as one of so many", least=0.01)
@@ -150,7 +152,8 @@ class Position:
 
     def selection(self, order: Sequence[int]) -> Selection:
         """The choice as it stands."""
-        return Selection(order[0], tuple(order), scores=self.chances(), facts=self.facts(order[0]))
+        facts = self.facts(order[0])
+        return Selection(order[0], tuple(order), scores=self.chances(), facts=facts, score_kind="probability")
 
     def bargains(self) -> list[Pairing]:
         """The next round: the best bargains that do not get in each other's way."""

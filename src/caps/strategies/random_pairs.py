@@ -37,4 +37,6 @@ class RandomPairs:
             for game in games:
                 tally.record(game)
         order = tally.ranked(ids)
-        return Selection(order[0], tuple(order), scores={one: tally.rate(one) for one in ids})
+        return Selection(
+            order[0], tuple(order), scores={one: tally.rate(one) for one in ids}, score_kind="win rate"
+        )

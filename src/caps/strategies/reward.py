@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
 from caps.core.errors import InputError
-from caps.core.play import Play
+from caps.core.play import Capabilities, Play
 from caps.core.settings import check_settings, setting
 from caps.core.types import Entrant, Selection
 
@@ -13,6 +14,8 @@ from caps.core.types import Entrant, Selection
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
     """The largest value of one feature; who lacks it comes last, ties as sampled."""
+
+    capabilities: ClassVar = Capabilities(asks_judge=False)
 
     feature: str = setting("score", "the number to go by: score, logprob, tests_passed")
 
@@ -26,4 +29,4 @@ class Reward:
         if not values:
             raise InputError(f"no candidate carries a {self.feature!r}, which strategy 'reward' goes by")
         order = sorted((e.id for e in entrants), key=lambda c: values.get(c, float("-inf")), reverse=True)
-        return Selection(order[0], tuple(order), scores=values)
+        return Selection(order[0], tuple(order), scores=values, score_kind="score")

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Game, Play
+from caps.core.play import Capabilities, Game, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Tally, win_rates
-from caps.core.types import Entrant, Level, Selection
+from caps.core.types import Entrant, Level, ScoreKind, Selection
 from caps.strategies.dedup import dedup, keep_all
 from caps.strategies.pairings import ORDERS, Table, round_robin
 
@@ -18,6 +19,8 @@ DRAWS_WITH_AN_AVERAGE_PLAYER = 0.1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRobin:
     """All pairs at one evidence level, in one round."""
+
+    capabilities: ClassVar = Capabilities(counts_votes=False)
 
     rank_by: str = setting("win-rate", "how games become an order", choices=("win-rate", "bradley-terry"))
     weight_floor: float = setting(0.05, "least weight of a game", least=0, most=1)
@@ -35,13 +38,17 @@ class RoundRobin:
         pool.sort(key=players.__getitem__, reverse=True)
         level = Level.PARTIAL if self.level == "E1" else Level.FULL
         table = Table(self.order, rng)
-        games = yield from table.play("all", level, round_robin(pool), ranking=[*pool, *merged])
+        games = yield from table.play(
+            "all", level, round_robin(pool), ranking=[*pool, *merged], kind="round_robin"
+        )
         if self.rank_by == "win-rate":
             scores = win_rates(pool, games, floor=self.weight_floor)
+            kind: ScoreKind = "win rate"
         else:
             scores = bradley_terry(pool, games, floor=self.weight_floor)
+            kind = "score"
         ranked = sorted(pool, key=lambda c: round(scores[c], 9), reverse=True)
-        return Selection(ranked[0], (*ranked, *merged), scores=scores)
+        return Selection(ranked[0], (*ranked, *merged), scores=scores, score_kind=kind)
 
 
 def bradley_terry(players: Sequence[int], games: Sequence[Game], *, floor: float) -> dict[int, float]:

@@ -49,7 +49,9 @@ class Sprint:
             halvings -= 1
             pairs, winners = slaughter(pool, len(pool) // 2)
             ranking, stage = [*pool, *fallen, *merged], "halve" if level == Level.PARTIAL else "knockout"
-            games = yield from table.play(stage, level, pairs, ranking=ranking, byes=winners)
+            games = yield from table.play(
+                stage, level, pairs, ranking=ranking, byes=winners, kind="elimination"
+            )
             late = len(pool) <= self.late
             games = yield from self._look_again(games, level, ranking, below=SURE if late else TOLD)
             losers = []
@@ -60,7 +62,7 @@ class Sprint:
                 losers.append(game.b if winner == game.a else game.a)
             pool, fallen = standings.ordered(winners), standings.ordered(losers) + fallen
         order = (*pool, *fallen, *merged)
-        return Selection(order[0], order, scores=standings.score)
+        return Selection(order[0], order, scores=standings.score, score_kind="score")
 
     def _shorter(self, entrants: Sequence[Entrant]) -> bool:
         """Whether partial views save enough to be worth a halving."""
@@ -75,6 +77,6 @@ class Sprint:
             return games
         doubtful = [one for one in games if one.verdict is not None and one.verdict.weight < below]
         asks = [Pairing(one.b, one.a, level) for one in doubtful]
-        again = yield from compare("second look", asks, ranking=ranking)
+        again = yield from compare("second look", asks, ranking=ranking, kind="second_look")
         back = {(game.b, game.a): game for game in again}
         return [average(one, back[one.a, one.b]) if (one.a, one.b) in back else one for one in games]

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Play
+from caps.core.play import Capabilities, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Standings
 from caps.core.types import Entrant, Selection
@@ -19,6 +20,8 @@ class TestsFirst:
 
     __test__ = False  # no test of ours, for all its name
 
+    capabilities: ClassVar = Capabilities(asks_judge=False)
+
     representative: str = setting("first", "who stands for a cluster", choices=REPRESENTATIVES)
 
     def __post_init__(self) -> None:
@@ -32,4 +35,4 @@ class TestsFirst:
         known = {one.id: [one.features.get(name, -1.0) for name in EVIDENCE] for one in entrants}
         ranked = sorted(votes, key=lambda one: (known[one], standings.rank(one)), reverse=True)
         shares = {one: votes[one] / len(entrants) for one in ranked}
-        return Selection(ranked[0], (*ranked, *merged), scores=shares)
+        return Selection(ranked[0], (*ranked, *merged), scores=shares, score_kind="share of votes")

@@ -53,7 +53,9 @@ class V1Infer:
             if not pairs:
                 stage, pairs = "swiss", self._swiss(tally.ranked(ids), tally, met)
         order = tally.ranked(ids)
-        return Selection(order[0], tuple(order), scores={one: tally.rate(one) for one in ids})
+        return Selection(
+            order[0], tuple(order), scores={one: tally.rate(one) for one in ids}, score_kind="win rate"
+        )
 
     def _cover(self, ids: Sequence[int], tally: Ratings, met: Met) -> list[Pair]:
         """Give those with too few distinct opponents an unmet one of similar win rate."""

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Play
+from caps.core.play import Capabilities, Play
 from caps.core.types import Entrant, Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Vanilla:
     """The first candidate, unjudged."""
+
+    capabilities: ClassVar = Capabilities(asks_judge=False)
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
         """Ask nothing."""
