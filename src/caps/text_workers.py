@@ -120,7 +120,7 @@ def _reply(pipe: BinaryIO, answer: tuple[str, object]) -> None:
 
 
 class _Pickles:
-    """A pickle with its length before it; a reply may hold plain values and the types of this package only."""
+    """A pickle with its length before it; a reply may hold plain values and types of this package only."""
 
     def dump(self, question: Any) -> bytes:
         """A question with its length."""

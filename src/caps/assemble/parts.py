@@ -119,9 +119,7 @@ def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
     return {"code": code, "math": math}
 
 
-def make_findings(
-    setup: Setup, journal: Keeper | None, texts: TextWorkers | None = None
-) -> Findings | None:
+def make_findings(setup: Setup, journal: Keeper | None, texts: TextWorkers | None = None) -> Findings | None:
     """What is looked into before any judge is asked, unless that is off."""
     if setup.hard_evidence == "off":
         return None

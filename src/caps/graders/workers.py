@@ -121,17 +121,17 @@ class Workers:
         """
         try:
             async with asyncio.timeout_at(until):
-                return await self._ask(self._wire.dump(question), seconds or self._seconds, took)
+                return await self._ask(question, seconds or self._seconds, took)
         except TimeoutError:
             raise NoReplyError("its time ended before a reply came") from None
 
-    async def _ask(self, question: bytes, seconds: float, took: Callable[[float], object]) -> Any:
+    async def _ask(self, question: object, seconds: float, took: Callable[[float], object]) -> Any:
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             self._busy.append(worker)
             started = time.perf_counter()
             try:
-                reply = await worker.ask(question, seconds)
+                reply = await worker.ask(self._wire.dump(question), seconds)
             except BaseException:
                 # Whatever happened, a late reply must not be taken for the next one.
                 await _end([worker])
