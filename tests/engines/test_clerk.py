@@ -85,7 +85,7 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
     (case,) = cases(1, n=8)
     strategy = make_strategy(name)
 
-    async def find(one):
+    async def find(one, until):
         known = [replace(c, found=Found(cluster=f"like {i // 2}")) for i, c in enumerate(one.candidates)]
         return replace(one, candidates=tuple(known))
 
@@ -95,7 +95,7 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
 
     (outcome,) = asyncio.run(play())
     told = pickle.loads(pickle.dumps(Told.of(outcome, {})))
-    again = retell(Job(0, case, strategy, 5), told, make_prepare())
+    again = asyncio.run(retell(Job(0, case, strategy, 5), told, make_prepare()))
     assert (again.judged, again.ledger, again.failure) == (outcome.judged, outcome.ledger, outcome.failure)
     assert again.contest.transcript == outcome.contest.transcript
     assert again.contest.stopped == outcome.contest.stopped
@@ -106,7 +106,8 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
 def test_a_case_that_never_came_to_a_contest_is_told_as_that():
     (case,) = cases(1)
     told = Told(failure="no profile")
-    assert retell(Job(3, case, make_strategy("caps"), 5), told, make_prepare()).failure == "no profile"
+    job = Job(3, case, make_strategy("caps"), 5)
+    assert asyncio.run(retell(job, told, make_prepare())).failure == "no profile"
 
 
 def test_what_a_dead_worker_had_set_aside_is_spent_and_its_late_calls_change_nothing():

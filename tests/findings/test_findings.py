@@ -78,7 +78,7 @@ class Counting:
     def __init__(self, error=None):
         self.asked, self.error = 0, error
 
-    async def find(self, case):
+    async def find(self, case, until=None):
         self.asked += 1
         if self.error:
             raise self.error

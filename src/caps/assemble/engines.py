@@ -23,6 +23,7 @@ from caps.judges.llm import LlmJudge, Seat
 from caps.models.base import Connected, Model, Queued, Wiring, unheard
 from caps.models.journaled import JournaledModel
 from caps.models.locate import connect
+from caps.text_workers import TextWorkers
 
 SURPLUS_CALLS = 2  # that wait where the limit is found: it grows only if some do
 CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
@@ -77,9 +78,13 @@ def equip(
     models: Mapping[Endpoint, Connected],
     *,
     journal: Keeper | None,
+    texts: TextWorkers,
     pot: Pot | None = None,
 ) -> Bench:
-    """What plays contests in this process: judge, finders and engine over models and a journal."""
+    """What plays contests in this process: judge, finders and engine over models and a journal.
+
+    Whoever made `texts` closes it.
+    """
     kept: dict[Endpoint, Model] = {
         where: model if journal is None else JournaledModel(model, journal) for where, model in models.items()
     }
@@ -88,8 +93,8 @@ def equip(
         Level.PARTIAL: Seat(kept[at_partial], at_partial.model, setup.extra),
         Level.FULL: Seat(kept[setup.endpoint], setup.endpoint.model, setup.extra),
     }
-    judge = LlmJudge(seats, templates, setup.judge)
-    prepare, findings = prepare_for(setup), make_findings(setup, journal)
+    judge = LlmJudge(seats, templates, setup.judge, texts=texts)
+    prepare, findings = prepare_for(setup), make_findings(setup, journal, texts)
     capacity = capacity_of(setup, models.values())
 
     def engine(seconds: float | None) -> LocalEngine:
@@ -103,6 +108,7 @@ def equip(
             grace=setup.grace,
             find=None if findings is None else findings.find,
             pot=pot,
+            texts=texts,
         )
 
     return Bench(engine, findings)
@@ -114,17 +120,22 @@ async def equipped(
 ) -> AsyncIterator[Bench]:
     """The bench of a worker, with connections of its own, closed in the end."""
     async with AsyncExitStack() as stack:
-        models = connect_all(setup)
+        models, texts = connect_all(setup), TextWorkers()
         for model in models.values():
             stack.push_async_callback(model.close)
-        bench = equip(setup, templates, price, models, journal=journal, pot=pot)
+        stack.push_async_callback(texts.close)
+        bench = equip(setup, templates, price, models, journal=journal, texts=texts, pot=pot)
         if bench.findings is not None:
             stack.push_async_callback(bench.findings.close)
         yield bench
 
 
 def ray_engine(
-    setup: Setup, templates: Mapping[str, str], price: Price | None, findings: Findings | None
+    setup: Setup,
+    templates: Mapping[str, str],
+    price: Price | None,
+    findings: Findings | None,
+    texts: TextWorkers,
 ) -> RayEngine:
     """The engine on a cluster; connections are shared out among its workers."""
     workers, share = setup.cluster.workers, setup.connections
@@ -142,4 +153,5 @@ def ray_engine(
         price=price,
         grace=setup.grace,
         unusable=None if findings is None else findings.unusable,
+        texts=texts,
     )

@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from caps.assemble.setup import Setup
-from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
-from caps.core.types import Case
 from caps.costs.prices import Price, listed_price
-from caps.engines.base import Prepare
-from caps.evidence.entrants import describe
-from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
+from caps.evidence.profiles import profile_named, with_views
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Finder
 from caps.findings.behaviour import BehaviourFinder
@@ -25,10 +21,10 @@ from caps.graders.code import CodeGrader
 from caps.graders.math import MathGrader
 from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.base import Keeper
-from caps.judges.base import Bout
+from caps.judges.preparing import CasePreparation
 from caps.judges.profiles import with_profile
-from caps.prompts.fence import nonce_for
 from caps.registry import STRATEGIES, build
+from caps.text_workers import TextWorkers
 
 
 def make_strategy(
@@ -84,26 +80,14 @@ def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> d
 
 def make_prepare(
     profile: str | None = None, views: Mapping[str, str] | None = None, *, findings: bool = False
-) -> Prepare:
+) -> CasePreparation:
     """How a case is made ready: by the profile of its domain, or a named one, with single views replaced.
 
     With `findings`, candidates that were found to behave alike count as equal.
     """
-    chosen: dict[str, Profile] = {}
-
-    def prepare(case: Case) -> Bout:
-        name = profile or case.domain
-        if name not in chosen:
-            known = profile_named(name)
-            chosen[name] = with_views(with_findings(known) if findings else known, views or {})
-        described = describe(case, chosen[name], estimate_tokens)
-        statement = case.problem.text
-        shown = [view for pair in described.views for view in pair]
-        return Bout(case, described, nonce_for(statement, shown), estimate_tokens(statement))
-
     if profile is not None or views:
         with_views(profile_named(profile or "general"), views or {})
-    return prepare
+    return CasePreparation(profile, tuple((views or {}).items()), findings=findings)
 
 
 def price_for(setup: Setup) -> Price | None:
@@ -113,7 +97,7 @@ def price_for(setup: Setup) -> Price | None:
     return listed_price(setup.endpoint.model, setup.endpoint.base_url)
 
 
-def prepare_for(setup: Setup) -> Prepare:
+def prepare_for(setup: Setup) -> CasePreparation:
     """How a run makes its cases ready."""
     findings = setup.merge_found and setup.hard_evidence != "off"
     return make_prepare(setup.profile, setup.views, findings=findings)
@@ -131,12 +115,12 @@ def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
     return {"code": code, "math": math}
 
 
-def make_findings(setup: Setup, journal: Keeper | None) -> Findings | None:
+def make_findings(setup: Setup, journal: Keeper | None, texts: TextWorkers | None = None) -> Findings | None:
     """What is looked into before any judge is asked, unless that is off."""
     if setup.hard_evidence == "off":
         return None
     finders: dict[str, Finder] = {
         "code": BehaviourFinder(setup.sandbox),
-        "math": AnswerFinder(MathGrader()),
+        "math": AnswerFinder(MathGrader(), texts),
     }
     return Findings(finders, journal, insist=setup.hard_evidence == "on")

@@ -25,6 +25,7 @@ from caps.models.recorded import RecordedModel
 from caps.prompts.grammar import WORD
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
+from caps.text_workers import TextWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ async def session(
         journal = None
         if setup.journal is not None:
             journal = stack.enter_context(open_journal(setup.journal, durable=setup.durable))
-        models = connect_all(setup)
+        models, texts = connect_all(setup), TextWorkers()
         for model in models.values():
             stack.push_async_callback(model.close)
+        stack.push_async_callback(texts.close)
         if probe:
             confidence = await _confidence(setup, models, paid)
         else:
@@ -72,13 +74,13 @@ async def session(
         settled = replace(setup, judge=replace(setup.judge, confidence=confidence))
         engine: Engine
         if setup.engine == "ray":
-            findings = make_findings(setup, None)
-            engine = ray_engine(settled, templates, price, findings)
+            findings = make_findings(setup, None, texts)
+            engine = ray_engine(settled, templates, price, findings, texts)
         elif setup.engine == "batch" and journal is not None:
-            findings = make_findings(setup, journal)
+            findings = make_findings(setup, journal, texts)
             engine = batch_engine(setup, models, journal, settled.judge, findings)
         else:
-            bench = equip(settled, templates, price, models, journal=journal)
+            bench = equip(settled, templates, price, models, journal=journal, texts=texts)
             engine, findings = bench.engine(setup.total_budget.seconds), bench.findings
         if findings is not None:
             stack.push_async_callback(findings.close)

@@ -4,6 +4,7 @@ CapsError
 ├── UserError             you: a command line, a setting, a file
 │   ├── SettingError      a name, field or value that is not allowed
 │   ├── InputError        a file or case that cannot be read as what it should be
+│   │   └── SlowTextError a text that took too long to read, or broke its reader
 │   └── MissingExtraError an optional package that is not installed
 ├── ModelError            the endpoint, or the model behind it
 │   ├── AccessError       the key or the account was refused
@@ -38,6 +39,10 @@ class SettingError(UserError):
 
 class InputError(UserError):
     """A file or case that cannot be read as what it should be."""
+
+
+class SlowTextError(InputError):
+    """A text that could not be read within its limits of time and memory."""
 
 
 class MissingExtraError(UserError):

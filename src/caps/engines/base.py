@@ -13,6 +13,8 @@ from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
 from caps.costs.ledger import Ledger
 from caps.judges.base import Bout, Judge, OpenPurse, Purse, Ruling
+from caps.judges.preparing import CasePreparation
+from caps.text_workers import TextWorkers
 
 Prepare = Callable[[Case], Bout]
 T = TypeVar("T")
@@ -91,6 +93,20 @@ async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Ou
         async for outcome in outcomes:
             for ready in lineup.add(outcome.number, outcome):
                 yield ready
+
+
+def is_long(case: Case, prepare: Prepare, texts: TextWorkers | None) -> bool:
+    """Whether a case should be prepared in another process, and can be."""
+    return texts is not None and isinstance(prepare, CasePreparation) and prepare.is_long(case)
+
+
+async def prepared(
+    case: Case, prepare: Prepare, texts: TextWorkers | None, until: float | None = None
+) -> Bout:
+    """A case made ready, a long one in another process; `SlowTextError` where that takes too long."""
+    if texts is None or not isinstance(prepare, CasePreparation) or not prepare.is_long(case):
+        return prepare(case)
+    return await prepare.in_worker(case, texts, until)
 
 
 class Play:

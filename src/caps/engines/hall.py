@@ -18,6 +18,8 @@ _Entry = tuple[int, int, int, int, Play]
 class Hall:
     """Lets cases in as they are needed, hands out what to ask, and lets those go who are done.
 
+    Cases that `looks` names wait until someone has looked into them; the others are opened at once.
+
     It never lets in so many that the first who is not done would hold up more than `MOST_WAITING`.
     """
 
@@ -27,7 +29,7 @@ class Hall:
         opened: Callable[[int, Case], Play],
         judge: Judge,
         *,
-        looks: bool,
+        looks: Callable[[Case], bool],
     ) -> None:
         self._source: Iterator[Case | InputError] | None = source
         self._opened, self._judge, self._looks = opened, judge, looks
@@ -64,13 +66,14 @@ class Hall:
         """The case to look into next."""
         return self._arrived.popleft() if self._arrived else None
 
-    def looked_into(self, number: int, case: Case, found: Case | Exception) -> None:
-        """Let a case in with what was found; one that could not be looked into fails."""
+    def looked_into(self, number: int, case: Case, ready: Play | Exception) -> None:
+        """Let a case in that was looked into and prepared; one that could not be fails."""
         self._looking -= 1
-        if isinstance(found, Case):
-            self._open(number, found)
-        else:
-            self._done.append(Outcome(number, case.id, failure=f"{type(found).__name__}: {found}"))
+        if isinstance(ready, Play):
+            self._queue(ready)
+            return
+        words = str(ready) if isinstance(ready, CapsError) else f"{type(ready).__name__}: {ready}"
+        self._done.append(Outcome(number, case.id, failure=words))
 
     def shut(self) -> None:
         """Have nothing more to ask."""
@@ -120,7 +123,7 @@ class Hall:
     def _enter(self, number: int, case: Case | InputError) -> None:
         if isinstance(case, InputError):
             self._done.append(Outcome(number, "", failure=str(case)))
-        elif self._looks:
+        elif self._looks(case):
             self._looking += 1
             self._arrived.append((number, case))
         else:

@@ -6,23 +6,34 @@ Rules that must not be broken:
 * Later rounds go first, so cases finish instead of piling up; calls that share slot A go out together.
 * Cases are read only as far as they are needed, and forgotten once they are over and handed on.
 * One failed case does not stop the others.
+* No text, however long, is read in the event loop.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sized
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Outcome, PerCase, Play, Prepare
+from caps.engines.base import Outcome, PerCase, Play, Prepare, is_long, prepared
 from caps.engines.budget import Budget, CasePurse, Pot, Total
 from caps.engines.hall import Hall
-from caps.judges.base import Judge, Ruling
+from caps.judges.base import Bout, Judge, Ruling
+from caps.text_workers import TextWorkers
 
-Find: TypeAlias = Callable[[Case], Coroutine[Any, Any, Case]]
+FINDING_SHARE = 0.5  # of a case's time: what is left belongs to the judge
+
+
+class Find(Protocol):
+    """Whatever looks into a case before its contest, until a time of the loop's clock."""
+
+    def __call__(self, case: Case, until: float | None, /) -> Coroutine[Any, Any, Case]:
+        """The case with what was found."""
+        ...
 
 
 class LocalEngine:
@@ -32,6 +43,8 @@ class LocalEngine:
     holds for all its runs together, from the start of the first.
     `find` looks into a case before its contest and returns it with what it found. `watch` hears every ruling
     as it comes in. `pot` is what a run pays from where it is one of several with a budget in common.
+    Long cases are prepared by `texts`, in other processes, if there are any. The time of a case begins when
+    it is admitted, and covers what is found and prepared.
     """
 
     def __init__(
@@ -46,11 +59,12 @@ class LocalEngine:
         grace: float = 0.0,
         find: Find | None = None,
         pot: Pot | None = None,
+        texts: TextWorkers | None = None,
     ) -> None:
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
         self._case_budget, self._total_budget = case_budget or Budget(), total_budget or Budget()
         self._price, self._grace, self._find = price, grace, find
-        self._total = pot or Total(self._total_budget, price)
+        self._total, self._texts = pot or Total(self._total_budget, price), texts
         self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -58,7 +72,8 @@ class LocalEngine:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each as it is known."""
-        hall = Hall(iter(cases), self._opener(strategy, seed), self._judge, looks=self._find is not None)
+        opening = self._opening(strategy, seed)
+        hall = Hall(iter(cases), opening.open, self._judge, looks=self._looks)
         flying: set[asyncio.Task[None]] = set()
         looking: set[asyncio.Task[None]] = set()
         failed: list[asyncio.Task[None]] = []
@@ -81,8 +96,8 @@ class LocalEngine:
                     failed[0].result()  # raises
                 room = self._capacity()
                 admitted = hall.admit(room)
-                while self._find is not None and (arrived := hall.next_arrival()) is not None:
-                    start(looking, self._look(hall, *arrived))
+                while (arrived := hall.next_arrival()) is not None:
+                    start(looking, self._look(hall, opening, *arrived))
                 while len(flying) < room and (ready := hall.next_ask()) is not None:
                     start(flying, self._fly(hall, ready, flying, news))
                 for outcome in hall.leave():
@@ -126,30 +141,67 @@ class LocalEngine:
             news.set()
             ready = hall.next_ask() if len(flying) <= self._capacity() else None
 
-    async def _look(self, hall: Hall, number: int, case: Case) -> None:
-        """Look into a case; one that cannot be looked into fails."""
-        assert self._find is not None  # noqa: S101
-        found: Case | Exception
+    def _looks(self, case: Case) -> bool:
+        """Whether a case has to be looked into, or is too long to be prepared in the event loop."""
+        return self._find is not None or is_long(case, self._prepare, self._texts)
+
+    async def _look(self, hall: Hall, opening: "_Opening", number: int, case: Case) -> None:
+        """Look into a case and prepare it; one of which either cannot be done fails."""
+        purse = opening.purse()
+        ready: Play | Exception
         try:
-            found = await self._find(case)
+            found = case if self._find is None else await self._find(case, _part_of(purse.deadline))
         except CapsError:
             raise
         except Exception as error:
-            found = error
-        hall.looked_into(number, case, found)
+            hall.looked_into(number, case, error)
+            return
+        try:
+            bout = await prepared(found, self._prepare, self._texts, purse.deadline)
+            ready = opening.play(number, bout, purse)
+        except CapsError as error:
+            ready = error
+        hall.looked_into(number, case, ready)
 
-    def _opener(self, strategy: Strategy | PerCase, seed: int) -> "Callable[[int, Case], Play]":
-        """How a case enters: made ready, with a purse of its own."""
+    def _opening(self, strategy: Strategy | PerCase, seed: int) -> "_Opening":
+        """How the cases of a run enter; its time begins with the first run."""
         clock = asyncio.get_running_loop().time
         if self._started is None:
             self._started = clock()
-        start, own, whole = self._started, self._case_budget.seconds, self._total_budget.seconds
 
-        def enter(number: int, case: Case) -> Play:
-            ends = [] if whole is None else [start + whole]
+        def purse() -> CasePurse:
+            own, whole = self._case_budget.seconds, self._total_budget.seconds
+            ends = [] if whole is None or self._started is None else [self._started + whole]
             ends += [] if own is None else [clock() + own]
-            purse = CasePurse(self._case_budget, self._price, self._total, deadline=min(ends, default=None))
-            chosen = strategy.strategies[number] if isinstance(strategy, PerCase) else strategy
-            return Play(number, self._prepare(case), chosen, seed, purse)
+            return CasePurse(self._case_budget, self._price, self._total, deadline=min(ends, default=None))
 
-        return enter
+        return _Opening(purse, self._prepare, strategy, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """How a case enters: prepared, and with a purse of its own."""
+
+    purse: Callable[[], CasePurse]
+    prepare: Prepare
+    strategy: Strategy | PerCase
+    seed: int
+
+    def open(self, number: int, case: Case) -> Play:
+        """Open a case here and now."""
+        purse = self.purse()
+        return self.play(number, self.prepare(case), purse)
+
+    def play(self, number: int, bout: Bout, purse: CasePurse) -> Play:
+        """Open a case that was prepared."""
+        own = self.strategy
+        chosen = own.strategies[number] if isinstance(own, PerCase) else own
+        return Play(number, bout, chosen, self.seed, purse)
+
+
+def _part_of(deadline: float | None) -> float | None:
+    """When whoever looks into a case has to be done, so that a judge can still be asked."""
+    if deadline is None:
+        return None
+    now = asyncio.get_running_loop().time()
+    return now + FINDING_SHARE * max(0.0, deadline - now)

@@ -29,6 +29,7 @@ from caps.engines.cluster import Cluster, connect, on_this_machine
 from caps.engines.told import Job, Told, retell
 from caps.engines.worker import Worker
 from caps.judges.base import Ruling
+from caps.text_workers import TextWorkers
 
 START_SECONDS = 120.0
 LEAVE_SECONDS = 5.0
@@ -55,11 +56,12 @@ class RayEngine:
         price: Price | None = None,
         grace: float = 0.0,
         unusable: Counter[str] | None = None,
+        texts: TextWorkers | None = None,
     ) -> None:
         self._equip, self._prepare, self._cluster, self._room = equip, prepare, cluster, room
         self._journal, self._durable = journal, durable
         self._budget, self._price, self._grace = total_budget or Budget(), price, grace
-        self._unusable = Counter() if unusable is None else unusable
+        self._unusable, self._texts = Counter() if unusable is None else unusable, texts
         self.workers: list[Any] = []
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -106,7 +108,7 @@ class RayEngine:
         self._unusable.update(told.unusable)
         for ruling in told.rulings:
             self.watch(ruling)
-        return retell(job, told, self._prepare)
+        return await retell(job, told, self._prepare, self._texts)
 
     @asynccontextmanager
     async def _staff(self) -> AsyncIterator["Crew"]:

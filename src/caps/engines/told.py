@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from caps.core.errors import CapsError
 from caps.core.play import Strategy
 from caps.core.types import Case, Found
-from caps.engines.base import Outcome, Play, Prepare
+from caps.engines.base import Outcome, Play, Prepare, prepared
 from caps.judges.base import Ruling
+from caps.text_workers import TextWorkers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,18 @@ class Told:
         return cls(found, rulings, outcome.failure, unusable)
 
 
-def retell(job: Job, told: Told, prepare: Prepare) -> Outcome:
+async def retell(job: Job, told: Told, prepare: Prepare, texts: TextWorkers | None = None) -> Outcome:
     """Make the outcome of a case anew from what was told of it."""
     case = job.case
     if told.found is None:
         return Outcome(job.number, case.id, failure=told.failure)
     pairs = zip(case.candidates, told.found, strict=True)
     known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
-    play = Play(job.number, prepare(known), job.strategy, job.seed)
+    try:
+        bout = await prepared(known, prepare, texts)
+    except CapsError as error:
+        return Outcome(job.number, case.id, failure=str(error))
+    play = Play(job.number, bout, job.strategy, job.seed)
     left = iter(told.rulings)
     while (round_ := play.round) is not None:
         rulings = [ruling for _, ruling in zip(round_.asks, left, strict=False)]

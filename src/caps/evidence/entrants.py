@@ -1,11 +1,15 @@
 """From a case to its entrants, and to the views a judge may read of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeAlias
 
 from caps.core.types import Candidate, Case, Entrant, Found, Level
 from caps.evidence.profiles import Profile, signature_named, view_named
+
+Read: TypeAlias = tuple[str | None, str, str]
+"""What was read of a candidate: its signature, its partial and its full view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,12 @@ class Described:
 
 
 def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Described:
-    """Make the signature and views of each candidate, of equal ones once, and count the views.
+    """Make the signature and views of each candidate, of equal ones once, and count the views."""
+    return described(case, read_candidates(case.candidates, profile), count)
+
+
+def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[Read]:
+    """The signature, partial and full view of each candidate; equal ones are read once.
 
     A partial view longer than the full one would cost more and show less, so the full one takes its place.
     """
@@ -32,18 +41,22 @@ def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Descr
     partial, full = view_named(profile.partial), view_named(profile.full)
 
     @cache  # samples repeat themselves
-    def read(candidate: Candidate) -> tuple[str | None, tuple[int, int, int], tuple[str, str]]:
+    def read(candidate: Candidate) -> Read:
         whole = full(candidate)
         shown = min(whole, partial(candidate), key=len)
-        large = count(whole)
-        small = large if shown == whole else count(shown)
-        return signature(candidate), (0, small, large), (shown, whole)
+        return signature(candidate), whole if shown == whole else shown, whole
 
+    return [read(candidate) for candidate in candidates]
+
+
+def described(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> Described:
+    """The entrants of a case whose candidates were read before."""
+    counted = cache(count)
     entrants, views = [], []
-    for place, candidate in enumerate(case.candidates):
-        known, sizes, shown = read(candidate)
-        entrants.append(Entrant(place, known, sizes, _features(candidate)))
-        views.append(shown)
+    for place, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
+        sizes = (0, counted(shown), counted(whole))
+        entrants.append(Entrant(place, signature, sizes, _features(candidate)))
+        views.append((shown, whole))
     return Described(tuple(entrants), tuple(views))
 
 

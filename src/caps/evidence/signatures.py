@@ -6,7 +6,7 @@ from hashlib import sha256
 from caps.core.types import Candidate
 from caps.evidence.anatomy import dissect, final_answer, spoken
 from caps.evidence.marks import lay_out
-from caps.evidence.programs import bare_lines, shape, tidy_lines
+from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
 from caps.evidence.structured import LEAD_IN, canonical
 
 LONGEST_SHOWN = 80
@@ -28,7 +28,8 @@ def code_ast(candidate: Candidate) -> str | None:
     """A hash of the parsed program without docstrings and layout; of its lines where it does not parse."""
     code = dissect(candidate).code
     if code is None:
-        return _digest(shape(spoken(candidate.text)))
+        code = spoken(candidate.text)
+        return _digest(tidy_lines(code) if len(code) > LONGEST_PARSED else shape(code))
     tree = shape(code)
     return _digest(tidy_lines(code) if tree is None else tree)
 

@@ -1,28 +1,51 @@
 """Final answers of equal value, whatever they look like: ½ and 0.5 are one answer."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from caps.core.types import Case, Found
-from caps.graders.math import MathGrader
+from caps.core.types import Candidate, Case, Found
+from caps.graders.math import MathGrader, compare_cheaply
 from caps.graders.prose import candidate_answer
+from caps.text_workers import TextWorkers
+
+LONG_ANSWERS = 4_000  # characters of all answers: comparing all pairs of long lists takes seconds
 
 
 class AnswerFinder:
-    """Sorts the answers of a case into classes, by the grader's rules and without the gold answer."""
+    """Sorts the answers of a case into classes, by the grader's rules and without the gold answer.
 
-    def __init__(self, grader: MathGrader) -> None:
-        self._grader = grader
+    Long texts are read, and long answers compared, by `texts`, in other processes.
+    """
+
+    def __init__(self, grader: MathGrader, texts: TextWorkers | None = None) -> None:
+        self._grader, self._texts = grader, texts or TextWorkers()
+        self._owns_texts = texts is None
 
     @property
     def version(self) -> str:
         """The grader's."""
         return f"answers-1 {self._grader.version}"
 
-    async def find(self, case: Case) -> Sequence[Found]:
-        """The class of each answer, named by the first in it."""
-        classes = await self._grader.classes([candidate_answer(one) for one in case.candidates])
+    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
+        """The class of each answer, named by the first in it; what is undecided in the end is different."""
+        size = sum(len(one.text) + len(one.answer or "") for one in case.candidates)
+        answers = await self._texts.run(partial(answers_of, case.candidates), size=size, until=until)
+        size = sum(len(one) for one in set(answers) if one is not None)
+        known = None
+        if size > LONG_ANSWERS:
+            known = await self._texts.run(
+                partial(compare_cheaply, answers), size=size, limit=LONG_ANSWERS, until=until
+            )
+        classes = await self._grader.classes(answers, known=known, until=until)
         return [Found(cluster=None if home is None else f"like {home}") for home in classes]
 
     async def close(self) -> None:
-        """End the grader's workers."""
+        """End the workers."""
         await self._grader.close()
+        if self._owns_texts:
+            await self._texts.close()
+
+
+def answers_of(candidates: Sequence[Candidate]) -> list[str | None]:
+    """The final answer of each candidate."""
+    return [candidate_answer(one) for one in candidates]

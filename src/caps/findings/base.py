@@ -20,8 +20,11 @@ class Finder(Protocol):
         """Changes whenever a fact could."""
         ...
 
-    async def find(self, case: Case) -> Sequence[Found]:
-        """What is found of each candidate, in order; empty where there is nothing to go by."""
+    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
+        """What is found of each candidate, in order; empty where there is nothing to go by.
+
+        It ends at `until`, a time of the loop's clock: with what is known by then, or with `TimeoutError`.
+        """
         ...
 
     async def close(self) -> None:

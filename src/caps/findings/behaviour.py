@@ -36,15 +36,16 @@ class BehaviourFinder:
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return f"behaviour-1 {python} {self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
 
-    async def find(self, case: Case) -> Sequence[Found]:
-        """Run all programs of a case; equal ones once."""
+    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
+        """Run all programs of a case; equal ones once. `TimeoutError` where they take too long together."""
         trial = trial_of(case)
         if trial is None:
             return ()
-        sandbox = await self._found_sandbox()
         sources = [program_text(case, candidate) for candidate in case.candidates]
         different = list(dict.fromkeys(sources))
-        ran = await asyncio.gather(*(self._run(sandbox, trial, source) for source in different))
+        async with asyncio.timeout_at(until):
+            sandbox = await self._found_sandbox()
+            ran = await asyncio.gather(*(self._run(sandbox, trial, source) for source in different))
         known = dict(zip(different, ran, strict=True))
         return [known[source] for source in sources]
 

@@ -1,5 +1,6 @@
 """Findings by domain, kept in the journal: what was found once is never looked for again."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +8,7 @@ from dataclasses import astuple, replace
 from hashlib import sha256
 from typing import Any
 
-from caps.core.errors import InputError, NotRecordedError, UserError
+from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import Case, Found
 from caps.findings.base import Finder
 from caps.journal.base import Keeper
@@ -15,6 +16,7 @@ from caps.journal.store import Journal
 
 FOUND = "finding"
 SKIPPED = "finding skipped"
+TIME_ENDED = "the case's time ended first"
 ABOUT = ("entry_point", "fn_name", "starter_code", "preamble")
 
 
@@ -36,30 +38,38 @@ class Findings:
         """Which finder looks into which domain."""
         return {domain: finder.version for domain, finder in self._finders.items()}
 
-    async def find(self, case: Case) -> Case:
-        """The case with what was found of its candidates."""
+    async def find(self, case: Case, until: float | None = None) -> Case:
+        """The case with what was found of its candidates until a time of the loop's clock."""
         finder = self._finders.get(case.domain)
         if finder is None:
             return case
         key = _key(finder.version, case)
         rows = None if self._journal is None else await self._journal.recall_fact(FOUND, key)
-        return _with(case, await self._look(finder, case, key) if rows is None else rows)
+        return _with(case, await self._look(finder, case, key, until) if rows is None else rows)
 
     async def close(self) -> None:
         """Close the finders."""
         for finder in self._finders.values():
             await finder.close()
 
-    async def _look(self, finder: Finder, case: Case, key: str) -> Sequence[Any]:
-        kind, found = FOUND, list[Found]()
+    async def _look(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
+        """Look, and keep what was found; what the end of time cut short is looked for again next time."""
+        kind, found, cut = FOUND, list[Found](), False
         try:
-            found = list(await finder.find(case))
+            found = list(await finder.find(case, until))
+            cut = until is not None and asyncio.get_running_loop().time() >= until
+        except TimeoutError:
+            cut = True
         except InputError as error:
             self.unusable[str(error).partition(":")[0]] += 1
+            kind = SKIPPED if isinstance(error, SlowTextError) else FOUND
         except UserError as error:
             if self._insist:
                 raise
             self.unusable[str(error).partition(":")[0]] += 1
+            kind = SKIPPED
+        if cut:
+            self.unusable[TIME_ENDED] += 1
             kind = SKIPPED
         rows = [astuple(fact) for fact in found]
         return rows if self._journal is None else await self._journal.record(kind, key, rows)

@@ -1,8 +1,10 @@
 """Final answers of mathematics against the right one: exactly where that is cheap, else by algebra."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from caps.core.errors import InputError, MissingExtraError
@@ -16,8 +18,32 @@ from caps.graders.workers import NoReplyError, Workers
 RULES = 1
 SECONDS = 5.0
 MEMORY = 1 << 30
+CASE_SECONDS = 30.0  # of algebra on the answers of one case, all its pairs together
+CASE_PAIRS = 1_000
 KNOWN = 4096  # pairs decided last: a run over a million problems meets many more
 _SHOWN = 60
+
+Cheap: TypeAlias = Mapping[tuple[int, int], bool | None]
+"""Of each place and an earlier one, whether their answers are the same as far as can be told cheaply."""
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What is left of the algebra that one case may ask for, and until when."""
+
+    seconds: float = CASE_SECONDS
+    pairs: int = CASE_PAIRS
+    until: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further pair may be compared."""
+        late = self.until is not None and asyncio.get_running_loop().time() >= self.until
+        return late or self.seconds <= 0 or self.pairs <= 0
+
+    def spend(self, seconds: float) -> None:
+        """Take off the time one pair took."""
+        self.seconds -= seconds
 
 
 class MathGrader:
@@ -59,16 +85,20 @@ class MathGrader:
         """Whether two answers are the same one; None where that cannot be told within the limit."""
         return (await self._compare(a, b))[0]
 
-    async def classes(self, answers: Sequence[str | None]) -> list[int | None]:
+    async def classes(
+        self, answers: Sequence[str | None], *, known: Cheap | None = None, until: float | None = None
+    ) -> list[int | None]:
         """Sort answers into classes: for each the place of the first one equal to it; None for None.
 
-        An answer is compared with the first of each class only, cheaply with all before algebra with any.
-        What is undecided counts as different.
+        An answer is compared with the first of each class only, cheaply with all before algebra with any;
+        `known` is what `compare_cheaply` said of them. Algebra ends at `until`, a time of the loop's clock,
+        and is bounded for all pairs together. What is undecided counts as different.
         """
         found: list[int | None] = []
         firsts: list[tuple[int, str]] = []
+        left = Allowance(until=until)
         for place, answer in enumerate(answers):
-            home = None if answer is None else await self._home(answer, firsts)
+            home = None if answer is None else await self._home(place, answer, firsts, known, left)
             if answer is not None and home is None:
                 firsts.append((place, answer))
                 home = place
@@ -79,23 +109,34 @@ class MathGrader:
         """End the workers."""
         await self._workers.close()
 
-    async def _home(self, answer: str, firsts: Sequence[tuple[int, str]]) -> int | None:
+    async def _home(
+        self,
+        own: int,
+        answer: str,
+        firsts: Sequence[tuple[int, str]],
+        known: Cheap | None,
+        left: Allowance,
+    ) -> int | None:
         unsure = []
         for place, first in firsts:
-            equal = same_answer(answer, first)
+            equal = same_answer(answer, first) if known is None else known.get((own, place))
             if equal:
                 return place
             if equal is None:
                 unsure.append((place, first))
         for place, first in unsure:
-            if await self.equal(answer, first):
+            if left.ended:
+                return None
+            if (await self._by_algebra(answer, first, left))[0]:
                 return place
         return None
 
     async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
         cheap = same_answer(a, b)
-        if cheap is not None:
-            return cheap, ""
+        return await self._by_algebra(a, b, Allowance()) if cheap is None else (cheap, "")
+
+    async def _by_algebra(self, a: str, b: str, left: Allowance) -> tuple[bool | None, str]:
+        """Whether two answers are the same that cannot be told apart cheaply."""
         if max(len(a), len(b)) > LONGEST:
             return None, f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
         if not self._library:
@@ -103,18 +144,39 @@ class MathGrader:
         pair = (min(a, b), max(a, b))
         lock = self._locks.setdefault(pair, asyncio.Lock())  # lives as long as someone waits for it
         async with lock:
-            known = self._known.get(pair) or await self._ask(pair)
-            self._known[pair] = known
+            known = self._known.get(pair) or await self._ask(pair, left)
         if len(self._known) > KNOWN:
             del self._known[next(iter(self._known))]
         return known
 
-    async def _ask(self, pair: tuple[str, str]) -> tuple[bool | None, str]:
+    async def _ask(self, pair: tuple[str, str], left: Allowance) -> tuple[bool | None, str]:
+        """Ask a worker, for as long as the case may; only what had all of its time is remembered."""
+        left.pairs -= 1
+        seconds = min(self._seconds, max(0.001, left.seconds))
         try:
-            reply = await self._workers.ask(pair)
+            reply = await self._workers.ask(pair, seconds=seconds, until=left.until, took=left.spend)
         except NoReplyError as error:
-            return None, str(error)
-        return reply["equal"], reply.get("why", "")
+            known: tuple[bool | None, str] = (None, str(error))
+            if seconds < self._seconds or left.ended:
+                return known
+        else:
+            known = (reply["equal"], reply.get("why", ""))
+        self._known[pair] = known
+        return known
+
+
+def compare_cheaply(answers: Sequence[str | None]) -> dict[tuple[int, int], bool | None]:
+    """Compare each answer with every earlier one that is the first of its kind, as far as that is cheap."""
+    known: dict[tuple[int, int], bool | None] = {}
+    firsts: list[tuple[int, str]] = []
+    for own, answer in enumerate(answers):
+        if answer is None:
+            continue
+        verdicts = {(own, place): same_answer(answer, first) for place, first in firsts}
+        known |= verdicts
+        if not any(verdicts.values()):
+            firsts.append((own, answer))
+    return known
 
 
 def accepted_answers(case: Case) -> list[str]:

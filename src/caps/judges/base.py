@@ -28,6 +28,10 @@ class Bout:
             found = self._quoted[text] = quote(text, nonce)
         return found
 
+    def remember(self, text: str, quoted: str) -> None:
+        """Keep a text that was made inert elsewhere."""
+        self._quoted[text] = quoted
+
     def forget(self) -> None:
         """Let go of the texts made inert: a case that is over may have to wait for those before it."""
         self._quoted.clear()

@@ -11,6 +11,7 @@ Rules that must not be broken:
 import asyncio
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from caps.core.errors import (
     GarbledError,
     ModelError,
     SettingError,
+    SlowTextError,
     TimedOutError,
     UnknownModelError,
 )
@@ -32,6 +34,7 @@ from caps.prompts.confidence import weigh
 from caps.prompts.grammar import grammar_for, room_for
 from caps.prompts.parse import Reading, read_reply
 from caps.prompts.render import render, template_name
+from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
 DENSEST_BYTES = 2  # bytes a token of the densest text we reckon with; prose and code have three to four
@@ -39,6 +42,7 @@ CHAT_MARKUP = 64  # tokens a chat template may add
 PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
+LONG_REPLY = 20_000  # characters; more than a judge writes with the default room
 OPEN = OpenPurse()
 
 T = TypeVar("T")
@@ -73,9 +77,14 @@ class LlmJudge:
     """Rules on asks by asking a language model, possibly another at each level."""
 
     def __init__(
-        self, seats: Mapping[Level, Seat], templates: Mapping[str, str], settings: JudgeSettings | None = None
+        self,
+        seats: Mapping[Level, Seat],
+        templates: Mapping[str, str],
+        settings: JudgeSettings | None = None,
+        *,
+        texts: TextWorkers | None = None,
     ) -> None:
-        self._seats, self._templates = seats, templates
+        self._seats, self._templates, self._texts = seats, templates, texts
         self._settings = settings or JudgeSettings()
 
     async def rule(self, bout: Bout, ask: Ask, purse: Purse = OPEN) -> Ruling:
@@ -97,9 +106,10 @@ class LlmJudge:
                 break
             if completion is None:
                 return Ruling(Unanswered("budget"))
-            reading = read_reply(
-                ask, completion.text, truncated=completion.finish == "length", nonce=bout.nonce
+            read = partial(
+                read_reply, ask, completion.text, truncated=completion.finish == "length", nonce=bout.nonce
             )
+            reading = await self._read(read, len(completion.text), purse.deadline)
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
@@ -109,6 +119,15 @@ class LlmJudge:
             request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
+
+    async def _read(self, read: "partial[Reading]", size: int, until: float | None) -> Reading:
+        """Read a reply, a long one in another process; one that takes too long to read says nothing."""
+        if self._texts is None:
+            return read()
+        try:
+            return await self._texts.run(read, size=size, limit=LONG_REPLY, until=until)
+        except SlowTextError:
+            return Reading(None, "none", "no-tag")
 
     def worst(self, bout: Bout, ask: Ask) -> Usage:
         """Every try with all its room; the prompt by the size of what it shows."""

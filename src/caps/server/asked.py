@@ -5,14 +5,18 @@ from typing import Any
 
 import msgspec
 
+from caps.core.errors import InputError
 from caps.core.types import Candidate, Problem
 from caps.datasets.jsonl import guess_domain
 from caps.server.options import Options, number, read_options, wrong
 from caps.server.problems import problem_of_chat
+from caps.server.refusals import Refusal
 from caps.server.rules import Defaults, Limits
 
 PREFIX = "caps/"
 OURS = ("caps", "model", "n", "stream", "stream_options")
+LARGE_BODY = 64_000  # bytes
+LARGE_FIELD = 16_000
 STRUCTURED = ("tools", "functions", "response_format")
 
 
@@ -45,14 +49,63 @@ class Asked:
 
 
 def decode_body(payload: bytes) -> dict[str, Any]:
-    """A body as the JSON object it must be."""
+    """A body as the JSON object it must be; of a large one, only its small fields are decoded.
+
+    Building the objects of 16 MB of JSON may take seconds, finding where its fields end takes none: the large
+    fields stay `msgspec.Raw`, to be decoded in another process, or sent on as they are.
+    """
+    try:
+        if len(payload) <= LARGE_BODY:
+            return decode_object(payload)
+        fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+        return {
+            name: raw if memoryview(raw).nbytes > LARGE_FIELD else msgspec.json.decode(raw)
+            for name, raw in fields.items()
+        }
+    except msgspec.ValidationError:
+        raise wrong("body", "must be a JSON object") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise wrong("body", f"not JSON ({error})"[:200]) from None
+    except InputError as error:
+        raise wrong("body", str(error)) from None
+
+
+def decode_object(payload: bytes) -> dict[str, Any]:
+    """All of a body; `InputError` where it is no JSON object."""
     try:
         body = msgspec.json.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise wrong("body", f"not JSON ({error})"[:200]) from None
+        raise InputError(f"not JSON ({error})"[:200]) from None
     if not isinstance(body, dict):
-        raise wrong("body", "must be a JSON object")
+        raise InputError("must be a JSON object")
     return body
+
+
+def is_large(body: dict[str, Any]) -> bool:
+    """Whether some of a body is not decoded yet."""
+    return any(isinstance(value, msgspec.Raw) for value in body.values())
+
+
+def read_problem(payload: bytes) -> Problem:
+    """The problem that a large chat request poses; `InputError` names the field that is wrong."""
+    body = decode_object(payload)
+    check_messages(body)
+    return problem_of_chat(body)
+
+
+def check_messages(body: dict[str, Any]) -> None:
+    """Refuse what is no list of messages."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InputError("messages: must be a list of at least one message")
+    if not all(isinstance(message, dict) for message in messages):
+        raise InputError("messages: every message must be an object")
+
+
+def refused_field(error: InputError) -> Refusal:
+    """What is wrong with a field, which the words of the error begin with."""
+    name, colon, words = str(error).partition(": ")
+    return wrong(name, words) if colon and name.isidentifier() else wrong("body", str(error))
 
 
 def is_ours(body: dict[str, Any]) -> bool:
@@ -70,13 +123,19 @@ def upstream_name(body: dict[str, Any], default: str | None) -> str:
     return name or str(default)
 
 
-def read_asked(body: dict[str, Any], defaults: Defaults, limits: Limits, default_model: str | None) -> Asked:
-    """Read a request, or raise a `Refusal` that names the field."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise wrong("messages", "must be a list of at least one message")
-    if not all(isinstance(message, dict) for message in messages):
-        raise wrong("messages", "every message must be an object")
+def read_asked(
+    body: dict[str, Any],
+    defaults: Defaults,
+    limits: Limits,
+    default_model: str | None,
+    problem: Problem | None = None,
+) -> Asked:
+    """Read a request, or raise a `Refusal` that names the field; `problem` is that of a large body."""
+    if problem is None:
+        try:
+            check_messages(body)
+        except InputError as error:
+            raise refused_field(error) from None
     stream, told = body.get("stream"), body.get("stream_options")
     if stream is not None and not isinstance(stream, bool):
         raise wrong("stream", "must be true or false")
@@ -85,7 +144,7 @@ def read_asked(body: dict[str, Any], defaults: Defaults, limits: Limits, default
         upstream=upstream_name(body, default_model),
         wanted=wanted,
         options=read_options(body.get("caps"), defaults, limits, least=wanted),
-        problem=problem_of_chat(body),
+        problem=problem_of_chat(body) if problem is None else problem,
         stream=bool(stream),
         tell_usage=isinstance(told, dict) and told.get("include_usage") is True,
         rest={name: value for name, value in body.items() if name not in OURS},

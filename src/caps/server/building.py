@@ -22,6 +22,7 @@ from caps.server.logs import Log
 from caps.server.metrics import Metrics
 from caps.server.rules import Defaults, Limits
 from caps.server.running import listen, run
+from caps.text_workers import TextWorkers
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -81,15 +82,18 @@ async def opened(serving: Serving) -> AsyncIterator[Door]:
         judging = serving.judging.endpoint
         same = (judging.base_url, judging.api_key) == (serving.upstream.base_url, serving.upstream.api_key)
         judge = upstream if same else await _connect(stack, judging, serving.judging)
+        texts = TextWorkers()
+        stack.push_async_callback(texts.close)
         crowd = Crowd(limits)
         metrics = Metrics(crowd)
         desk = Desk(
             upstream=upstream,
-            bench=Bench(judge, serving.judging, serving.judge),
+            bench=Bench(judge, serving.judging, serving.judge, texts),
             model=serving.upstream.model or None,
             defaults=serving.defaults,
             limits=limits,
             crowd=crowd,
+            texts=texts,
         )
         counter = Counter(
             desk=desk, bodies=Bodies(limits), log=log, metrics=metrics, heartbeat=serving.heartbeat

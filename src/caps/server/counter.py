@@ -38,7 +38,7 @@ class Counter:
             if not is_ours(body):
                 await self._forwarded("chat/completions", payload)(scope, receive, send)
                 return
-            asked, visit = self.desk.read(body), _visit(scope)
+            asked, visit = await self.desk.read(body, payload), _visit(scope)
             visit.facts |= {"model": asked.upstream, "n": asked.options.n, "stream": asked.stream}
             if asked.stream:
                 await self._streamed(asked, visit)(scope, receive, send)
@@ -51,7 +51,7 @@ class Counter:
         """A case in, a result out."""
         async with self.bodies.read(receive) as payload:
             visit = _visit(scope)
-            line = await attended(self.desk.select(decode_body(payload), visit.run), receive)
+            line = await attended(self.desk.select(decode_body(payload), payload, visit.run), receive)
             self._count(visit, line["usage"], line)
             await Reply(line)(scope, receive, send)
 

@@ -5,7 +5,8 @@ Nothing is kept: neither samples nor verdicts go into a journal, since they are 
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -19,7 +20,16 @@ from caps.models.upstream import Upstream
 from caps.reports.lines import selection_line
 from caps.reports.servers import server_lines
 from caps.server.answers import Completion, completion_of
-from caps.server.asked import PREFIX, Asked, read_asked, upstream_name
+from caps.server.asked import (
+    PREFIX,
+    Asked,
+    decode_object,
+    is_large,
+    read_asked,
+    read_problem,
+    refused_field,
+    upstream_name,
+)
 from caps.server.choosing import Bench
 from caps.server.crowd import Crowd
 from caps.server.drawing import Drawn, draw_all
@@ -27,6 +37,7 @@ from caps.server.options import read_options, wrong
 from caps.server.refusals import Refusal
 from caps.server.rules import Defaults, Limits
 from caps.server.usage import usage_of
+from caps.text_workers import TextWorkers
 
 NAME = "request"  # pairings depend on the name of a case: the same request, the same pairings
 PROBE_SECONDS = 3.0
@@ -43,18 +54,25 @@ class Desk:
     defaults: Defaults = field(default_factory=Defaults)
     limits: Limits = field(default_factory=Limits)
     crowd: Crowd
+    texts: TextWorkers
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
-    def read(self, body: dict[str, Any]) -> Asked:
-        """Read a chat request."""
-        return read_asked(body, self.defaults, self.limits, self.model)
+    async def read(self, body: dict[str, Any], payload: bytes) -> Asked:
+        """Read a chat request; the problem of a large one in another process."""
+        problem = None
+        if is_large(body):
+            try:
+                problem = await self.texts.run(partial(read_problem, payload), size=len(payload), limit=0)
+            except InputError as error:
+                raise refused_field(error) from None
+        return read_asked(body, self.defaults, self.limits, self.model, problem)
 
     async def chat(self, asked: Asked, run: str) -> Completion:
         """Draw and choose."""
         start = asyncio.get_running_loop().time()
         until = start + asked.options.seconds
         async with self.crowd.turn(until):
-            drawn = await draw_all(self.upstream, asked, start=start, until=until)
+            drawn = await draw_all(self.upstream, asked, self.texts, start=start, until=until)
             if not drawn.candidates:
                 raise _why_nothing(drawn)
             domain, guessed = asked.domain(drawn.candidates)
@@ -62,20 +80,21 @@ class Desk:
             choice = await self.bench.choose(case, asked.options, writer=asked.upstream, until=until)
         return completion_of(asked, drawn, choice, run=run, created=int(time.time()))
 
-    async def select(self, body: dict[str, Any], run: str) -> dict[str, Any]:
+    async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
-        row = {name: value for name, value in body.items() if name not in ("caps", "model")}
         options = read_options(body.get("caps"), self.defaults, self.limits)
+        until = asyncio.get_running_loop().time() + options.seconds
         try:
-            case = parse_case(msgspec.json.encode(row), default_id=NAME)
+            if is_large(body):
+                work = partial(read_case, payload)
+                case = await self.texts.run(work, size=len(payload), limit=0, until=until)
+            else:
+                case = case_of(body)
         except InputError as error:
             raise wrong("body", str(error)) from None
-        except (OverflowError, UnicodeEncodeError) as error:
-            raise wrong("body", f"cannot be read ({error})"[:200]) from None
         if len(case.candidates) > self.limits.n:
             raise wrong("candidates", f"may be {self.limits.n} at most")
         judge = self.bench.name or upstream_name(body, self.model)
-        until = asyncio.get_running_loop().time() + options.seconds
         async with self.crowd.turn(until):
             choice = await self.bench.choose(case, options, writer=judge, until=until)
         choice.outcome.failure = None if choice.selection.provisional else choice.outcome.failure
@@ -133,6 +152,20 @@ class Desk:
         except ValueError:
             return "strange"
         return "serving" if status == 200 else "refusing" if status in (401, 403) else "strange"
+
+
+def case_of(body: dict[str, Any]) -> Case:
+    """The case a body holds; `InputError` where it holds none."""
+    row = {name: value for name, value in body.items() if name not in ("caps", "model")}
+    try:
+        return parse_case(msgspec.json.encode(row), default_id=NAME)
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise InputError(f"cannot be read ({error})"[:200]) from None
+
+
+def read_case(payload: bytes) -> Case:
+    """The case in a large body, without the fields that no contest looks at: those may be of any shape."""
+    return replace(case_of(decode_object(payload)), extra={})
 
 
 def _why_nothing(drawn: Drawn) -> ModelError | Refusal:

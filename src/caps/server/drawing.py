@@ -10,14 +10,23 @@ Rules that must not be broken:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import comb
 from typing import Any
 
 import msgspec
 
-from caps.core.errors import AccessError, ModelError, RefusedError, TooLongError, UnknownModelError
+from caps.core.errors import (
+    AccessError,
+    ModelError,
+    RefusedError,
+    SlowTextError,
+    TooLongError,
+    UnknownModelError,
+)
 from caps.core.types import Candidate
 from caps.evidence.profiles import profile_named, signature_named
+from caps.judges.preparing import LONG_CODE
 from caps.models.base import Completion, Request
 from caps.models.upstream import Upstream
 from caps.models.wire import read_completion
@@ -25,6 +34,7 @@ from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.asked import Asked
 from caps.server.problems import as_json, calls_of
+from caps.text_workers import TextWorkers
 
 FIRST_WAVE = 4
 SURE = 0.95
@@ -59,7 +69,7 @@ class Drawn:
         return tuple(one.sample.candidate for one in self.draws if one.sample.candidate is not None)
 
 
-async def draw_all(model: Upstream, asked: Asked, *, start: float, until: float) -> Drawn:
+async def draw_all(model: Upstream, asked: Asked, texts: TextWorkers, *, start: float, until: float) -> Drawn:
     """Draw all samples at once, or with `early_exit` in doubling waves until the answers have settled."""
     drawn, loop = Drawn(asked.options.n), asyncio.get_running_loop()
     while len(drawn.draws) < drawn.planned and loop.time() < until:
@@ -68,7 +78,7 @@ async def draw_all(model: Upstream, asked: Asked, *, start: float, until: float)
         numbers = range(done, min(max(total, asked.wanted), drawn.planned))
         soon = start + SAMPLING_SHARE * (until - start)
         drawn.draws += await _wave(model, asked, numbers, soon=soon, until=until, any_yet=bool(drawn.good))
-        if asked.options.early_exit and settled(_signatures(asked, drawn.candidates)):
+        if asked.options.early_exit and settled(await _signatures(asked, drawn.candidates, texts, until)):
             break
     return drawn
 
@@ -142,9 +152,22 @@ def to_draw(number: int, completion: Completion, choice: dict[str, Any]) -> Draw
     return Draw(replace(sample, candidate=replace(sample.candidate, answer=called)), choice)
 
 
-def _signatures(asked: Asked, candidates: tuple[Candidate, ...]) -> list[str | None]:
-    domain, _ = asked.domain(candidates)
-    return [signature_named(profile_named(domain).signature)(one) for one in candidates]
+async def _signatures(
+    asked: Asked, candidates: tuple[Candidate, ...], texts: TextWorkers, until: float
+) -> Sequence[str | None]:
+    """The signatures of the samples so far; unknown where finding out takes too long."""
+    work = partial(signatures_of, asked.domain(candidates)[0], candidates)
+    size = sum(len(one.text) for one in candidates)
+    try:
+        return await texts.run(work, size=size, limit=LONG_CODE, until=until)
+    except SlowTextError:
+        return [None] * len(candidates)
+
+
+def signatures_of(domain: str, candidates: tuple[Candidate, ...]) -> list[str | None]:
+    """The signature of each candidate."""
+    signature = signature_named(profile_named(domain).signature)
+    return [signature(one) for one in candidates]
 
 
 def _good(task: "asyncio.Task[Draw]") -> bool:
