@@ -16,6 +16,7 @@ from caps.costs.prices import Price, listed_price
 from caps.engines.base import Prepare
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
+from caps.files import read_text
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Finder
 from caps.findings.behaviour import BehaviourFinder
@@ -74,10 +75,7 @@ def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> d
     templates = shelves[shelf]
     if folder is None:
         return templates
-    try:
-        own = {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.txt"))}
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--prompts {folder}: {error}") from None
+    own = {path.name: read_text(path, option="--prompts") for path in sorted(folder.glob("*.txt"))}
     known = {name for names in shelves.values() for name in names}
     unknown = own.keys() - known
     if not own or unknown:
