@@ -12,6 +12,7 @@ from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
 from caps.costs.prices import Price, listed_price
 from caps.evidence.profiles import profile_named, with_views
+from caps.files import read_text
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Finder
 from caps.findings.behaviour import BehaviourFinder
@@ -66,10 +67,7 @@ def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> d
     templates = shelves[shelf]
     if folder is None:
         return templates
-    try:
-        own = {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.txt"))}
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--prompts {folder}: {error}") from None
+    own = {path.name: read_text(path, option="--prompts") for path in sorted(folder.glob("*.txt"))}
     known = {name for names in shelves.values() for name in names}
     unknown = own.keys() - known
     if not own or unknown:

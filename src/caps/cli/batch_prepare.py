@@ -76,6 +76,7 @@ def prepare(
     budget_tokens: options.BudgetTokens = None,
     budget_usd: options.BudgetUsd = None,
     limit: options.Limit = None,
+    force: options.Force = False,
     again: Again = False,
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
@@ -118,7 +119,7 @@ def prepare(
             case_budget=Budget(tokens=budget_tokens, usd=budget_usd),
         )
         made = _made(setup, begun, limit=limit, name=strategy, strategy=chosen, seed=seed)
-        BatchFolder(out).begin({**made, "limit_name": limit_name})
+        BatchFolder(out).begin({**made, "limit_name": limit_name}, force=force)
         folder = out
     lines = as_json or not sys.stdout.isatty()
     raise typer.Exit(asyncio.run(take_step(folder, again=again, quiet=quiet, lines=lines)))

@@ -17,6 +17,7 @@ from caps.datasets.imports import open_cases
 from caps.engines.base import Outcome
 from caps.engines.batch_files import BatchSettings
 from caps.engines.convoy import Convoy, looked_into
+from caps.files import FolderLock, file_errors
 from caps.findings.kept import Findings, recall
 from caps.journal.store import Journal
 from caps.models.failures import Failures
@@ -71,8 +72,8 @@ def _finding(
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[BatchRun]:
-    """Open the run of a folder; cases are looked into where they have not been."""
+async def opened(path: Path, *, writing: bool = True) -> AsyncIterator[BatchRun]:
+    """Open the run of a folder, for `writing` by this process alone; cases are looked into where needed."""
     folder = BatchFolder(path)
     made = folder.made()
     if "batch" not in made:
@@ -88,6 +89,9 @@ async def opened(path: Path) -> AsyncIterator[BatchRun]:
     check_prompts(made, setup)
     strategy = make_strategy(made["strategy"]["name"], settings_of_run(made))
     async with AsyncExitStack() as stack:
+        if writing:
+            with file_errors(str(path)):
+                stack.enter_context(FolderLock(path))
         journal = stack.enter_context(open_journal(Path(made["journal"])))
         findings = make_findings(setup, journal)
         if findings is not None:

@@ -89,7 +89,7 @@ def _under_way(path: Path, *, as_json: bool) -> None:
 
 
 async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:
-    async with opened(path) as run:
+    async with opened(path, writing=False) as run:
         found = _progress(run)
         out = run.folder.out(run.journal, run.failures)
     under_way = len(found.keys & {key for keys in out.values() for key in keys})

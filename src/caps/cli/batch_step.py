@@ -5,12 +5,12 @@ import time
 from pathlib import Path
 
 from caps.cli.batch_run import BatchRun, opened
-from caps.cli.output import say, say_failed
+from caps.cli.output import put, say, say_failed
 from caps.cli.run import Run
 from caps.engines.base import Outcome
 from caps.engines.batch_files import Part, StepFiles
 from caps.models.batch_lines import encode_line
-from caps.reports.console import number
+from caps.reports.console import number, shown
 
 NAMED = 5  # failed cases; the others are counted
 
@@ -22,7 +22,7 @@ async def take_step(path: Path, *, again: bool, quiet: bool, lines: bool) -> int
         parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
         if parts or held:
             for part in parts:
-                sys.stdout.write(f"{part.path}\n")
+                put(f"{shown(str(part.path)) if sys.stdout.isatty() else part.path}\n".encode())
             if not quiet:
                 _explain(run, parts, held, sorted(out))
                 _regret(run, failed)
@@ -72,7 +72,7 @@ async def _deliver(run: BatchRun, *, quiet: bool, lines: bool) -> int:
         run.setup, made["strategy"]["name"], run.strategy, made["seed"], None,
         limit=made["limit"], quiet=quiet, bracket=False, lines=lines,
     )  # fmt: skip
-    await delivering.deliver(run.outcomes(), run.folder.path, made)
+    await delivering.deliver(run.outcomes(), run.folder.path, made, locked=True)
     code = delivering.close(time.perf_counter() - started)
     if not quiet:
         say(f"nothing is open: the selections are in {run.folder.path / 'selections.jsonl'}")

@@ -12,16 +12,17 @@ from platformdirs import user_data_path
 from caps.assemble import Endpoint, Setup, reply_for
 from caps.cli import given, options
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout, telling
-from caps.cli.sink import write_all
-from caps.core.errors import InputError
 from caps.experiments.bench import Bench
 from caps.experiments.lots import Lot, MakeSetup, lots_of, narrowed
+from caps.experiments.results import claim_folder
 from caps.experiments.study import SIMULATED, Method, Study, Suite
 from caps.experiments.study_file import load_study
 from caps.experiments.tables import Table, make_table
+from caps.files import file_errors, write_file
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
+from caps.reports.console import shown
 from caps.reports.console import table as drawn
 from caps.reports.study_figures import draw_table
 from caps.reports.study_tables import comma_separated, json_rows, latex, markdown, parted_cases
@@ -44,6 +45,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what
 def bench(
     study: StudyFile,
     out: OutFolder = None,
+    force: options.Force = False,
     limit: options.Limit = None,
     only: Only = None,
     simulate: Simulate = False,
@@ -73,10 +75,28 @@ def bench(
         told, limit=limit, setup_of=setup_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
     folder = out or Path("bench") / (told.name + ("-simulated" if simulated else ""))
-    with Bench(lots, folder) as runs:
-        if dry_run:
+    if dry_run:
+        with Bench(lots, folder) as runs:
             _show_progress(runs, lots)
-            return
+        return
+    with claim_folder(folder, told.name, simulated=simulated, force=force):
+        _run(told, lots, folder, limit, processes, plots, simulated=simulated, quiet=quiet, as_json=as_json)
+
+
+def _run(
+    told: Study,
+    lots: list[Lot],
+    folder: Path,
+    limit: int | None,
+    processes: int | None,
+    plots: Path | None,
+    *,
+    simulated: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Play what is missing, then write and print the tables."""
+    with Bench(lots, folder) as runs:
         _play(runs, lots, limit, processes or os.cpu_count() or 1, quiet=quiet)
         book = runs.book()
     tables = [make_table(told, spec, book) for spec in told.tables]
@@ -89,7 +109,7 @@ def bench(
         print_json(_as_json(told, tables, label, runs))
     else:
         stdout().print(
-            "\n".join(markdown(one, simulated=label) for one in tables), markup=False, soft_wrap=True
+            shown("\n".join(markdown(one, simulated=label) for one in tables)), markup=False, soft_wrap=True
         )
     if not quiet:
         say(f"tables: {folder / 'tables'}")
@@ -189,10 +209,8 @@ def _label(lots: list[Lot]) -> str:
 
 
 def _write(folder: Path, study: Study, tables: list[Table], label: str | None) -> None:
-    try:
+    with file_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}") from None
     whole = [f"# {study.title}\n", *([f"{study.about.strip()}\n"] if study.about else [])]
     for one in tables:
         text = markdown(one, simulated=label)
@@ -200,8 +218,8 @@ def _write(folder: Path, study: Study, tables: list[Table], label: str | None) -
         files = {"md": text, "csv": comma_separated(one, simulated=label), "tex": latex(one, simulated=label)}
         files |= {"cases.csv": parted_cases(one)} if one.cases else {}
         for ending, words in files.items():
-            write_all([words.encode()], folder / f"{one.name}.{ending}")
-    write_all(["\n".join(whole).encode()], folder.with_suffix(".md"))
+            write_file(folder / f"{one.name}.{ending}", words.encode())
+    write_file(folder.with_suffix(".md"), "\n".join(whole).encode())
 
 
 def _as_json(study: Study, tables: list[Table], label: str | None, runs: Bench) -> dict[str, object]:

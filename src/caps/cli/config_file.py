@@ -1,25 +1,20 @@
 """`--config FILE`: options from a TOML file, under those of the command line and the environment."""
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import SettingError
 from caps.core.settings import nearest
+from caps.files import read_toml
 
 
 def _load(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make a file's values the defaults of this command; an unknown key is an error."""
     if path is None:
         return None
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"--config {path}: {error}") from None
+    values = read_toml(path, option="--config")
     known = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
     defaults: dict[str, Any] = {}
     for key, value in values.items():

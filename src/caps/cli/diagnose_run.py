@@ -10,11 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from caps.assemble import Setup
 from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.picturing import put_out
-from caps.cli.sink import write_all
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.experiments.conclusion import Conclusion, conclude, measured_of
 from caps.experiments.diagnosis import Asked, Plan, Subject, ask
+from caps.files import write_file
 from caps.reports import diagnosed, diagnosed_rows
+from caps.reports.console import shown
 from caps.reports.diagnosed_page import diagnosis_page, proxy_page, stamp_of
 from caps.reports.diagnosed_pictures import diagnosis_pictures, proxy_pictures
 from caps.reports.diagnosed_rows import Judge
@@ -88,7 +89,7 @@ class Told:
         )
         if self.save is not None:
             row = diagnosed_rows.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
-            write_all([msgspec.json.format(msgspec.json.encode(row)) + b"\n"], self.save)
+            write_file(self.save, msgspec.json.format(msgspec.json.encode(row)) + b"\n", option="--save")
             say(f"profile: {self.save}")
         pictures = diagnosis_pictures(found.measured, found.options, found.chosen, stamp_of(judge))
         page = diagnosis_page(found, judge, line, pairs_most=self.plan.pairs, made=self._made(asked, judge))
@@ -120,11 +121,11 @@ class Told:
         measure = diagnosed.paper_measure(found.options)
         advice = diagnosed.advice_words(found.measured, found.chosen)
         _print([*([measure] if measure else []), "", *advice, ""])
-        stdout().print(line, markup=False, soft_wrap=True)
+        stdout().print(shown(line), markup=False, soft_wrap=True)
 
 
 def _print(lines: Iterable[str]) -> None:
     """Print sentences, broken between words where someone looks and nowhere else."""
     console = stdout()
     for words in lines:
-        console.print(words, markup=False, soft_wrap=not console.is_terminal)
+        console.print(shown(words), markup=False, soft_wrap=not console.is_terminal)

@@ -9,11 +9,11 @@ import typer
 
 from caps.cli.import_ import Output
 from caps.cli.output import say
-from caps.cli.sink import write_all
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
 from caps.datasets.exports import EXPORTS, Chosen, preferences
 from caps.datasets.imports import open_cases
+from caps.files import Output as OutputFile
 from caps.reports.lines import Line
 from caps.reports.rundir import Record, read_rulings, read_run
 
@@ -51,9 +51,13 @@ def export(
         if told.run is None:
             raise SettingError(f"--format {PREFERENCES} needs a run made with --out; {source} is none")
         games = preferences(told.by_name(), read_rulings(told.run), full_only=full_evidence, chat=chat)
-        write_all(told.counted(games), output)
+        chunks = told.counted(games)
     else:
-        write_all(EXPORTS[format_](told.chosen()), output)
+        chunks = iter(EXPORTS[format_](told.chosen()))
+    with OutputFile(output or "-", option="--output", inputs=[told.source]) as sink:
+        for chunk in chunks:
+            sink.write(chunk)
+        sink.finish()
     say(f"{told.count} {'pairs' if format_ == PREFERENCES else 'cases'} exported")
     raise typer.Exit(1 if told.failed else 0)
 
@@ -66,6 +70,7 @@ class _Told:
         self._record: Record | None = None if run is None else read_run(run)
         made = {} if self._record is None else self._record.made_of
         self._cases = cases or (source if run is None else str(made.get("cases", "-")))
+        self.source = self._cases
         self._limit = made.get("limit")
         if run is not None and self._cases == "-":
             raise InputError(f"{run}: this run read standard input; say with --cases where the cases lie")

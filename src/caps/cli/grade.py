@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from caps.assemble import make_graders, open_journal
 from caps.cli import given, options
+from caps.cli.beforehand import opened
 from caps.cli.options import Cases
 from caps.cli.output import bar, say
-from caps.cli.sink import Sink
+from caps.core.errors import InputError
+from caps.core.types import Case
 from caps.datasets.imports import count_cases, open_cases
 from caps.datasets.writing import write_case
 from caps.diagnostics.intervals import wilson
 from caps.experiments.grading import GradeBook, Graded
+from caps.files import Output as OutputFile
 from caps.journal.store import default_path
 from caps.reports.console import percent
 
@@ -49,7 +53,13 @@ def grade(
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
     name = given.parse_sandbox(sandbox)
-    raise typer.Exit(asyncio.run(run.play(cases, output, name, test_seconds, where, limit)))
+    source = opened(partial(open_cases, cases), limit)
+    counted = count_cases(cases)
+    total = limit if counted is None else min(counted, limit or counted)
+    # Opened before the event loop runs: a FIFO is waited for here, where Ctrl-C ends the wait.
+    with OutputFile(output, option="--output", inputs=[cases]) as sink:
+        code = asyncio.run(run.play(source, total, sink, name, test_seconds, where))
+    raise typer.Exit(code)
 
 
 class _Grading:
@@ -62,11 +72,15 @@ class _Grading:
         self._failed = self._cases = 0
 
     async def play(
-        self, cases: str, output: str, sandbox: str, seconds: float, journal: Path | None, limit: int | None
+        self,
+        source: Iterable[Case | InputError],
+        total: int | None,
+        sink: OutputFile,
+        sandbox: str,
+        seconds: float,
+        journal: Path | None,
     ) -> int:
         """Grade all cases; the exit code."""
-        counted = count_cases(cases)
-        total = limit if counted is None else min(counted, limit or counted)
         progress = bar(
             TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), hidden=self._quiet,
@@ -74,11 +88,10 @@ class _Grading:
         with ExitStack() as stack:
             kept = None if journal is None else stack.enter_context(open_journal(journal))
             book = GradeBook(make_graders(sandbox, seconds), kept)
-            sink = stack.enter_context(Sink(output))
             stack.enter_context(progress)
             shown = progress.add_task("cases", total=total)
             try:
-                async for graded in book.grade_all(islice(open_cases(cases), limit)):
+                async for graded in book.grade_all(source):
                     self._deliver(graded, sink)
                     progress.advance(shown)
                 sink.finish()
@@ -88,7 +101,7 @@ class _Grading:
             self._summary()
         return 1 if self._failed else 0
 
-    def _deliver(self, graded: Graded, sink: Sink) -> None:
+    def _deliver(self, graded: Graded, sink: OutputFile) -> None:
         self._cases += 1
         case = graded.case
         if graded.failure is not None:

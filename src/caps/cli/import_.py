@@ -10,13 +10,13 @@ import typer
 from platformdirs import user_cache_path
 
 from caps.cli.output import say
-from caps.cli.sink import write_all
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
 from caps.datasets.jsonl import DOMAINS
 from caps.datasets.published import Window
 from caps.datasets.writing import write_case
+from caps.files import Output as OutputFile
 from caps.registry import DATASETS, resolve
 
 Files = Annotated[
@@ -79,7 +79,12 @@ def import_(
             raise SettingError(f"--dataset {dataset}: give one file or folder of it, or --fetch")
         source = found.read(folders[0], window=_window(found, since, until), any_count=any_count)
     counts = _Counts()
-    write_all(counts.told(source, domain), output)
+    with OutputFile(
+        output or "-", option="--output", inputs=[*(files or []), *([requests] if requests else [])]
+    ) as sink:
+        for line in counts.told(source, domain):
+            sink.write(line)
+        sink.finish()
     kind = "problems" if dataset else "cases"
     where = "" if output is None else f", written to {output}"
     say(f"{counts.good} {kind}, {counts.candidates} candidates{where}")

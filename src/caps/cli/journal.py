@@ -15,7 +15,7 @@ from caps.core.errors import SettingError
 from caps.journal import upkeep
 from caps.journal.stock import Stats
 from caps.journal.store import default_path
-from caps.reports.console import number, table
+from caps.reports.console import number, shown, table
 
 app = typer.Typer(help="What is stored, and how to be rid of it.", no_args_is_help=True)
 
@@ -163,7 +163,7 @@ def _tell(told: str, words: str, found: upkeep.Removal, *, dry_run: bool, as_jso
         )
         return
     size = f"{number(found.bytes, 0)} bytes {'of words' if dry_run else 'freed'}"
-    stdout().print(f"{told}: {words}; {size}", markup=False, soft_wrap=True)
+    stdout().print(shown(f"{told}: {words}; {size}"), markup=False, soft_wrap=True)
 
 
 def _stats_line(found: Stats) -> dict[str, Any]:

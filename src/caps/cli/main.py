@@ -1,17 +1,25 @@
 """The command `caps`. A new command is one file and one line here."""
 
+import errno
 import gc
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from caps import __version__
 from caps.cli.output import say
-from caps.core.errors import CapsError
+from caps.core.errors import CapsError, SettingError
+
+# What a disk, or the rights on it, can refuse anywhere: a sentence says so, not a traceback.
+_FAULTS_OF_DISKS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EMFILE,
+    errno.ENFILE, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO, errno.EBADF, errno.EISDIR, errno.ENOTDIR,
+}  # fmt: skip
 
 COMMANDS = {
     "batch": "batch",
@@ -85,14 +93,64 @@ def spare_collector() -> None:
 def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit code 2."""
     try:
-        app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
-        spare_collector()
-        app()
+        try:
+            _refuse_odd_names(sys.argv[1:])
+            app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
+            spare_collector()
+            code = app(standalone_mode=False)
+        finally:
+            sys.stdout.flush()  # what cannot be written is found here, not when Python ends
+        sys.exit(code)
     except CapsError as error:
-        say(f"caps: {error}", "red")
-        sys.exit(2)
+        _fail(f"caps: {error}", 2, "red")
     except KeyboardInterrupt:
         sys.exit(130)
+    except typer.Abort:
+        _fail("Aborted.", 1)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _FAULTS_OF_DISKS:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"caps: {where}{error.strerror}", 2, "red")
+    except Exception as error:
+        # Typer's own errors of a command line, which quote its words; some versions bring their own click.
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(_usage(error), getattr(error, "exit_code", 2))
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with a command line, as Typer says it."""
+    said = f"Error: {error.format_message()}"
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return said
+    if not said.removeprefix("Error: "):
+        return str(context.get_help())
+    return f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n{said}"
+
+
+def _fail(words: str, code: int, style: str = "default") -> NoReturn:
+    """End with a message; where not even that can be written, with the code alone."""
+    _close_stdout()
+    with suppress(OSError):
+        say(words, style)
+    sys.exit(code)
+
+
+def _close_stdout() -> None:
+    """Write nothing more: what is still buffered would fail again when Python ends."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refuse_odd_names(words: list[str]) -> None:
+    """Refuse words that are not UTF-8: no run file, page or JSON line could name such a file."""
+    for word in words:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise SettingError(f"{word}: is not UTF-8: rename the file, or name it by a link")

@@ -209,6 +209,9 @@ JournalFile = Annotated[
 NoJournal = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
 Durable = Annotated[bool, typer.Option("--durable", help="Survive a power cut too, not only a kill.")]
 Out = Annotated[Path | None, typer.Option("--out", envvar="CAPS_OUT", help="Folder for the run's files.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Write into --out even if it holds another run or other files.")
+]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first so many cases.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 PriceInput = Annotated[

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
+from caps.core.printable import printable_json
 from caps.models.base import Tell, unheard
 from caps.reports.console import shown
 
@@ -59,4 +60,11 @@ def telling(*, quiet: bool) -> Tell:
 
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    put(printable_json(msgspec.json.format(msgspec.json.encode(value))) + b"\n")
+
+
+def put(data: bytes) -> None:
+    """Write a result to standard output, at once: what cannot be written is found here, not at the end."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

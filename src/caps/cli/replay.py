@@ -1,6 +1,5 @@
 """`caps replay`: redo a run from its journal, with no model."""
 
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ import typer
 
 from caps.assemble import Setup, make_strategy, prepare_for, remembering
 from caps.cli import given, options
-from caps.cli.output import SetOption, say
+from caps.cli.output import SetOption, put, say
 from caps.cli.select import select
 from caps.config import parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
@@ -23,7 +22,7 @@ from caps.engines.forward import fast_forward
 from caps.findings.kept import recall
 from caps.journal.store import Journal
 from caps.reports.console import number
-from caps.reports.lines import selection_line
+from caps.reports.lines import json_lines, selection_line
 from caps.reports.remade import check_prompts, price_of_run, settings_of_run, setup_of_run
 from caps.reports.rundir import Record, read_run
 
@@ -40,6 +39,7 @@ def replay(
     ask: Ask = False,
     api_key: options.ApiKey = None,
     out: options.Out = None,
+    force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Redo a run from its journal and print the same selections; no model is asked.
@@ -50,7 +50,7 @@ def replay(
     record = read_run(run)
     made = record.made_of
     if ask:
-        _ask_again(made, strategy, set_ or [], judge_profile, api_key, out, quiet=quiet)
+        _ask_again(made, strategy, set_ or [], judge_profile, api_key, out, force=force, quiet=quiet)
     other = strategy is not None or bool(set_) or judge_profile is not None
     name = strategy or made["strategy"]["name"]
     changes = parse_assignments(set_ or []) if other else settings_of_run(made)
@@ -126,7 +126,7 @@ class _Replay:
                 "lead to comes on top: add --ask to send them"
             )
         for line in self._lines:
-            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+            put(json_lines([line]))
         if not quiet:
             for name in self._open:
                 say(f"unfinished: case {name!r}", "yellow")
@@ -150,6 +150,7 @@ def _ask_again(
     api_key: str | None,
     out: Path | None,
     *,
+    force: bool,
     quiet: bool,
 ) -> None:
     """The same as `select` with what the run was made with: the journal answers what it can."""
@@ -186,6 +187,7 @@ def _ask_again(
         budget_tokens=budget["tokens"],
         budget_usd=budget["usd"],
         out=out,
+        force=force,
         limit=made["limit"],
         quiet=quiet,
         as_json=True,

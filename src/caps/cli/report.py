@@ -1,5 +1,6 @@
 """`caps report`: one page per run, to mail, to open from disk, or to watch while the run goes on."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -8,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from caps.cli.output import print_json, say, stdout
+from caps.cli.output import print_json, put, say
 from caps.core.errors import InputError, JournalError
 from caps.journal.store import Journal
+from caps.reports.console import shown
 from caps.reports.page import write_page
 from caps.reports.remade import setup_of_run
 from caps.reports.retold import Retelling
@@ -98,7 +100,7 @@ def _write(runs: list[Retelling], case: str | None, output: Path | None, *, text
         page, held, usual = pair_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)
-    stdout().print(str(out), markup=False, soft_wrap=True)
+    put(f"{shown(str(out)) if sys.stdout.isatty() else out}\n".encode())
     if len(files) > 1:
         say(f"its receipts lie in {files[1].parent}: keep that folder beside it ({len(files) - 1} files)")
     for note in dict.fromkeys(note for run in runs for note in run.notes):

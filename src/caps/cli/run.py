@@ -1,11 +1,11 @@
 """One run of a spending command: where results, progress, brackets and files go."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.calibrating import Calibrating
 from caps.cli.listening import listen
 from caps.cli.meter import Meter
-from caps.cli.output import say, say_failed, stderr, stdout
+from caps.cli.output import put, say, say_failed, stderr, stdout
 from caps.cli.parcel import Parcel, pack
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
@@ -22,13 +22,14 @@ from caps.core.types import Case
 from caps.engines.base import Lineup, Outcome
 from caps.experiments.calibration import Calibration
 from caps.experiments.planning import forecast_case
+from caps.files import file_errors
 from caps.judges.base import Bout
 from caps.models.fleet_server import Record
 from caps.reports import calibrated
 from caps.reports.console import table
 from caps.reports.lines import selection_line
 from caps.reports.made import made_of
-from caps.reports.rundir import RunFolder
+from caps.reports.rundir import RunFolder, known_cases, refuse_other_case, refuse_others
 from caps.reports.summary import Summary
 
 REHEARSED = 20  # cases; a forecast plays a case many times, which a long run need not wait for
@@ -46,6 +47,7 @@ class Run:
         gpu_hour_usd: float | None,
         *,
         limit: int | None,
+        force: bool = False,
         quiet: bool,
         bracket: bool,
         lines: bool,
@@ -55,7 +57,7 @@ class Run:
         self._calibration: Calibration | None = None
         self._setup, self._name, self._strategy, self._seed = setup, name, strategy, seed
         self._gpu_hour_usd, self._quiet, self._bracket, self._lines = gpu_hour_usd, quiet, bracket, lines
-        self._limit = limit
+        self._limit, self._force = limit, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
         self._parcels = Lineup[Parcel]()
@@ -80,6 +82,8 @@ class Run:
     ) -> int:
         """Play all cases; the exit code."""
         started = time.perf_counter()
+        if out is not None and not self._force:
+            source = self._checked(source, out, cases)
         async with session(self._setup, paid=self._summary.pay_trial) as ready:
             self._price = ready.price
             if self._first is not None:
@@ -102,9 +106,13 @@ class Run:
         made: dict[str, Any],
         advance: Callable[[], object] = int,
         judge: Mapping[str, Any] | None = None,
+        *,
+        locked: bool = False,
     ) -> None:
         """Count every outcome as it comes, and write it down when those before it are."""
-        with RunFolder(out, made) if out is not None else nullcontext() as folder:
+        with (
+            RunFolder(out, made, force=self._force, lock=not locked) if out is not None else nullcontext()
+        ) as folder:
             if folder is not None and judge:
                 folder.keep(calibrated.FILE, judge)
             async with aclosing(outcomes):
@@ -174,8 +182,7 @@ class Run:
         if parcel.row is not None:
             self._rows.append(parcel.row)
         else:
-            sys.stdout.buffer.write(parcel.selection)
-            sys.stdout.buffer.flush()
+            put(parcel.selection)
 
     def _count_saved(self, bout: Bout, expected: float) -> None:
         """Forecast what hard evidence saved on a case: what it would ask without, less that with it."""
@@ -197,6 +204,24 @@ class Run:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'domain guessed: {guesses}; say "domain" in a case to be sure', "dim")
         return 1 if self._summary.failed else 3 if self._summary.provisional else 0
+
+    def _checked(
+        self, source: Iterable[Case | InputError], out: Path, cases: str
+    ) -> Iterable[Case | InputError]:
+        """Look at the folder before anything is asked, as far as the run is known by then; all cases."""
+        made = made_of(
+            self._setup, cases=cases, name=self._name, strategy=self._strategy, seed=self._seed,
+            limit=self._limit, confidence="", findings={}, price=None,
+        )  # fmt: skip
+        unknown = ("judge", "findings", *(("strategy",) if self._first is not None else ()))
+        with file_errors(f"--out {out}"):
+            if out.is_dir():
+                refuse_others(out, {name: value for name, value in made.items() if name not in unknown})
+        rest = iter(source)
+        first = list(islice(rest, 1))
+        if "-" in (cases, *known_cases(out)) and first and isinstance(first[0], Case):
+            refuse_other_case(out, first[0])
+        return chain(first, rest)
 
     def _made_of(self, cases: str, ready: Session) -> dict[str, Any]:
         """Everything that made this run, without the keys."""

@@ -22,12 +22,15 @@ from caps.core.settings import share_out
 from caps.core.types import Case
 from caps.datasets.jsonl import count_lines, read_cases
 from caps.engines.budget import Budget
+from caps.files import Output as OutputFile
+from caps.files import is_stream
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.base import Request
 from caps.models.fleet_addresses import join_addresses
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
+from caps.reports.console import shown
 from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
@@ -110,12 +113,14 @@ def sample(
         judge_api_key,
         cache=user_cache_path("caps"),
     )
-    run = SampleRun(
+    counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
+    with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
+        run = SampleRun(
         setup, replace(setup, endpoint=judge, judge=JudgeSettings(reply=reply_for(judge))), drawn, chosen,
-        n=samples, logprobs=logprobs, out=output, quiet=quiet, as_json=as_json,
-    )  # fmt: skip
-    counted = None if problems == "-" else min(count_lines(problems), limit or sys.maxsize)
-    raise typer.Exit(asyncio.run(run.until_done_or_stopped(source, counted)))
+        n=samples, logprobs=logprobs, out=sink, quiet=quiet, as_json=as_json,
+        )  # fmt: skip
+        code = asyncio.run(run.until_done_or_stopped(source, counted))
+    raise typer.Exit(code)
 
 
 def _opened(problems: str, limit: int | None) -> Iterator[Case | InputError]:
@@ -149,6 +154,6 @@ def _show(request: Request) -> None:
     body = msgspec.json.decode(encode_body(request))
     told = ", ".join(f"{name} = {value}" for name, value in body.items() if name != "messages")
     console = stdout()
-    console.print(f"{request.template}: {told}", markup=False, soft_wrap=True)
+    console.print(shown(f"{request.template}: {told}"), markup=False, soft_wrap=True)
     for message in request.messages:
-        console.print(f"\n[{message.role}]\n{message.content}", markup=False, soft_wrap=True)
+        console.print(shown(f"\n[{message.role}]\n{message.content}"), markup=False, soft_wrap=True)

@@ -10,7 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from caps.assemble import Setup, make_graders, sampler
 from caps.cli.output import bar, print_json, say
-from caps.cli.sink import Sink
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.types import Case
@@ -18,6 +17,7 @@ from caps.costs.ledger import Ledger
 from caps.costs.prices import listed_price
 from caps.datasets.writing import write_case
 from caps.experiments.grading import GradeBook
+from caps.files import Output
 from caps.reports.console import number
 from caps.reports.sampled import Tally
 from caps.sampling.base import Method, Sample, Sampled
@@ -40,7 +40,7 @@ class SampleRun:
         *,
         n: int,
         logprobs: bool,
-        out: str,
+        out: Output,
         quiet: bool,
         as_json: bool,
     ) -> None:
@@ -54,7 +54,7 @@ class SampleRun:
         code = await unless_stopped(self._sample(source, total))
         if code is not None:
             return code
-        kept = "" if self._out == "-" else f", the cases so far in {self._out}.partial"
+        kept = "" if self._out.name == "-" else f", the cases so far in {self._out.name}.partial"
         after = f" after {self._tally.problems} problems, {self._tally.samples} samples"
         say_stopped(self._setup.journal, after, kept)
         return 130
@@ -71,18 +71,17 @@ class SampleRun:
             ending.push_async_callback(truth.close)
             with ExitStack() as stack:
                 meter = stack.enter_context(SampleMeter(total, self._tally, hidden=self._quiet))
-                written = stack.enter_context(Sink(self._out, keep=True))
                 desk.watch = meter.hear
                 all_ = sample_all(source, self._method, desk, n=self._n, aids=aids, grace=self._setup.grace)
                 async with aclosing(all_) as stream:
                     async for sampled in stream:
-                        self._deliver(sampled, written)
+                        self._deliver(sampled)
                         meter.advance()
-                written.finish()
+                self._out.finish()
         self._close(time.perf_counter() - started)
         return 3 if self._tally.lost["budget"] else 1 if self._tally.failed else 0
 
-    def _deliver(self, sampled: Sampled, written: Sink) -> None:
+    def _deliver(self, sampled: Sampled) -> None:
         self._tally.add(sampled)
         named = f"problem {sampled.name!r}: " if sampled.name else ""
         if sampled.case is None:
@@ -95,10 +94,10 @@ class SampleRun:
             self._guessed[sampled.case.domain] += 1
         # The prompt went by the domain, so it is stated, unless it said nothing.
         case = sampled.case
-        written.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
+        self._out.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
 
     def _close(self, seconds: float) -> None:
-        if self._as_json and self._out != "-":
+        if self._as_json and self._out.name != "-":
             judged = {"judge": self._judged.total().asked} if self._judged.lines else {}
             print_json(self._tally.as_line(self._price) | judged)
         if self._quiet:

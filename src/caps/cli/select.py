@@ -79,6 +79,7 @@ def select(
     budget_total_seconds: options.BudgetTotalSeconds = None,
     max_usd: options.MaxUsd = None,
     out: options.Out = None,
+    force: options.Force = False,
     limit: options.Limit = None,
     bracket: Bracket = False,
     dry_run: DryRun = False,
@@ -142,7 +143,7 @@ def select(
         refuse_if_too_dear(cases, partial(opened, read, limit), chosen, setup, seed, max_usd, first=first)
     run = Run(
         setup, strategy, chosen, seed, gpu_hour_usd, first=first,
-        limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
+        force=force, limit=limit, quiet=quiet, bracket=bracket, lines=as_json or not sys.stdout.isatty(),
     )  # fmt: skip
     code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))
     raise typer.Exit(code)

@@ -4,17 +4,15 @@ import asyncio
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from platformdirs import user_cache_path, user_data_path
 
 from caps.assemble import Setup, make_strategy, reply_for
 from caps.cli import given, options
 from caps.cli.config_file import ConfigFile
-from caps.cli.output import JsonFlag, SetOption, say, telling
+from caps.cli.output import JsonFlag, SetOption, put, say, telling
 from caps.cli.sample_run import SampleMeter
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.config import parse_assignments
@@ -26,12 +24,13 @@ from caps.datasets.jsonl import DOMAINS
 from caps.datasets.writing import candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
+from caps.files import read_text
 from caps.journal.store import default_path
 from caps.judges.llm import JudgeSettings
 from caps.models.fleet_addresses import join_addresses
 from caps.registry import DEFAULT_STRATEGY
 from caps.reports.console import number, shown
-from caps.reports.lines import selection_line
+from caps.reports.lines import json_lines, selection_line
 from caps.reports.sampled import Tally
 from caps.sampling.base import Sampled
 from caps.sampling.making import make_method, make_preset, usual_preset
@@ -131,16 +130,7 @@ def _question(question: str | None, file: str | None) -> str:
     if (question is None) == (file is None):
         raise SettingError('give one question: caps solve "What is 17 * 23?", or --file problem.txt')
     where = file or ("-" if question == "-" else None)
-    try:
-        text = (
-            question
-            if where is None
-            else sys.stdin.read()
-            if where == "-"
-            else Path(where).read_text("utf-8")
-        )
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--file {where}: {getattr(error, 'strerror', None) or error}") from None
+    text = question if where is None else read_text(where, option="--file")
     if not text or not text.strip():
         raise InputError("the question is empty")
     return text
@@ -177,7 +167,7 @@ async def _solve(solving: Solving, case: Case, strategy: str, *, quiet: bool, as
     if as_json:
         drawn = {"candidates": [candidate_row(one) for one in sampled.case.candidates]}
         sampling = {"sampling": tally.as_line(price)}
-        sys.stdout.buffer.write(msgspec.json.encode(line | drawn | sampling) + b"\n")
+        put(json_lines([line | drawn | sampling]))
     else:
         _answer(sampled.case, line["winner"])
     if not quiet:
@@ -192,9 +182,8 @@ def _answer(case: Case, winner: int) -> None:
     last = final_answer(chosen) if case.domain == "math" else None
     words = text + (f"\n\nanswer: {last}" if last else "")
     if sys.stdout.isatty():
-        words = shown(words.expandtabs(4))
-    sys.stdout.write(words + "\n")
-    sys.stdout.flush()
+        words = shown(words)
+    put(words.encode("utf-8", "replace") + b"\n")
 
 
 def _report(

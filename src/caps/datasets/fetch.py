@@ -3,6 +3,7 @@
 from hashlib import file_digest, sha256
 from http.client import HTTPException
 from pathlib import Path
+from secrets import token_hex
 from typing import IO
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.datasets.fields import Row
+from caps.files import write_file
 
 RECORD = "fetched.record"
 MOST_BYTES = 16 << 30
@@ -45,7 +47,7 @@ def fetch(
                     f"remove {folder / RECORD} to take the new one"
                 )
             record[path.name] = {"url": address, "sha256": found, "bytes": path.stat().st_size}
-            (folder / RECORD).write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+            write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(record)))
         paths.append(path)
     return paths
 
@@ -75,7 +77,7 @@ def _mirrored(url: str, mirror: str | None) -> str:
 
 def _download(url: str, path: Path, most: int) -> str:
     """Download to a partial file that takes its name when it is whole; its digest."""
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{token_hex(6)}.partial")  # two may fetch the same at once
     try:
         with urlopen(Request(url), timeout=TIMEOUT) as reply, partial.open("wb") as file:  # noqa: S310
             found = _copy(reply, file, url, most)

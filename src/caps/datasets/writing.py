@@ -2,6 +2,7 @@
 
 import msgspec
 
+from caps.core.printable import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.datasets.fields import Row
 
@@ -10,7 +11,7 @@ _KNOWN = ("code", "answer", "logprob", "score", "correct")
 
 def write_case(case: Case) -> bytes:
     """One line, without its end."""
-    return msgspec.json.encode(case_row(case))
+    return printable_json(msgspec.json.encode(case_row(case)))
 
 
 def case_row(case: Case) -> Row:

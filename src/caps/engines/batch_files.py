@@ -3,15 +3,15 @@
 A file is called `NAME.partial` until it is whole.
 """
 
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from caps.core.errors import InputError
 from caps.core.settings import check_settings, setting
+from caps.files import append_file, file_errors
 from caps.models.waiting import Awaited, Noted
 
 MEGABYTE = 1_000_000
@@ -59,7 +59,8 @@ class StepFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for _, file in self._open.values():
-            file.close()
+            with suppress(OSError):  # a full disk was reported when it was written to
+                file.close()
         for part in self._parts:
             part.path.unlink(missing_ok=True)  # those that were finished have another name
 
@@ -68,7 +69,7 @@ class StepFiles:
         if noted.key in self._known:
             return
         self._known.add(noted.key)
-        with _troubles(self._folder):
+        with file_errors(str(self._folder)):
             part, file = self._place((noted.seat, noted.request.model), len(line))
             file.write(line)
         part.awaited[noted.key] = noted.awaited
@@ -76,7 +77,7 @@ class StepFiles:
 
     def finish(self) -> list[Part]:
         """Give the files their names: `NAME.jsonl`, or `NAME-01.jsonl` and so on where there are several."""
-        with _troubles(self._folder):
+        with file_errors(str(self._folder)):
             for _, file in self._open.values():
                 file.close()
             self._open.clear()
@@ -97,13 +98,5 @@ class StepFiles:
             file.close()
         part = Part(self._folder / f"{self._name}-{len(self._parts) + 1:02d}.jsonl.partial", group)
         self._parts.append(part)
-        self._open[group] = part, part.path.open("wb")
+        self._open[group] = part, append_file(part.path, empty=True)
         return self._open[group]
-
-
-@contextmanager
-def _troubles(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}") from None

@@ -9,6 +9,7 @@ Rules that must not be broken:
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +18,9 @@ from typing import IO, TypeAlias
 import msgspec
 
 from caps.core.errors import InputError
+from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
+
+MARK = "study.json"
 
 Pair: TypeAlias = tuple[int, int]
 Unit: TypeAlias = tuple[str, int, str, str]
@@ -63,10 +67,8 @@ class ResultFile:
         self.found: dict[Unit, Result] = {}
         self.unreadable = 0
         self._file: IO[bytes] | None = None
-        try:
-            raw = path.read_bytes() if path.exists() else b""
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
+        with file_errors(str(path)):
+            raw = path.read_bytes() if path.is_file() else b""
         whole, _, self._torn = raw.rpartition(b"\n")
         for line in whole.splitlines():
             try:
@@ -81,27 +83,81 @@ class ResultFile:
         new = [result for result in results if result.unit not in self.found]
         if not new:
             return
-        try:
+        with file_errors(str(self.path), "; results so far are kept"):
             file = self._opened()
             file.write(b"".join(_ENCODER.encode(result) + b"\n" for result in new))
             file.flush()
-        except OSError as error:
-            raise InputError(f"{self.path}: {error.strerror or error}; results so far are kept") from None
         self.found |= {result.unit: result for result in new}
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # a full disk was reported when it was written to
+                self._file.close()
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab")
+            self._file = append_file(self.path)
             if self._torn:
                 self._file.truncate(self._file.tell() - len(self._torn))
                 self._torn = b""
         return self._file
+
+
+def claim_folder(folder: Path, study: str, *, simulated: bool, force: bool = False) -> FolderLock:
+    """Make the folder of a study, or go on with it, alone until the lock ends; others are refused.
+
+    A folder that holds another study, or files that caps did not write, is refused unless `force` is given.
+    """
+    own = {"study": study, "simulated": simulated}
+    with file_errors(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+        try:
+            if not force:
+                _refuse_others(folder, own)
+            write_file(folder / MARK, msgspec.json.encode(own) + b"\n")
+        except BaseException:
+            lock.close()
+            raise
+    return lock
+
+
+def _refuse_others(folder: Path, own: dict[str, object]) -> None:
+    advice = "name another folder, or add --force to write into this one"
+    mark = folder / MARK
+    if mark.is_file():
+        try:
+            held = msgspec.json.decode(mark.read_bytes(), type=dict[str, object])
+        except msgspec.MsgspecError:
+            raise InputError(f"--out {folder}: {MARK!r} in it is not of caps: {advice}") from None
+        if held != own:
+            kind = " on the simulator" if held.get("simulated") else ""
+            raise InputError(f"--out {folder}: holds the study {held.get('study')!r}{kind}: {advice}")
+        return
+    others = sorted(path.name for path in folder.iterdir() if not _is_expected(path))
+    if others:
+        raise InputError(f"--out {folder}: holds {others[0]!r}, which is not of a study: {advice}")
+
+
+def _is_expected(path: Path) -> bool:
+    """Whether a version that left no mark wrote this, or the shell writes our output into it."""
+    if path.name == "results" and path.is_dir():
+        return all(_holds_results(file) for file in path.iterdir())
+    journal = path.name.endswith(("-wal", "-shm")) or (path.is_file() and is_database(path))
+    return path.name in ("tables", "tables.md") or journal or is_own_output(path)
+
+
+def _holds_results(path: Path) -> bool:
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.readline(1 << 20)
+    try:
+        return not first or bool(_DECODER.decode(first))
+    except msgspec.MsgspecError:
+        return False
 
 
 _DECODER: "msgspec.json.Decoder[Result]" = msgspec.json.Decoder(Result)

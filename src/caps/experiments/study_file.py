@@ -4,12 +4,10 @@ Paths in it are relative to the file. A suite may be a name alone, looked up in 
 `like` such a one with some keys changed.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from caps.assemble import make_strategy
-from caps.core.errors import InputError
 from caps.core.judging import JudgeProfile
 from caps.core.settings import nearest
 from caps.evidence.profiles import profile_named, with_views
@@ -18,6 +16,7 @@ from caps.experiments.recipes import recipe
 from caps.experiments.results import slug
 from caps.experiments.sections import Section
 from caps.experiments.study import JudgePlace, Method, Study, Suite, TableSpec
+from caps.files import read_toml
 from caps.judges.profiles import with_profile
 
 DOWN = ("suites", "methods", "disagreements")
@@ -27,7 +26,7 @@ DEFAULT_SEEDS = [1234, 1235, 1236]
 
 def load_study(path: Path) -> Study:
     """Read a study and check all of it before anything runs."""
-    section = Section(_toml(path), str(path))
+    section = Section(read_toml(path), str(path))
     shelf = _shelf(section, path)
     shared = section.take("simulated", dict, {})
     suites = tuple(_suite(one, shelf, shared, path) for one in section.tables("suites"))
@@ -53,22 +52,13 @@ def load_study(path: Path) -> Study:
     return study
 
 
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
-
-
 def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
     """Suites another file describes, by name."""
     name = section.take("suites_file", str, None)
     if name is None:
         return {}
     file = path.parent / name
-    shelf = Section(_toml(file), str(file))
+    shelf = Section(read_toml(file), str(file))
     listed = {one.take("name", str): one.rest() for one in shelf.tables("suites")}
     shelf.finish()
     return listed

@@ -11,6 +11,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import capabilities_of
 from caps.core.settings import nearest, settings_of
+from caps.files import read_file
 
 T = TypeVar("T")
 NAMES = tuple(spec.name for spec in fields(JudgeProfile))
@@ -25,10 +26,8 @@ def profile_row(profile: JudgeProfile, about: Mapping[str, Any]) -> dict[str, An
 def read_profile(path: Path) -> JudgeProfile:
     """Read what `caps diagnose --save` wrote, or the like by hand; a missing field stays as assumed."""
     try:
-        row = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"--judge-profile {path}: {error.strerror or error}") from None
-    except msgspec.DecodeError as error:
+        row = msgspec.json.decode(read_file(path, option="--judge-profile"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"--judge-profile {path}: not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"--judge-profile {path}: must be a JSON object with {', '.join(NAMES)}")

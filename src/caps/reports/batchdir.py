@@ -18,16 +18,22 @@ from typing import Any
 import msgspec
 
 from caps.core.errors import InputError, SettingError
+from caps.files import FolderLock, append_file, file_errors, write_file
 from caps.journal.store import Journal
 from caps.models.batch_lines import key_in
 from caps.models.failures import Failure, Failures
-from caps.reports.rundir import read_made, write_made
+from caps.reports.rundir import read_made, refuse_others, write_made
 
 FAILED = "failed.jsonl"
 OWN = (FAILED, "selections.jsonl", "rulings.jsonl")
 ABSORBED = "absorbed.json"
 _STEP = re.compile(r"step-(\d+)(?:-(\d+))?\.jsonl")
-_PASSING = ("versions", "summary", "limit_name")  # what may differ between two commands of one run
+_PASSING = (
+    "versions",
+    "summary",
+    "limit_name",
+    "cases_file",
+)  # what may differ between two commands of one run
 
 
 class BatchFolder:
@@ -41,22 +47,23 @@ class BatchFolder:
         """Whether a run lives here."""
         return (self.path / "run.json").is_file()
 
-    def begin(self, made: Mapping[str, Any]) -> None:
-        """Remember what makes the run; another run's folder is refused."""
-        if self.begun:
+    def begin(self, made: Mapping[str, Any], *, force: bool = False) -> None:
+        """Remember what makes the run; another run's folder is refused unless `force` says otherwise."""
+        if self.begun and not force:
             before = self.made()
             for name in {**before, **made}:
                 if name not in _PASSING and before.get(name) != msgspec.to_builtins(made.get(name)):
                     raise SettingError(
-                        f"{self.path} holds a run with another {name!r}: name another --out, or go on "
-                        f"with  caps batch prepare {self.path}"
+                        f"{self.path} holds a run with another {name!r}: name another --out, go on "
+                        f"with  caps batch prepare {self.path}  or write over it with --force"
                     )
             return
-        try:
+        with file_errors(f"--out {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
-            write_made(self.path, made)
-        except OSError as error:
-            raise InputError(f"--out {self.path}: {error.strerror or error}") from None
+            with FolderLock(self.path):
+                if not force:
+                    refuse_others(self.path, made)
+                write_made(self.path, made)
 
     def made(self) -> dict[str, Any]:
         """What makes the run."""
@@ -101,7 +108,7 @@ class BatchFolder:
         own = {path.name: _mark(path) for path in self.results()}
         taken = {path.name for path in files if path.resolve().parent == self.path.resolve()}
         marks = self._absorbed() | {name: mark for name, mark in own.items() if name in taken}
-        (self.path / ABSORBED).write_bytes(msgspec.json.encode(marks))
+        write_file(self.path / ABSORBED, msgspec.json.encode(marks))
 
     def _absorbed(self) -> dict[str, list[int]]:
         try:
@@ -140,7 +147,7 @@ class BatchFolder:
     def keep(self, failures: list[Failure]) -> None:
         """Add what has failed."""
         if failures:
-            with (self.path / FAILED).open("ab") as file:
+            with file_errors(str(self.path / FAILED)), append_file(self.path / FAILED) as file:
                 file.writelines(msgspec.json.encode(asdict(one)) + b"\n" for one in failures)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from caps.core.printable import printable
 from caps.reports.grid import Grid
 
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -12,12 +13,13 @@ def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
 ) -> Grid:
     """A table whose columns from `numbers_from` on are numbers; words of others in it are harmless."""
-    return Grid(title, columns, [[shown(cell) for cell in row] for row in rows], numbers_from)
+    cells = [[shown(cell) for cell in row] for row in rows]
+    return Grid(shown(title), [shown(column) for column in columns], cells, numbers_from)
 
 
 def shown(words: str) -> str:
     """Words of others as a terminal may show them: no control sequences, no direction marks."""
-    return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in words)
+    return printable(words)
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from caps.core.printable import printable_json
 from caps.core.types import (
     Answer,
     Ask,
@@ -29,7 +30,7 @@ Line = dict[str, Any]
 
 def json_lines(lines: Iterable[Line]) -> bytes:
     """Lines as they stand in a file."""
-    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    return printable_json(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price | None) -> Line:

@@ -1,18 +1,21 @@
 """A page put together: one file that asks nothing of the network; what would make it large lies beside it."""
 
 import html
+import os
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from gzip import compress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from shutil import rmtree
+from secrets import token_hex
 from typing import Any
 
 from caps.core.errors import InputError
+from caps.files import Output, file_errors, write_file
 from caps.reports.listing import Listing, listing_view
 from caps.reports.tree import Node, Texts, el, markup, plain, safe_json
 
@@ -20,6 +23,8 @@ STYLES = ("style.css", "chart.css")
 SCRIPTS = ("build.js", "table.js", "main.js")
 WHOLE = 6_000_000  # characters of receipts a page carries itself; more go beside it
 SHARD = 1_000_000
+_PART = re.compile(r"\d+\.js")
+_SHARD_HEAD = b"capsShard("
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -55,12 +60,13 @@ def receipt_json(view: Node, texts: Texts) -> str:
 
 def write_page(page: Page, receipts: Iterable[str], out: Path) -> list[Path]:
     """Write a page, and its receipts beside it where they would make it large; the files written."""
-    try:
-        kept, files_ = _keep(receipts, out.with_name(f"{out.stem}_files"))
-        out.write_text(page_html(page, kept), "utf-8")
-    except OSError as error:
-        raise InputError(f"{error.filename or out}: {error.strerror or error}") from None
-    return [out, *files_]
+    folder = out.with_name(f"{out.stem}_files")
+    with file_errors(str(folder)), Output(out, option="--output") as output, _Beside(folder) as beside:
+        kept = _keep(receipts, beside)
+        output.write(page_html(page, kept).encode())
+        written = beside.finish()
+        output.finish()
+    return [out, *written]
 
 
 def page_html(page: Page, kept: Kept) -> str:
@@ -124,11 +130,75 @@ def head(title: str, *more: Node | None) -> list[Node]:
     return [el("h1", title), *(one for one in more if one is not None)]
 
 
-def _keep(receipts: Iterable[str], folder: Path) -> tuple[Kept, list[Path]]:
+class _Beside:
+    """The folder of a page's parts; a context manager. Only `finish` gives it its name.
+
+    A folder of that name is replaced only if it holds parts of a page of ours and nothing else: browsers
+    make folders of such names too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._names = folder, list[str]()
+        self._made: Path | None = None
+
+    def __enter__(self) -> "_Beside":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            with suppress(OSError):
+                _remove_parts(self._made)
+
+    def add(self, text: str) -> None:
+        """Write a part: `0.js`, `1.js` and so on."""
+        if self._made is None:
+            self._refuse_others()
+            made = self.folder.with_name(f".{self.folder.name[:40]}.{token_hex(6)}.partial")
+            made.mkdir()
+            self._made = made
+        name = f"{len(self._names)}.js"
+        write_file(self._made / name, text.encode())
+        self._names.append(name)
+
+    def finish(self) -> list[Path]:
+        """Put the folder in its place, or take away the one of an earlier page; its files."""
+        if _is_ours(self.folder):
+            _remove_parts(self.folder)
+        if self._made is not None:
+            self._made.rename(self.folder)
+            self._made = None
+        return [self.folder / name for name in self._names]
+
+    def _refuse_others(self) -> None:
+        if os.path.lexists(self.folder) and not _is_ours(self.folder):
+            raise InputError(
+                f"{self.folder}: is not a folder that caps report made: move it, or name another page"
+            )
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder holds parts of a page and nothing else: each is marked by how it begins."""
+    return not folder.is_symlink() and folder.is_dir() and all(map(_is_part, folder.iterdir()))
+
+
+def _is_part(path: Path) -> bool:
+    if not _PART.fullmatch(path.name) or path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_SHARD_HEAD)) == _SHARD_HEAD
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove a folder of ours, and nothing from it that we did not write."""
+    for path in folder.iterdir():
+        if _is_part(path):
+            path.unlink()
+    folder.rmdir()
+
+
+def _keep(receipts: Iterable[str], beside: _Beside) -> Kept:
     """Gather receipts until they are too many for one page, then write all of them out in parts."""
-    kept, size, written = Kept(), 0, list[Path]()
-    if folder.is_dir():
-        rmtree(folder)  # of an earlier page of the same name
+    size = 0
     part: list[str] = []
     starts: list[int] = []
     place = 0
@@ -137,29 +207,24 @@ def _keep(receipts: Iterable[str], folder: Path) -> tuple[Kept, list[Path]]:
         place += 1
         size += len(receipt)
         if size > (SHARD if starts else WHOLE):
-            written += _write_parts(folder, part, place, starts)
+            _write_parts(beside, part, place, starts)
             part, size = [], 0
     if not starts:
-        kept.own = part
-        return kept, written
-    written += _write_parts(folder, part, place, starts)
-    return Kept([], folder.name, starts), written
+        return Kept(part)
+    _write_parts(beside, part, place, starts)
+    return Kept([], beside.folder.name, starts)
 
 
-def _write_parts(folder: Path, part: Sequence[str], end: int, starts: list[int]) -> list[Path]:
-    folder.mkdir(exist_ok=True)
-    written, first, held, size = list[Path](), end - len(part), list[str](), 0
+def _write_parts(beside: _Beside, part: Sequence[str], end: int, starts: list[int]) -> None:
+    first, held, size = end - len(part), list[str](), 0
     for place, receipt in enumerate(part, first):
         held.append(receipt)
         size += len(receipt)
         if size > SHARD or place == end - 1:
             start = place + 1 - len(held)
-            path = folder / f"{len(starts)}.js"
-            path.write_text(shard(start, held), "utf-8")
+            beside.add(shard(start, held))
             starts.append(start)
-            written.append(path)
             held, size = [], 0
-    return written
 
 
 def _fill(template: str, values: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
-from caps.core.errors import InputError
+from caps.files import file_errors, write_file
 from caps.reports.canvas import framed
 from caps.reports.run_view import table
 from caps.reports.tree import Node, el, markup
@@ -40,14 +40,12 @@ def picture_view(picture: Picture) -> Node:
 def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
     """Write every picture into a folder as SVG."""
     written = []
-    try:
+    with file_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-        for picture in pictures:
-            path = folder / f"{picture.name}.svg"
-            path.write_text(svg_text(picture), "utf-8")
-            written.append(path)
-    except OSError as error:
-        raise InputError(f"{error.filename or folder}: {error.strerror or error}") from None
+    for picture in pictures:
+        path = folder / f"{picture.name}.svg"
+        write_file(path, svg_text(picture).encode())
+        written.append(path)
     return written
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from caps.core.errors import InputError, MissingExtraError
+from caps.core.errors import MissingExtraError
+from caps.files import file_errors, write_file
 from caps.reports.console import shown
 
 WIDE, LETTERS = 6.5, 110  # the text of a page: inches, and letters of a legend that fit
@@ -175,9 +177,9 @@ def _styled() -> Iterator[Any]:
 
 def _save(figure: Any, path: Path, title: str) -> Path:
     dated = "Date" if path.suffix == ".svg" else "CreationDate"
-    try:
+    drawn = BytesIO()
+    figure.savefig(drawn, format=path.suffix.lstrip("."), metadata={"Title": shown(title), dated: None})
+    with file_errors(str(path.parent)):
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Title": shown(title), dated: None})
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    write_file(path, drawn.getvalue())
     return path

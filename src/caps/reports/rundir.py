@@ -4,8 +4,10 @@
 fitted to the judge, if anything, is in `judge.json`.
 """
 
+import re
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -16,25 +18,48 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError
-from caps.core.types import Ask
+from caps.core.types import Ask, Case
+from caps.files import FolderLock, append_file, file_errors, is_own_output, write_file
 from caps.reports.lines import Line, ask_of
 
 NOTED = ("caps", "aiohttp", "msgspec")
 
 
-class RunFolder:
-    """Writes a run's folder; a context manager."""
+# What may differ between two commands of one run: where it runs, what it may cost, what came of it.
+_PASSING = (
+    "base_url", "base_url_e1", "budget", "calibration", "cases", "cases_file", "journal", "limit", "limit_name",
+    "price", "prompts_folder", "summary", "versions",
+)  # fmt: skip
+_UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a process that was killed
 
-    def __init__(self, path: Path, made_of: Mapping[str, Any]) -> None:
-        self._path, self._made_of = path, dict(made_of)
+
+class RunFolder:
+    """Writes a run's folder; a context manager.
+
+    A folder that holds the same run is continued. One that holds another run, or files that caps did not
+    write, is refused unless `force` says to write over that run; other files are left alone even then.
+    """
+
+    def __init__(
+        self, path: Path, made_of: Mapping[str, Any], *, force: bool = False, lock: bool = True
+    ) -> None:
+        self._path = path
+        self._made_of = dict(made_of) | {"cases_file": fingerprint(str(made_of["cases"]))}
         self._files: list[IO[bytes]] = []
-        try:
+        self._stack = ExitStack()
+        with file_errors(f"--out {path}"), ExitStack() as unless_done:
+            unless_done.callback(self._stack.close)
             path.mkdir(parents=True, exist_ok=True)
+            if lock:
+                self._stack.enter_context(FolderLock(path))
+            if not force:
+                refuse_others(path, self._made_of)
+            if force and other_than(path, self._made_of):
+                (path / "judge.json").unlink(missing_ok=True)  # fitted by the run that is written over
             self._write_run({})
             self._selections = self._open("selections.jsonl")
             self._rulings = self._open("rulings.jsonl")
-        except OSError as error:
-            raise InputError(f"--out {path}: {error.strerror or error}") from None
+            unless_done.pop_all()
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -43,33 +68,28 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for file in self._files:
-            file.close()
+            with suppress(OSError):  # a full disk was reported when it was written to
+                file.close()
+        self._stack.close()
 
     def add(self, selection: bytes, rulings: bytes) -> None:
         """Write the lines of one case down."""
-        try:
+        with file_errors(f"--out {self._path}", "; replies so far are kept"):
             self._selections.write(selection)
             self._rulings.write(rulings)
             for file in self._files:
                 file.flush()
-        except OSError as error:
-            raise InputError(
-                f"--out {self._path}: {error.strerror or error}; replies so far are kept"
-            ) from None
 
     def keep(self, name: str, row: Mapping[str, Any]) -> None:
         """Write a file of its own beside the others."""
-        try:
-            (self._path / name).write_bytes(msgspec.json.format(msgspec.json.encode(row), indent=2) + b"\n")
-        except OSError as error:
-            raise InputError(f"--out {self._path}: {error.strerror or error}") from None
+        write_file(self._path / name, msgspec.json.format(msgspec.json.encode(row), indent=2) + b"\n")
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the totals."""
         self._write_run(summary)
 
     def _open(self, name: str) -> IO[bytes]:
-        file = (self._path / name).open("wb")
+        file = append_file(self._path / name, empty=True)
         self._files.append(file)
         return file
 
@@ -79,9 +99,111 @@ class RunFolder:
 
 def write_made(path: Path, told: Mapping[str, Any]) -> None:
     """Write what made a run into its folder, whole or not at all."""
-    partial = path / "run.json.partial"
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
-    partial.replace(path / "run.json")
+    write_file(path / "run.json", msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n")
+
+
+def refuse_others(path: Path, made: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds another run than this, or files that caps did not write."""
+    different = other_than(path, made)
+    if different == RUN:
+        names = sorted(name.name for name in path.iterdir() if not _is_expected(name, made))
+        if names:
+            raise InputError(
+                f"--out {path}: holds {names[0]!r}, which is not of a run of caps: name another folder, or "
+                "add --force to write into this one"
+            )
+    elif different:
+        raise InputError(
+            f"--out {path}: holds a run with another {different!r}: name another folder, or add --force to "
+            "write over that run"
+        )
+
+
+def refuse_other_case(path: Path, first: Case) -> None:
+    """Refuse a folder whose results begin with another case; all that can be told where a run reads a stream."""
+    with suppress(OSError, msgspec.MsgspecError, UnicodeError):
+        with (path / "selections.jsonl").open("rb") as file:
+            held = msgspec.json.decode(file.readline(), type=dict[str, Any])
+        texts = [None, *(candidate.text for candidate in first.candidates)]
+        if held.get("id") != first.id or held.get("text") not in texts:
+            raise InputError(
+                f"--out {path}: holds a run that began with another case, {held.get('id')!r}: name another "
+                "folder, or add --force to write over that run"
+            )
+
+
+RUN = "run"  # what differs where there is no run at all
+
+
+def other_than(path: Path, made: Mapping[str, Any]) -> str:
+    """What sets the run in a folder apart from this one; nothing where it is the same."""
+    try:
+        before = read_made(path)
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        return RUN
+    if not {"cases", "strategy", "seed"} <= before.keys():
+        return RUN
+    now: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(dict(made)))
+    if ("batch" in before) != ("batch" in now):
+        return "engine"
+    for name in now:  # a field that an earlier version did not write sets nothing apart
+        if name not in _PASSING and name in before and not _same(name, before, now):
+            return name
+    if not _reaches(before.get("limit"), now.get("limit")):
+        return "limit"
+    return "" if _continues(before, str(now["cases"])) else "cases"
+
+
+def known_cases(path: Path) -> list[str]:
+    """Where the cases of the run in a folder came from, if one is there."""
+    with suppress(OSError, msgspec.MsgspecError, UnicodeError, KeyError):
+        return [str(read_made(path)["cases"])]
+    return []
+
+
+def _same(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    if name == "strategy" and before.get("calibration") and "calibration" in now:
+        return bool(before[name]["name"] == now[name]["name"])  # the rest was fitted, and is fitted again
+    return bool(before[name] == now[name])
+
+
+def _reaches(before: int | None, now: int | None) -> bool:
+    """Whether the cases of the run before are among those of this one."""
+    return now is None or (before is not None and now >= before)
+
+
+def fingerprint(cases: str) -> dict[str, Any] | None:
+    """Size and digest of a file of cases; of a stream nothing is known."""
+    path = Path(cases)
+    if cases == "-" or not path.is_file():
+        return None
+    return {"bytes": path.stat().st_size, "sha256": _digest(path, path.stat().st_size)}
+
+
+def _continues(before: Mapping[str, Any], cases: str) -> bool:
+    """Whether a file begins with what was there before: it may lie elsewhere, and cases may be added to it."""
+    path, known = Path(cases), before.get("cases_file")
+    if "-" in (cases, before["cases"]):
+        return True  # a stream: `refuse_other_case` sees what comes first in it
+    if known is None or not path.is_file():
+        return bool(before["cases"] == cases)
+    return bool(path.stat().st_size >= known["bytes"] and _digest(path, known["bytes"]) == known["sha256"])
+
+
+def _digest(path: Path, size: int) -> str:
+    hashed = sha256()
+    with path.open("rb") as file:
+        while size > 0 and (chunk := file.read(min(size, 1 << 20))):
+            hashed.update(chunk)
+            size -= len(chunk)
+    return hashed.hexdigest()
+
+
+def _is_expected(path: Path, made: Mapping[str, Any]) -> bool:
+    """Whether a file may stand in the folder of a run that has not begun: its journal, or its own output."""
+    journal = made.get("journal")
+    own = () if journal is None else tuple(f"{journal}{tail}" for tail in ("", "-wal", "-shm"))
+    return bool(_UNFINISHED.fullmatch(path.name)) or str(path.resolve()) in own or is_own_output(path)
 
 
 def read_made(path: Path) -> dict[str, Any]:
