@@ -9,6 +9,7 @@ from caps.assemble.parts import (
     make_graders,
     make_prepare,
     make_strategy,
+    open_journal,
     prepare_for,
     price_for,
     with_shortlist,
@@ -16,7 +17,6 @@ from caps.assemble.parts import (
 from caps.assemble.sessions import (
     Session,
     judge_over,
-    open_journal,
     remembering,
     sampler,
     session,

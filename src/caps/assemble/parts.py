@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from caps.assemble.setup import Setup
-from caps.core.errors import InputError
+from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
@@ -22,6 +22,7 @@ from caps.graders.code import CodeGrader
 from caps.graders.math import MathGrader
 from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.base import Keeper
+from caps.journal.store import Journal
 from caps.judges.preparing import CasePreparation
 from caps.judges.profiles import with_profile
 from caps.registry import STRATEGIES, build
@@ -43,6 +44,15 @@ def with_shortlist(strategy: Strategy) -> Strategy:
     """The strategy, told that what fails a public example need not be judged, if it can be told."""
     able = capabilities_of(strategy).can_skip_failing
     return override(cast(Any, strategy), {"shortlist": "tests"}) if able else strategy
+
+
+def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
+    """The strategy with programs that fail a public example left out of the judging."""
+    if not capabilities_of(strategy).can_skip_failing:
+        raise SettingError(
+            f"strategy {name!r} cannot leave out failing programs: drop --skip-failing, or choose caps or caps-r"
+        )
+    return cast(Strategy, override(cast(Any, strategy), {"shortlist": "tests"}))
 
 
 def counts_votes(strategy: Strategy) -> bool:
@@ -111,6 +121,23 @@ def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
         return MathGrader()
 
     return {"code": code, "math": math}
+
+
+def make_finders(sandbox: str, texts: TextWorkers | None = None) -> dict[str, Finder]:
+    """What looks into the cases of a domain before any judge is asked; programs run only in a sandbox."""
+    finders: dict[str, Finder] = {"math": AnswerFinder(MathGrader(), texts)}
+    return finders if sandbox == "off" else {"code": BehaviourFinder(sandbox), **finders}
+
+
+def open_journal(path: Path, *, durable: bool = False) -> Journal:
+    """Open the journal at a path, making its folder first."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JournalError(
+            f"{path}: its folder cannot be made ({error.strerror}): give another --journal"
+        ) from None
+    return Journal.open(path, durable=durable)
 
 
 def make_findings(setup: Setup, journal: Keeper | None, texts: TextWorkers | None = None) -> Findings | None:

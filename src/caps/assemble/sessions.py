@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from caps.assemble.engines import capacity_of, connect_all, connected, equip, ray_engine
-from caps.assemble.parts import load_templates, make_findings, price_for
+from caps.assemble.parts import load_templates, make_findings, open_journal, price_for
 from caps.assemble.setup import Endpoint, Setup
-from caps.core.errors import JournalError, MissingFeatureError
+from caps.core.errors import MissingFeatureError
 from caps.core.types import Ask, Level, Usage
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Engine
@@ -140,17 +139,6 @@ def judge_over(setup: Setup, model: Model) -> LlmJudge:
         Level.FULL: Seat(model, setup.endpoint.model, setup.extra),
     }
     return LlmJudge(seats, load_templates(setup.prompts), setup.judge)
-
-
-def open_journal(path: Path, *, durable: bool = False) -> Journal:
-    """Open the journal at a path, making its folder first."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise JournalError(
-            f"{path}: its folder cannot be made ({error.strerror}): give another --journal"
-        ) from None
-    return Journal.open(path, durable=durable)
 
 
 async def _confidence(

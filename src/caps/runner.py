@@ -1,0 +1,658 @@
+"""`Runner`: the one place where a config becomes the objects that do the work.
+
+Every entry point builds a `RunConfig` and hands it to a `Runner`; nothing else constructs a judge, an engine,
+a sampler or the finders, so the same config chooses the same way everywhere.
+
+    runner = Runner(config, keys=keys)
+    async with runner.session() as session:
+        async for outcome in session.run(cases): ...
+
+An object passed instead of a name (`judge`, `model`, `strategy`) replaces what the config would have built;
+journal, budgets, costs and reports stay. It is recorded by its name, and a replay needs it again.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from platformdirs import user_cache_path
+
+from caps.assemble.parts import (
+    load_templates,
+    make_finders,
+    make_prepare,
+    make_strategy,
+    open_journal,
+    with_skip_failing,
+)
+from caps.config import Keys, RunConfig
+from caps.core.errors import InputError, MissingFeatureError, SettingError
+from caps.core.play import Strategy, capabilities_of
+from caps.core.settings import override, settings_of
+from caps.core.types import Ask, Case, Level, Usage
+from caps.costs.prices import Price, listed_price
+from caps.engines.base import Engine, Outcome, PerCase
+from caps.engines.batch_files import BatchSettings
+from caps.engines.bench import Bench
+from caps.engines.budget import Account, Budget, CasePurse, Pot, Total
+from caps.engines.cluster import Cluster
+from caps.engines.local import LocalEngine
+from caps.findings.kept import Findings
+from caps.journal.base import Keeper
+from caps.journal.store import Journal
+from caps.judges.base import Bout, Judge, Purse, Ruling
+from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judges.preparing import CasePreparation
+from caps.judges.profiles import read_profile
+from caps.judges.recorded import RecordedJudge
+from caps.models import weights
+from caps.models.base import Connected, Model, Tell, Wiring, unheard
+from caps.models.canary import canary
+from caps.models.fleet_addresses import join_addresses
+from caps.models.fleet_server import Record
+from caps.models.journaled import JournaledModel
+from caps.models.locate import connect, locate
+from caps.models.recorded import RecordedModel
+from caps.models.weights import Report
+from caps.prompts.grammar import WORD
+from caps.sampling.base import Method
+from caps.sampling.making import make_method, make_preset, usual_preset
+from caps.sampling.presets import Preset
+from caps.sampling.sampler import Sampler
+from caps.text_workers import TextWorkers
+
+if TYPE_CHECKING:
+    from caps.engines.batch import MakeConvoy
+    from caps.models.waiting import Waiting
+
+SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
+CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
+OWN_CONNECTIONS = 16  # calls at once of a judge or model object that does not say how many it takes
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model is found: an address, the name of the model there, and a key that is never shown."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+
+
+class Endpoints(NamedTuple):
+    """Who generates, who judges full views (E2), and who judges partial ones (E1)."""
+
+    generator: Endpoint
+    full: Endpoint
+    partial: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A run made ready; `servers` reports how the servers of a fleet fared."""
+
+    runner: "Runner"
+    engine: Engine
+    confidence: str
+    findings: Findings | None = None
+    servers: Callable[[], list[Record]] = list
+
+    def run(
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
+    ) -> AsyncGenerator[Outcome, None]:
+        """Select from all cases, with the strategy of the config unless another is given."""
+        return self.engine.run(cases, strategy or self.runner.strategy, seed=self.runner.config.seed)
+
+
+class Runner:
+    """Builds everything a run needs from its config; see the module's docstring."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        keys: Keys | None = None,
+        judge: Judge | None = None,
+        model: Model | None = None,
+        strategy: Strategy | None = None,
+        offline: bool = False,
+        warn: Tell = unheard,
+        fetching: Report | None = None,
+        grace: float = 0.0,
+    ) -> None:
+        """`offline` runs name their models but connect to none; `fetching` hears of weights being fetched.
+
+        `grace` is how many seconds a run that is stopped waits for calls under way, which are paid for.
+        """
+        self.config = config
+        self.keys = keys or Keys()
+        self._judge, self._model, self._strategy = judge, model, strategy
+        self._offline, self._warn, self._fetching, self._grace = offline, warn, fetching, grace
+
+    # What the config means
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The strategy, with its settings, the judge's profile, and failing programs left out if so set."""
+        config = self.config
+        changes = {name: _word(value) for name, value in config.settings.items()}
+        if self._strategy is not None:
+            chosen = override(self._strategy, changes) if changes else self._strategy
+        else:
+            profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
+            chosen = make_strategy(config.strategy, changes, profile)
+        return with_skip_failing(chosen, config.strategy) if config.skip_failing else chosen
+
+    @property
+    def strategy_name(self) -> str:
+        """The name the strategy is recorded by."""
+        return self.config.strategy if self._strategy is None else _path_of(self._strategy)
+
+    @property
+    def asks_judge(self) -> bool:
+        """Whether a judge is needed at all."""
+        return capabilities_of(self.strategy).asks_judge
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        """Who generates and who judges; weights that are not here yet are fetched.
+
+        A key is not carried to another address.
+        """
+        config, keys = self.config, self.keys
+        base, judge, e1 = (
+            join_addresses(one) for one in (config.base_url, config.judge_base_url, config.judge_base_url_e1)
+        )
+        generator = None
+        if config.model or base or not (config.judge_model or judge):
+            generator = self._find(config.model, base, keys.api_key)
+        full = generator
+        if generator is None or config.judge_model or judge or keys.judge_api_key:
+            beside = "" if generator is None or _is_file(generator) else generator.base_url
+            known = None if generator is None else generator.api_key
+            key = keys.judge_api_key or (None if judge and judge != beside else known or keys.api_key)
+            full = self._find(config.judge_model or config.model, judge or beside or base, key)
+        partial_ = full
+        if config.judge_model_e1 or e1:
+            beside = "" if full is None or _is_file(full) else full.base_url
+            key = keys.judge_api_key_e1 or (None if e1 and e1 != beside else full.api_key if full else None)
+            name = config.judge_model_e1 or (full.model if full else None)
+            partial_ = self._find(name, e1 or beside, key)
+        assert full is not None  # noqa: S101
+        assert partial_ is not None  # noqa: S101
+        return Endpoints(generator or full, full, partial_)
+
+    def _find(self, model: str | None, address: str, key: str | None) -> Endpoint:
+        if self._offline or self._model is not None:
+            return Endpoint(address, model or ("" if self._model is None else _path_of(self._model)), key)
+        place, name = locate(model, address or None, cache=user_cache_path("caps"), report=self._fetching)
+        return Endpoint(place, name, None if place.startswith("file:") else key or None)
+
+    @cached_property
+    def judge_settings(self) -> JudgeSettings:
+        """How the judge is asked; small default weights cannot speak freely, so they reply in bare tags."""
+        reply = self.config.reply
+        if reply is None:
+            _, full, at_partial = self.endpoints
+            small = all(where.model == weights.NAME for where in (full, at_partial))
+            reply = "tags" if small else "free"
+        confidence = self.config.confidence.replace("auto", "verbal")
+        return JudgeSettings(max_tokens=self.config.max_tokens, reply=reply, confidence=confidence)
+
+    @cached_property
+    def templates(self) -> dict[str, str]:
+        """The prompt templates the judge is asked with."""
+        return load_templates(self._prompts_folder)
+
+    @property
+    def _prompts_folder(self) -> Path | None:
+        return None if self.config.prompts is None else Path(self.config.prompts)
+
+    @cached_property
+    def price(self) -> Price | None:
+        """What a token costs: as stated, or as listed; no list knows what a batch costs."""
+        stated = _stated_price(self.config)
+        if (
+            stated is not None
+            or self.config.engine == "batch"
+            or not self.asks_judge
+            or self._judge is not None
+        ):
+            return stated
+        return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
+
+    @property
+    def merges_found(self) -> bool:
+        """Whether candidates found to be equal count as one: where votes count, and something is found."""
+        return capabilities_of(self.strategy).counts_votes and self.config.hard_evidence != "off"
+
+    @cached_property
+    def prepare(self) -> CasePreparation:
+        """How a case is made ready for judging."""
+        views = {name: str(value) for name, value in self.config.views.items()}
+        return make_prepare(self.config.profile, views, findings=self.merges_found)
+
+    @property
+    def case_budget(self) -> Budget:
+        """What one case may spend."""
+        config = self.config
+        return Budget(tokens=config.budget_tokens, usd=config.budget_usd, seconds=config.budget_seconds)
+
+    @property
+    def total_budget(self) -> Budget:
+        """What the whole run may spend."""
+        config = self.config
+        return Budget(
+            tokens=config.budget_total_tokens,
+            usd=config.budget_total_usd,
+            seconds=config.budget_total_seconds,
+        )
+
+    @property
+    def journal_path(self) -> Path | None:
+        """Where replies are kept, if anywhere."""
+        return None if self.config.journal is None else Path(self.config.journal)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The Ray cluster of the ray engine."""
+        return Cluster(address=self.config.ray_address, workers=self.config.ray_workers)
+
+    @cached_property
+    def batch_settings(self) -> BatchSettings:
+        """The settings of the batch engine."""
+        return override(BatchSettings(), {name: _word(value) for name, value in self.config.batch.items()})
+
+    @cached_property
+    def method(self) -> Method:
+        """How candidates are generated."""
+        return make_method(self.config.method)
+
+    @cached_property
+    def preset(self) -> Preset:
+        """The sampling settings of the generating model."""
+        return make_preset(usual_preset(self.config.preset, self.config.model))
+
+    def with_config(self, config: RunConfig) -> "Runner":
+        """A runner for the same objects and keys with another config."""
+        return Runner(
+            config,
+            keys=self.keys,
+            judge=self._judge,
+            model=self._model,
+            strategy=self._strategy if config.strategy == self.config.strategy else None,
+            offline=self._offline,
+            warn=self._warn,
+            fetching=self._fetching,
+            grace=self._grace,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a worker process: all but the callbacks, which belong to this one."""
+        return {**self.__dict__, "_warn": unheard, "_fetching": None}
+
+    def recorded(self, confidence: str | None = None) -> RunConfig:
+        """The config as a run file records it: everything that was found or derived is stated.
+
+        So a replay does not depend on defaults that may change, on a list of prices, or on the working
+        directory.
+        """
+        config, settings = self.config, settings_of(self.strategy)
+        changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
+        changes["settings"] = settings or dict(config.settings)
+        changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
+        changes["prompts"] = None if self._prompts_folder is None else str(self._prompts_folder.resolve())
+        if self.asks_judge and self._judge is None:
+            generator, full, at_partial = self.endpoints
+            changes |= {"model": generator.model, "base_url": generator.base_url}
+            if full != generator:
+                changes |= {"judge_model": full.model, "judge_base_url": full.base_url}
+            if at_partial != full:
+                changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
+            changes["reply"] = self.judge_settings.reply
+            changes["confidence"] = confidence or config.confidence
+        price = self.price
+        if price is not None:
+            changes |= {f"price_{name}": value for name, value in asdict(price).items()}
+        return config.with_values(changes)
+
+    # What does the work
+
+    def judge(
+        self,
+        model_at: Callable[[Endpoint], Model],
+        *,
+        confidence: str | None = None,
+        texts: TextWorkers | None = None,
+    ) -> Judge:
+        """The judge of the run over models found by their endpoints; the one place where one is made."""
+        if self._judge is not None:
+            return self._judge
+        if not self.asks_judge:
+            return NoJudge()
+        _, full, at_partial = self.endpoints
+        seats = {
+            level: Seat(model_at(where), where.model, self.config.extra)
+            for level, where in ((Level.PARTIAL, at_partial), (Level.FULL, full))
+        }
+        settings = self.judge_settings
+        if confidence is not None:
+            settings = replace(settings, confidence=confidence)
+        return LlmJudge(seats, self.templates, settings, texts=texts)
+
+    def recorded_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
+        """The judge of the run, answering from its journal alone."""
+        model = RecordedModel(journal)
+        judge = self.judge(lambda _: model)
+        return RecordedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
+
+    def findings(self, journal: Keeper | None, texts: TextWorkers | None = None) -> Findings | None:
+        """What is found out before any judge is asked, unless that is off."""
+        if self.config.hard_evidence == "off":
+            return None
+        finders = make_finders(self.config.sandbox, texts)
+        return Findings(finders, journal, insist=self.config.hard_evidence == "on")
+
+    def local_engine(
+        self,
+        models: Mapping[Endpoint, Model],
+        *,
+        journal: Keeper | None = None,
+        texts: TextWorkers,
+        findings: Findings | None = None,
+        confidence: str | None = None,
+        seconds: float | None = None,
+        pot: Pot | None = None,
+    ) -> LocalEngine:
+        """The engine that runs contests in this process; the one place where one is made."""
+        kept = {
+            where: model if journal is None else JournaledModel(model, journal)
+            for where, model in models.items()
+        }
+        total = replace(self.total_budget, seconds=seconds)
+        return LocalEngine(
+            self.judge(kept.__getitem__, confidence=confidence, texts=texts),
+            self.prepare,
+            capacity=self._capacity(models.values()),
+            case_budget=self.case_budget,
+            total_budget=total,
+            price=self.price,
+            grace=self._grace,
+            find=None if findings is None else findings.find,
+            pot=pot,
+            texts=texts,
+        )
+
+    @asynccontextmanager
+    async def session(
+        self, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
+    ) -> AsyncIterator[Session]:
+        """Open journal and connections, try each endpoint once, and hand out the engine; then close all.
+
+        `paid` hears what trying an endpoint took: it is on no case's account.
+        """
+        from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
+
+        config = self.config
+        if config.engine == "batch":
+            self.check_batch()
+        for budget in (self.case_budget, self.total_budget):
+            Account(budget, self.price)  # raises where dollars are limited and the price is unknown
+        async with AsyncExitStack() as stack:
+            journal = self._open_journal(stack)
+            models, texts = await self._connect(stack), TextWorkers()
+            stack.push_async_callback(texts.close)
+            confidence = await self._confidence(models, paid, probe=probe)
+            engine: Engine
+            findings = self.findings(None if config.engine == "ray" else journal, texts)
+            if findings is not None:
+                stack.push_async_callback(findings.close)
+            if config.engine == "ray":
+                engine = self._ray_engine(findings, texts, confidence)
+            elif config.engine == "batch" and journal is not None:
+                engine = self._batch_engine(models, journal, findings, confidence)
+            else:
+                engine = self.local_engine(
+                    models, journal=journal, texts=texts, findings=findings, confidence=confidence,
+                    seconds=self.total_budget.seconds,
+                )  # fmt: skip
+            fleets = [model for model in models.values() if isinstance(model, FleetModel)]
+            servers = partial(_records, fleets)
+            yield Session(self, engine, confidence, findings, servers)
+
+    async def run(self, cases: Iterable[Case | InputError]) -> AsyncGenerator[Outcome, None]:
+        """Select from all cases and yield what became of each as it is known."""
+        async with self.session() as session:
+            async for outcome in session.run(cases):
+                yield outcome
+
+    @asynccontextmanager
+    async def sampler(
+        self, *, logprobs: bool = False, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
+    ) -> AsyncIterator[Sampler]:
+        """Open journal and connection, try the endpoint once, and hand out what generates candidates."""
+        where = self.endpoints.generator
+        extra = {**self.preset.extra(), **self.config.extra}
+        price = _stated_price(self.config) or listed_price(where.model, where.base_url)
+        purse = CasePurse(Budget(), price, Total(self.total_budget, price))
+        async with AsyncExitStack() as stack:
+            journal = self._open_journal(stack)
+            model = self._connected(where)
+            stack.push_async_callback(model.close)
+            if probe:
+                await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
+            yield Sampler(
+                model if journal is None else JournaledModel(model, journal),
+                where.model,
+                self.preset,
+                load_templates(self._prompts_folder, shelf="generation"),
+                capacity=self._capacity([model]),
+                logprobs=logprobs,
+                extra=self.config.extra,
+                purse=purse,
+            )
+
+    def check_batch(self) -> None:
+        """Refuse what no batch can do, before anything is sent."""
+        from caps.engines.batch import refuse_unkept  # noqa: PLC0415
+
+        refuse_unkept(self.case_budget, self.total_budget)
+        if self.config.journal is None:
+            raise SettingError("batches need a journal: leave out --no-journal")
+
+    @asynccontextmanager
+    async def worker(self, confidence: str, journal: Keeper | None, pot: Pot | None) -> AsyncIterator[Bench]:
+        """What a worker process runs contests with: connections of its own, closed in the end."""
+        async with AsyncExitStack() as stack:
+            models, texts = await self._connect(stack), TextWorkers()
+            stack.push_async_callback(texts.close)
+            findings = self.findings(journal, texts)
+            if findings is not None:
+                stack.push_async_callback(findings.close)
+
+            def engine(seconds: float | None) -> LocalEngine:
+                return self.local_engine(
+                    models, journal=journal, texts=texts, findings=findings, confidence=confidence,
+                    seconds=seconds, pot=pot,
+                )  # fmt: skip
+
+            yield Bench(engine, findings)
+
+    def batches(self, waiting: "Waiting", confidence: str | None = None) -> "MakeConvoy":
+        """How cases move through batches together, with a judge whose models wait for replies."""
+        from caps.engines.convoy import Convoy  # noqa: PLC0415
+        from caps.models.waiting import WaitingModel  # noqa: PLC0415
+
+        judge = self.judge(lambda where: WaitingModel(waiting, where), confidence=confidence)
+
+        def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> Convoy:
+            return Convoy(
+                cases,
+                strategy,
+                seed=seed,
+                judge=cast(LlmJudge, judge),
+                prepare=self.prepare,
+                waiting=waiting,
+                purse=lambda: CasePurse(self.case_budget, self.price, Total(Budget(), self.price)),
+            )
+
+        return make
+
+    def _batch_engine(
+        self,
+        models: Mapping[Endpoint, Model],
+        journal: Journal,
+        findings: Findings | None,
+        confidence: str,
+    ) -> Engine:
+        """The engine that sends batches to the endpoints of the run."""
+        from caps.engines.batch import BatchEngine  # noqa: PLC0415
+        from caps.engines.batch_courier import Courier  # noqa: PLC0415
+        from caps.models.batches import Batches  # noqa: PLC0415
+        from caps.models.failures import Failures  # noqa: PLC0415
+        from caps.models.http import HttpModel  # noqa: PLC0415
+        from caps.models.waiting import Waiting  # noqa: PLC0415
+
+        settings = self.batch_settings
+        served: dict[Hashable, Batches] = {}
+        for where, model in models.items():
+            if not isinstance(model, HttpModel):
+                raise SettingError(
+                    f"--engine batch needs an endpoint with a Batch API; {where.base_url} is none"
+                )
+            served[where] = Batches(model, where.model, window=settings.window)
+        failures = Failures(settings.tries)
+        waiting = Waiting(journal, failures)
+        return BatchEngine(
+            self.batches(waiting, confidence),
+            waiting,
+            served,
+            Courier(journal, failures, settings),
+            settings=settings,
+            find=None if findings is None else findings.find,
+        )
+
+    def _ray_engine(self, findings: Findings | None, texts: TextWorkers, confidence: str) -> Engine:
+        """The engine on a cluster; connections are shared out among its workers."""
+        from caps.engines.ray import RayEngine  # noqa: PLC0415
+
+        config, workers = self.config, self.cluster.workers
+        share = config.max_connections
+        if share != "auto":
+            workers = min(workers, share)
+            share //= workers
+        remote = self.with_config(replace(config, max_connections=share))
+        return RayEngine(
+            partial(remote.worker, confidence),
+            self.prepare,
+            cluster=replace(self.cluster, workers=workers),
+            room=CASES_AT_ONCE if share == "auto" else share,
+            journal=None if self.journal_path is None else self.journal_path.resolve(),
+            durable=config.durable,
+            total_budget=self.total_budget,
+            price=self.price,
+            grace=self._grace,
+            unusable=None if findings is None else findings.unusable,
+            texts=texts,
+        )
+
+    def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
+        if self.journal_path is None:
+            return None
+        return stack.enter_context(open_journal(self.journal_path, durable=self.config.durable))
+
+    async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, Connected]:
+        """The model at each endpoint that judges; none where nothing is asked of one."""
+        if self._judge is not None or not self.asks_judge:
+            return {}
+        models = {where: self._connected(where) for where in dict.fromkeys(self.endpoints[1:])}
+        for model in models.values():
+            stack.push_async_callback(model.close)
+        return models
+
+    def _connected(self, where: Endpoint) -> Connected:
+        if self._model is not None:
+            return self._model  # type: ignore[return-value]
+        config = self.config
+        return connect(
+            Wiring(
+                address=where.base_url,
+                model=where.model,
+                api_key=where.api_key,
+                connections=config.max_connections,
+                timeout=config.timeout,
+                context=config.context,
+                threads=config.threads,
+                tell=self._warn,
+            )
+        )
+
+    def _capacity(self, models: Iterable[Model]) -> Callable[[], int]:
+        """How to tell the number of calls a run should have under way, at all its models together."""
+        rooms = [_room_at(model) for model in models]
+        if not rooms:
+            return lambda: getattr(self._judge, "connections", OWN_CONNECTIONS)
+        surplus = SURPLUS_CALLS if self.config.max_connections == "auto" else 0
+        return lambda: sum(room() for room in rooms) + surplus
+
+    async def _confidence(
+        self, models: Mapping[Endpoint, Connected], paid: Callable[[Usage], object], *, probe: bool
+    ) -> str:
+        """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
+        if not probe or not models:
+            return self.judge_settings.confidence if models else "verbal"
+        wanted = self.config.confidence != "verbal"
+        held = {"grammar": WORD} if self.judge_settings.reply == "tags" else {}
+        try:
+            for where, model in models.items():
+                extra = {**held, **self.config.extra}
+                await canary(model, where.model, want_logprobs=wanted, extra=extra, paid=paid)
+        except MissingFeatureError:
+            if self.config.confidence == "logprobs":
+                raise
+            return "verbal"
+        return "logprobs" if wanted else "verbal"
+
+
+class NoJudge:
+    """The judge of a strategy that asks nothing."""
+
+    async def rule(self, bout: Bout, ask: Ask, purse: Purse) -> Ruling:  # noqa: ARG002
+        """Refuse: a strategy that declares to ask nothing has asked."""
+        raise SettingError("a strategy that declares to ask no judge has asked one")
+
+    def worst(self, bout: Bout, ask: Ask) -> Usage:  # noqa: ARG002
+        """Nothing."""
+        return Usage(0, 0)
+
+
+def _stated_price(config: RunConfig) -> Price | None:
+    if config.price_input is None or config.price_output is None:
+        return None
+    return Price(config.price_input, config.price_output, config.price_cached)
+
+
+def _room_at(model: Model) -> Callable[[], int]:
+    """How to tell the number of calls that may be under way at a model, and should wait there."""
+    return lambda: getattr(model, "connections", OWN_CONNECTIONS) + getattr(model, "surplus", 0)
+
+
+def _records(fleets: Iterable[Any]) -> list[Record]:
+    return [one for fleet in fleets for one in fleet.records()]
+
+
+def _is_file(where: Endpoint) -> bool:
+    return where.base_url.startswith("file:")
+
+
+def _path_of(thing: object) -> str:
+    kind = type(thing)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _word(value: object) -> str:
+    """A setting's value as a user would write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
