@@ -14,6 +14,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.experiments.planning import forecast_case
+from caps.files import is_stream
 from caps.reports.console import number, table
 
 
@@ -38,8 +39,8 @@ def refuse_if_too_dear(
     price = price_for(setup)
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
-    if cases == "-":
-        raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
+    if is_stream(cases):
+        raise SettingError("--max-usd needs a file of cases: standard input and pipes can be read only once")
     prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
     tokens = 0
     for place, case in enumerate(read()):

@@ -88,7 +88,7 @@ def parse_extra(words: list[str]) -> dict[str, Any]:
             raise SettingError(f"--extra {word!r}: write it as name=value")
         try:
             found[name] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             found[name] = value
     return found
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,12 +77,15 @@ def prune(
 ) -> None:
     """Take replies out of the journal for good; options narrow one another.
 
-    Without --model, facts of that age go too. A run that needs what went pays for it again.
+    Without --model, facts of that age go too. caps replay and a run that is continued need the replies:
+    without them the same requests are sent, and paid for, again.
     """
     path, which = _path(journal), _which(older_than, model, everything)
     found = _found(path, which, yes=yes, dry_run=dry_run)
     words = _words(found)
     if not dry_run:
+        if not yes:
+            _state_loss(found, dry_run=False)
         _ask(f"Take {words} out of {path} for good?", found, yes=yes)
         found = upkeep.prune(path, which)
         words = _words(found)
@@ -101,11 +105,13 @@ def redact(
     """Take the words of replies out of the journal for good and keep their figures.
 
     Text, reasoning and log-probabilities go; model, tokens, date, template and the digest of the prompt stay.
-    The same request is then asked anew. Facts, and the folders of runs (--out), are not touched.
+    caps replay and a run that is continued need the words: without them the same requests are sent, and paid
+    for, again. That is stated, and asked for unless --yes is given. Facts and folders of runs (--out) stay.
     """
     path, which = _path(journal), _which(older_than, model, everything)
     counted = _found(path, which, yes=yes, dry_run=dry_run)
-    found = upkeep.Removal(replies=counted.replies, bytes=counted.bytes)
+    found = replace(counted, redacted=0, facts=0)
+    _state_loss(found, dry_run=dry_run)
     if not dry_run:
         _ask(f"Take the words of {_words(found)} out of {path} for good?", found, yes=yes)
         found = upkeep.redact(path, which, now=time.time())
@@ -135,6 +141,18 @@ def _found(path: Path, which: upkeep.Which, *, yes: bool, dry_run: bool) -> upke
         remark = f"no such reply of model {which.model!r}; models in the journal: {known}"
         say(remark, "yellow")
     return found
+
+
+def _state_loss(found: upkeep.Removal, *, dry_run: bool) -> None:
+    """State what the loss of replies means, before it is asked for."""
+    if found.replies:
+        replies = _words(upkeep.Removal(replies=found.replies))
+        read, written = number(found.prompt_tokens, 0), number(found.output_tokens, 0)
+        say(
+            f"{replies} ({read} tokens read, {written} written) {'would' if dry_run else 'will'} have to be "
+            "paid for again by every run that is continued or replayed and needs them",
+            "yellow",
+        )
 
 
 def _ask(question: str, found: upkeep.Removal, *, yes: bool) -> None:

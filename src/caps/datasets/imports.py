@@ -15,6 +15,7 @@ from caps.datasets.lm_eval import read_samples
 from caps.datasets.openai_batch import read_batch
 from caps.datasets.reading import decode, is_parquet, is_zip, lines
 from caps.datasets.rows import count_rows, parquet_rows, peeked
+from caps.files import is_stream
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
 AUTO = "auto"
@@ -95,7 +96,7 @@ def _by_fields(row: Row) -> str:
 
 def count_cases(path: str) -> int | None:
     """How many cases there are to come, where that is known without reading them."""
-    if path == "-" or "://" in path or Path(path).is_dir() or is_zip(path):
+    if is_stream(path) or "://" in path or Path(path).is_dir() or is_zip(path):
         return None
     if is_parquet(path):
         return count_rows(path)

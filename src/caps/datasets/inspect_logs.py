@@ -3,9 +3,11 @@
 Nothing of an archive is written to disk, so its names cannot lead astray; no member is unpacked past a limit.
 """
 
+import struct
+import sys
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
@@ -14,7 +16,12 @@ from caps.datasets.fields import Row, label, objects, wanted
 from caps.datasets.jsonl import guess_domain
 from caps.datasets.reading import LIMITS, Limits, decode, whole
 
-_PACKINGS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, 93}
+_ZSTANDARD = 93  # how Inspect packs its logs today
+_PACKINGS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}
+_END, _END64 = b"PK\x05\x06", b"PK\x06\x06"  # the records behind the list of members
+_LONGEST_END = 22 + 65535 + 20 + 56
+_IN_ZIP64 = 0xFFFFFFFF
+_SHORTEST_ENTRY = 46 + len("samples/1_epoch_1.json")
 _CHUNK = 1 << 20
 _RIGHT = {"C": True, "I": False}
 
@@ -37,20 +44,63 @@ def read_json_log(lines: Iterable[bytes], path: str, limits: Limits = LIMITS) ->
 
 
 def _members(path: str, limits: Limits) -> Iterator[tuple[str, Row | InputError]]:
+    total = 0
     try:
-        with zipfile.ZipFile(path) as archive:
-            found = archive.infolist()
-            if len(found) > limits.members:
-                raise InputError(f"{path}: holds more than {limits.members:,} members")
-            for member in found:
+        _refuse_crowd(path, limits)
+        with _open_archive(path) as archive:
+            for member in archive.infolist():
                 if member.filename.startswith("samples/") and member.filename.endswith(".json"):
-                    yield f"{path}: {member.filename}", _member(archive, member, limits)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+                    where = f"{path}: {member.filename}"
+                    unpacked = _unpacked(archive, member, where, limits)
+                    if isinstance(unpacked, InputError):
+                        total += limits.packed
+                        yield where, unpacked
+                    else:
+                        total += len(unpacked)
+                        yield where, _sample(unpacked, where)
+                    if total > limits.archive:
+                        raise InputError(f"{where}: more than {limits.archive:,} bytes are unpacked by here")
+    except InputError:
+        raise
+    except Exception as error:  # the backport has a BadZipFile of its own
         raise InputError(f"{path}: not an archive that can be read ({error})") from None
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits) -> Row | InputError:
-    where = f"{archive.filename}: {member.filename}"
+def _open_archive(path: str) -> zipfile.ZipFile:
+    """Open an archive whose members may be packed with Zstandard, which Python reads itself from 3.14 on."""
+    if sys.version_info >= (3, 14):
+        return zipfile.ZipFile(path)
+    from backports.zstd import zipfile as backported  # noqa: PLC0415  # loaded by those who read an archive
+
+    return backported.ZipFile(path)  # type: ignore[return-value]  # the same class of a later Python
+
+
+def _refuse_crowd(path: str, limits: Limits) -> None:
+    """Refuse an archive of too many members before they are listed, by the size of the list at its end.
+
+    The list must lie in the file itself, so a false size in the record behind it only makes it unreadable.
+    """
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _LONGEST_END))
+        tail = file.read()
+        place = tail.rfind(_END)
+        if place < 0 or place + 20 > len(tail):
+            return
+        (listed,) = struct.unpack_from("<L", tail, place + 12)
+        if listed == _IN_ZIP64:
+            (listed,) = (
+                struct.unpack_from("<Q", tail, place64 + 40)
+                if (place64 := tail.rfind(_END64)) >= 0
+                else (size,)
+            )
+    if listed > limits.members * _SHORTEST_ENTRY:
+        raise InputError(f"{path}: holds more than {limits.members:,} members, or their names are too long")
+
+
+def _unpacked(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str, limits: Limits
+) -> bytes | InputError:
     if member.compress_type not in _PACKINGS:
         return InputError(f"{where}: packed in a way Inspect does not use (method {member.compress_type})")
     kept = bytearray()
@@ -60,11 +110,16 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits) -
                 kept += chunk
                 if len(kept) > limits.packed:
                     return InputError(f"{where}: unpacks to more than {limits.packed:,} bytes")
-        return wanted({"sample": decode(bytes(kept))}, "sample", dict)  # type: ignore[no-any-return]
+    except Exception as error:  # of whichever library unpacks it
+        return InputError(f"{where}: cannot be unpacked ({error})")
+    return bytes(kept)
+
+
+def _sample(data: bytes, where: str) -> Row | InputError:
+    try:
+        return wanted({"sample": decode(data)}, "sample", dict)  # type: ignore[no-any-return]
     except InputError as error:
         return InputError(f"{where}: {error}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        return InputError(f"{where}: cannot be unpacked ({error})")
 
 
 def _cases(rows: Iterable[tuple[str, Row | InputError]], path: str) -> Iterator[Case | InputError]:

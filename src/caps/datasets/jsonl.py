@@ -13,6 +13,7 @@ from caps.core.types import Candidate, Case, Message, Problem
 from caps.datasets.fields import kind_of as _kind
 from caps.datasets.fields import wanted as _wanted
 from caps.datasets.reading import lines as _lines
+from caps.datasets.reading import refuse_flood
 from caps.evidence.anatomy import last_boxed, last_code_block
 
 DOMAINS = ("code", "math", "general")
@@ -63,6 +64,7 @@ def _unique(
 
 def parse_case(line: str | bytes, *, default_id: str, bare: bool = False) -> Case:
     """Read one line, as `parse_row` reads what is on it."""
+    refuse_flood(line)
     try:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -147,7 +149,16 @@ def _candidate(item: object, where: str) -> Candidate:
     ):
         if item.get(name) is not None:
             fields[name] = _wanted(item, name, kind, f"{where}.")
+            if kind is float:
+                _check_size(fields[name], f"{where}.{name}")
     return Candidate(**fields)
+
+
+def _check_size(number: float, where: str) -> None:
+    try:
+        float(number)
+    except OverflowError:
+        raise InputError(f"{where}: is too large a number") from None
 
 
 def count_lines(path: str) -> int:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError
+from caps.files import BOM, is_stream, open_input
 
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -25,13 +26,17 @@ _ZIP = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes after unpacking: of a line, of a file read as one, of all lines of a packed one, of a member."""
+    """Bytes after unpacking: of a line, of a file read as one, of all lines of a packed one, of a member,
+    of an archive; then how many members an archive may have, and how many values one JSON text.
+    """
 
     line: int = 512 * _MIB
     whole: int = 2048 * _MIB
     total: int = 65536 * _MIB
     packed: int = 512 * _MIB
-    members: int = 1_000_000
+    archive: int = 16384 * _MIB
+    members: int = 200_000
+    values: int = 20_000_000
 
 
 LIMITS = Limits()
@@ -45,14 +50,14 @@ def lines(path: str, limits: Limits = LIMITS) -> Iterator[bytes]:
 
 def lines_in(file: IO[bytes], path: str, limits: Limits = LIMITS, *, packed: bool = True) -> Iterator[bytes]:
     """Lines of an open file, each within limits; of a packed one all together too."""
-    total = 0
+    total = number = 0
     while line := file.readline(limits.line + 1):
-        total += len(line)
+        total, number = total + len(line), number + 1
         if len(line) > limits.line:
-            raise InputError(f"{path}: a line is longer than {limits.line:,} bytes")
+            raise InputError(f"{path}:{number}: a line is longer than {limits.line:,} bytes")
         if packed and total > limits.total:
-            raise InputError(f"{path}: holds more than {limits.total:,} bytes")
-        yield line
+            raise InputError(f"{path}:{number}: holds more than {limits.total:,} bytes")
+        yield line if number > 1 else line.removeprefix(BOM)
 
 
 def whole(parts: Iterable[bytes], path: str, limits: Limits = LIMITS) -> bytes:
@@ -82,6 +87,7 @@ def inflate(data: bytes, limit: int) -> bytes:
 
 def decode(data: bytes | str) -> Any:
     """Read JSON, bare NaN as null, or raise `InputError`."""
+    refuse_flood(data)
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -95,9 +101,18 @@ def decode(data: bytes | str) -> Any:
     raise InputError(f"not JSON: {first}")
 
 
+def refuse_flood(data: bytes | str, limits: Limits = LIMITS) -> None:
+    """Refuse a JSON text of so many values that they would fill the memory: `[[],[],[],...` for gigabytes."""
+    if len(data) <= limits.values:  # a value takes a byte at least
+        return
+    raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    if sum(map(raw.count, (b",", b"[", b"{"))) > limits.values:
+        raise InputError(f"holds more than {limits.values:,} values")
+
+
 def is_zip(path: str) -> bool:
-    """Whether a file is a zip archive; a file that cannot be opened is not."""
-    return path != "-" and _magic(path).startswith(_ZIP)
+    """Whether a file is a zip archive; a file that cannot be opened is not, nor one that can be read once."""
+    return _magic(path).startswith(_ZIP)
 
 
 def is_parquet(path: str) -> bool:
@@ -106,10 +121,12 @@ def is_parquet(path: str) -> bool:
 
 
 def _magic(path: str) -> bytes:
+    if is_stream(path):
+        return b""
     try:
         with Path(path).open("rb") as file:
             return file.read(4)
-    except OSError:
+    except (OSError, ValueError):
         return b""
 
 
@@ -119,9 +136,8 @@ def _opened(path: str) -> Iterator[tuple[IO[bytes], bool]]:
     if path == "-":
         yield sys.stdin.buffer, False
         return
-    with Path(path).open("rb") as file:
-        packed = path.endswith(".gz") or file.read(2) == _GZIP
-        file.seek(0)
+    with open_input(path) as file:
+        packed = path.endswith(".gz") or file.peek(2).startswith(_GZIP)  # type: ignore[attr-defined]
         yield (gzip.GzipFile(fileobj=file) if packed else file), packed  # type: ignore[misc]
 
 
@@ -130,6 +146,6 @@ def _faults(path: str) -> Iterator[None]:
     """No file, a directory, a broken archive: the file's fault."""
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InputError(f"{path}: {reason}") from None

@@ -36,7 +36,7 @@ def peeked(source: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     for line in source:
         seen.append(line)
         if line.strip():
-            return line.removeprefix(b"\xef\xbb\xbf").strip(), chain(seen, source)
+            return line.strip(), chain(seen, source)
     return b"", iter(seen)
 
 

@@ -57,6 +57,8 @@ class Removal:
     redacted: int = 0
     facts: int = 0
     bytes: int = 0
+    prompt_tokens: int = 0  # that were paid for the replies, where nothing went yet
+    output_tokens: int = 0
 
 
 def stock(path: Path, *, patience: float = BUSY_SECONDS) -> Stats:
@@ -76,7 +78,9 @@ def count(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Remova
             if table in present
         }
         if "replies" in present:
-            counted["bytes"] = int(read(f"SELECT total({_BYTES}) FROM replies{condition}", values)[0][0])  # noqa: S608
+            figures = f"total({_BYTES}), total(prompt_tokens), total(output_tokens)"
+            ((size, asked, written),) = read(f"SELECT {figures} FROM replies{condition}", values)  # noqa: S608
+            counted |= {"bytes": int(size), "prompt_tokens": int(asked), "output_tokens": int(written)}
     return Removal(**counted)
 
 

@@ -27,8 +27,8 @@ NOTED = ("caps", "aiohttp", "msgspec")
 
 # What may differ between two commands of one run: where it runs, what it may cost, what came of it.
 _PASSING = (
-    "base_url", "base_url_e1", "budget", "calibration", "cases", "cases_file", "journal", "limit", "limit_name",
-    "price", "prompts_folder", "summary", "versions",
+    "base_url", "base_url_e1", "budget", "calibration", "cases", "cases_file", "journal", "limit",
+    "limit_name", "price", "prompts_folder", "summary", "versions",
 )  # fmt: skip
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a process that was killed
 
@@ -120,7 +120,7 @@ def refuse_others(path: Path, made: Mapping[str, Any]) -> None:
 
 
 def refuse_other_case(path: Path, first: Case) -> None:
-    """Refuse a folder whose results begin with another case; all that can be told where a run reads a stream."""
+    """Refuse a folder whose results begin with another case: all that is known of a stream in time."""
     with suppress(OSError, msgspec.MsgspecError, UnicodeError):
         with (path / "selections.jsonl").open("rb") as file:
             held = msgspec.json.decode(file.readline(), type=dict[str, Any])
@@ -181,7 +181,7 @@ def fingerprint(cases: str) -> dict[str, Any] | None:
 
 
 def _continues(before: Mapping[str, Any], cases: str) -> bool:
-    """Whether a file begins with what was there before: it may lie elsewhere, and cases may be added to it."""
+    """Whether a file begins with what was there before: it may have moved, and cases may be added to it."""
     path, known = Path(cases), before.get("cases_file")
     if "-" in (cases, before["cases"]):
         return True  # a stream: `refuse_other_case` sees what comes first in it
