@@ -1,18 +1,16 @@
 """One case, one call: `await select(...)`, or `select_sync(...)` where nothing can be awaited.
 
-`solve` starts from a question: it draws the candidates too.
+`solve` starts from a question: it generates the candidates too.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from platformdirs import user_cache_path
-
-from caps.assemble import Setup, counts_votes, find, make_strategy, reply_for, session, with_shortlist
+from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
 from caps.core.play import Strategy
@@ -20,13 +18,11 @@ from caps.core.types import Case, Selection
 from caps.costs.ledger import Ledger
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
-from caps.judges.llm import JudgeSettings
-from caps.models.fleet_addresses import join_addresses
 from caps.registry import DEFAULT_STRATEGY
+from caps.runner import Runner
 from caps.sampling.base import Method, Sampled
-from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
-from caps.solving import Solving, judge_endpoint, question_case
+from caps.solving import question_case, solve_case
 
 T = TypeVar("T")
 
@@ -66,10 +62,12 @@ class Solved:
 async def select(
     case: Case,
     *,
-    model: str,
+    model: str | None = None,
     base_url: str | Sequence[str] = "",
     api_key: str | None = None,
     strategy: Strategy | str = DEFAULT_STRATEGY,
+    settings: Mapping[str, object] | None = None,
+    skip_failing: bool = False,
     seed: int = 1234,
     confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
     hard_evidence: Literal["auto", "on", "off"] = "auto",
@@ -83,43 +81,47 @@ async def select(
     threads: int | None = None,
     journal: str | Path | None = None,
 ) -> Selected:
-    """Choose the best candidate of a case; with a journal nothing is paid twice.
+    """Choose the best candidate of a case; with a journal nothing is paid for twice.
 
     Several base URLs are servers of the same model. `model="embedded"` needs no endpoint, nor does the path
     of a GGUF file; `reply="tags"` holds a model on llama.cpp to the bare verdict, which is the rule for the
-    small `embedded` one.
+    small `embedded` one. `settings` changes fields of the strategy. A strategy that asks no judge, such as
+    `majority`, needs no model.
 
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing could be judged.
     """
-    chosen = make_strategy(strategy) if isinstance(strategy, str) else strategy
-    if isinstance(strategy, str) and hard_evidence != "off":
-        chosen = with_shortlist(chosen)
-    where = await asyncio.to_thread(
-        find, model, join_addresses(base_url), api_key, cache=user_cache_path("caps")
-    )
-    setup = Setup(
-        endpoint=where,
-        judge=JudgeSettings(max_tokens=max_tokens, reply=reply or reply_for(where)),
+    config = RunConfig(
+        model=model,
+        base_url=_addresses(base_url),
+        settings=settings or {},
+        skip_failing=skip_failing,
+        seed=seed,
         confidence=confidence,
         hard_evidence=hard_evidence,
-        merge_found=counts_votes(chosen),
+        max_tokens=max_tokens,
+        reply=reply,
         extra=extra or {},
         profile=profile,
         views=views or {},
-        connections=connections,
+        max_connections=connections,
         context=context,
         threads=threads,
-        journal=None if journal is None else Path(journal),
+        journal=None if journal is None else str(journal),
+        **_named(strategy=strategy),
     )
-    async with session(setup, probe=confidence != "verbal") as ready:
-        outcomes = [outcome async for outcome in ready.engine.run([case], chosen, seed=seed)]
+    chosen = None if isinstance(strategy, str) else strategy
+    runner = Runner(config, keys=Keys(api_key=api_key), strategy=chosen)
+    if runner.asks_judge:
+        await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
+    async with runner.session(probe=confidence != "verbal") as session:
+        outcomes = [outcome async for outcome in session.run([case])]
     return _selected(case, outcomes[0])
 
 
 async def solve(
     question: str | Case,
     *,
-    model: str,
+    model: str | None = None,
     base_url: str | Sequence[str] = "",
     api_key: str | None = None,
     n: int = 16,
@@ -127,43 +129,64 @@ async def solve(
     preset: Preset | str = "default",
     method: Method | str = "independent",
     strategy: Strategy | str = DEFAULT_STRATEGY,
+    settings: Mapping[str, object] | None = None,
+    skip_failing: bool = False,
     judge_model: str | None = None,
     judge_base_url: str | Sequence[str] | None = None,
+    judge_api_key: str | None = None,
+    hard_evidence: Literal["auto", "on", "off"] = "auto",
     seed: int = 1234,
     max_tokens: int = 4096,
     connections: int | Literal["auto"] = "auto",
     journal: str | Path | None = None,
 ) -> Solved:
-    """Draw n answers to a question and choose the best; where all agree, no judge is asked.
+    """Generate n answers to a question and choose the best; where all agree, no judge is asked.
 
-    Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was drawn or judged.
+    `settings` changes fields of the strategy, the method or the preset. A key is not carried to another
+    address: give `judge_api_key` where the judge has its own.
+
+    Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was generated or judged.
     """
-    cache = user_cache_path("caps")
-    writer = await asyncio.to_thread(find, model, join_addresses(base_url), api_key, cache=cache)
-    judge = judge_endpoint(writer, judge_model, join_addresses(judge_base_url), None, cache=cache)
-    setup = Setup(
-        endpoint=writer,
-        judge=JudgeSettings(max_tokens=max_tokens, reply=reply_for(judge)),
-        connections=connections,
-        journal=None if journal is None else Path(journal),
-    )
-    drawn = make_preset(usual_preset(preset, model)) if isinstance(preset, str) else preset
-    solving = Solving(
-        writing=setup,
-        judging=replace(setup, endpoint=judge, hard_evidence="auto"),
-        preset=replace(drawn, seed=seed),
-        method=make_method(method) if isinstance(method, str) else method,
-        strategy=make_strategy(strategy) if isinstance(strategy, str) else strategy,
-        n=n,
+    config = RunConfig(
+        model=model,
+        base_url=_addresses(base_url),
+        judge_model=judge_model,
+        judge_base_url=_addresses(judge_base_url or ()),
+        settings=settings or {},
+        skip_failing=skip_failing,
+        hard_evidence=hard_evidence,
+        samples=n,
         seed=seed,
+        max_tokens=max_tokens,
+        max_connections=connections,
+        journal=None if journal is None else str(journal),
+        **_named(strategy=strategy, preset=preset, method=method),
     )
+    runner = Runner(
+        config,
+        keys=Keys(api_key=api_key, judge_api_key=judge_api_key),
+        strategy=None if isinstance(strategy, str) else strategy,
+        preset=None if isinstance(preset, str) else preset,
+        method=None if isinstance(method, str) else method,
+        generating=True,
+    )
+    await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
     case = question if isinstance(question, Case) else question_case(question, domain)
-    sampled, outcome = await solving.run(case)
+    sampled, outcome = await solve_case(runner, case)
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
     selected = _selected(sampled.case, outcome)
     winner = sampled.case.candidates[selected.winner]
     return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
+
+
+def _addresses(base_url: str | Sequence[str]) -> tuple[str, ...]:
+    return (base_url,) if isinstance(base_url, str) else tuple(base_url)
+
+
+def _named(**parts: object) -> dict[str, Any]:
+    """What is given by name; an object goes to the runner as it is."""
+    return {name: part for name, part in parts.items() if isinstance(part, str)}
 
 
 def _selected(case: Case, outcome: Outcome) -> Selected:

@@ -31,7 +31,7 @@ from caps.assemble.parts import (
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.play import Strategy, capabilities_of
-from caps.core.settings import override, settings_of
+from caps.core.settings import override, settings_of, share_out
 from caps.core.types import Ask, Case, Level, Usage
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Engine, Outcome, PerCase
@@ -118,33 +118,60 @@ class Runner:
         judge: Judge | None = None,
         model: Model | None = None,
         strategy: Strategy | None = None,
+        method: Method | None = None,
+        preset: Preset | None = None,
+        generating: bool = False,
         offline: bool = False,
         warn: Tell = unheard,
         fetching: Report | None = None,
         grace: float = 0.0,
     ) -> None:
-        """`offline` runs name their models but connect to none; `fetching` hears of weights being fetched.
+        """A `generating` run also takes settings of the method and the preset that candidates come from.
 
+        `offline` runs name their models but connect to none; `fetching` hears of weights being fetched.
         `grace` is how many seconds a run that is stopped waits for calls under way, which are paid for.
         """
         self.config = config
         self.keys = keys or Keys()
         self._judge, self._model, self._strategy = judge, model, strategy
-        self._offline, self._warn, self._fetching, self._grace = offline, warn, fetching, grace
+        self._method, self._preset = method, preset
+        self._generating, self._offline, self._warn, self._fetching, self._grace = (
+            generating,
+            offline,
+            warn,
+            fetching,
+            grace,
+        )
+
+    @property
+    def grace(self) -> float:
+        """Seconds a run that is stopped waits for calls under way."""
+        return self._grace
 
     # What the config means
 
     @cached_property
     def strategy(self) -> Strategy:
         """The strategy, with its settings, the judge's profile, and failing programs left out if so set."""
-        config = self.config
-        changes = {name: _word(value) for name, value in config.settings.items()}
+        config, changes = self.config, self._settings[0]
         if self._strategy is not None:
             chosen = override(self._strategy, changes) if changes else self._strategy
         else:
             profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
             chosen = make_strategy(config.strategy, changes, profile)
         return with_skip_failing(chosen, config.strategy) if config.skip_failing else chosen
+
+    @cached_property
+    def _settings(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """The settings of the strategy and, where candidates are generated, of the method and the preset."""
+        changes = {name: _word(value) for name, value in self.config.settings.items()}
+        if not self._generating:
+            return changes, {}, {}
+        plain = self._strategy or make_strategy(self.config.strategy)
+        method = self._method or make_method(self.config.method)
+        preset = self._preset or make_preset(self._preset_name)
+        of_strategy, of_method, of_preset = share_out(changes, plain, method, preset)
+        return of_strategy, of_method, of_preset
 
     @property
     def strategy_name(self) -> str:
@@ -205,16 +232,25 @@ class Runner:
     @cached_property
     def templates(self) -> dict[str, str]:
         """The prompt templates the judge is asked with."""
-        return load_templates(self._prompts_folder)
+        return load_templates(self.prompts_folder)
 
     @property
-    def _prompts_folder(self) -> Path | None:
+    def prompts_folder(self) -> Path | None:
+        """Where the user's own templates are, if anywhere."""
         return None if self.config.prompts is None else Path(self.config.prompts)
+
+    @property
+    def stated_price(self) -> Price | None:
+        """What a token costs, as the config states it."""
+        config = self.config
+        if config.price_input is None or config.price_output is None:
+            return None
+        return Price(config.price_input, config.price_output, config.price_cached)
 
     @cached_property
     def price(self) -> Price | None:
         """What a token costs: as stated, or as listed; no list knows what a batch costs."""
-        stated = _stated_price(self.config)
+        stated = self.stated_price
         if (
             stated is not None
             or self.config.engine == "batch"
@@ -223,6 +259,12 @@ class Runner:
         ):
             return stated
         return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
+
+    @cached_property
+    def generation_price(self) -> Price | None:
+        """What a token of the generating model costs."""
+        where = self.endpoints.generator
+        return self.stated_price or listed_price(where.model, where.base_url)
 
     @property
     def merges_found(self) -> bool:
@@ -269,12 +311,18 @@ class Runner:
     @cached_property
     def method(self) -> Method:
         """How candidates are generated."""
-        return make_method(self.config.method)
+        changes = self._settings[1]
+        return override(self._method, changes) if self._method else make_method(self.config.method, changes)
 
     @cached_property
     def preset(self) -> Preset:
         """The sampling settings of the generating model."""
-        return make_preset(usual_preset(self.config.preset, self.config.model))
+        changes = {"seed": str(self.config.seed), **self._settings[2]}
+        return override(self._preset, changes) if self._preset else make_preset(self._preset_name, changes)
+
+    @property
+    def _preset_name(self) -> str:
+        return usual_preset(self.config.preset, self.config.model)
 
     def with_config(self, config: RunConfig) -> "Runner":
         """A runner for the same objects and keys with another config."""
@@ -284,6 +332,9 @@ class Runner:
             judge=self._judge,
             model=self._model,
             strategy=self._strategy if config.strategy == self.config.strategy else None,
+            method=self._method,
+            preset=self._preset,
+            generating=self._generating,
             offline=self._offline,
             warn=self._warn,
             fetching=self._fetching,
@@ -304,7 +355,7 @@ class Runner:
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
         changes["settings"] = settings or dict(config.settings)
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
-        changes["prompts"] = None if self._prompts_folder is None else str(self._prompts_folder.resolve())
+        changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
         if self.asks_judge and self._judge is None:
             generator, full, at_partial = self.endpoints
             changes |= {"model": generator.model, "base_url": generator.base_url}
@@ -436,7 +487,7 @@ class Runner:
         """Open journal and connection, try the endpoint once, and hand out what generates candidates."""
         where = self.endpoints.generator
         extra = {**self.preset.extra(), **self.config.extra}
-        price = _stated_price(self.config) or listed_price(where.model, where.base_url)
+        price = self.generation_price
         purse = CasePurse(Budget(), price, Total(self.total_budget, price))
         async with AsyncExitStack() as stack:
             journal = self._open_journal(stack)
@@ -448,7 +499,7 @@ class Runner:
                 model if journal is None else JournaledModel(model, journal),
                 where.model,
                 self.preset,
-                load_templates(self._prompts_folder, shelf="generation"),
+                load_templates(self.prompts_folder, shelf="generation"),
                 capacity=self._capacity([model]),
                 logprobs=logprobs,
                 extra=self.config.extra,
@@ -627,12 +678,6 @@ class NoJudge:
     def worst(self, bout: Bout, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
-
-
-def _stated_price(config: RunConfig) -> Price | None:
-    if config.price_input is None or config.price_output is None:
-        return None
-    return Price(config.price_input, config.price_output, config.price_cached)
 
 
 def _room_at(model: Model) -> Callable[[], int]:

@@ -50,7 +50,8 @@ def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
     """The strategy with programs that fail a public example left out of the judging."""
     if not capabilities_of(strategy).can_skip_failing:
         raise SettingError(
-            f"strategy {name!r} cannot leave out failing programs: drop --skip-failing, or choose caps or caps-r"
+            f"strategy {name!r} cannot leave out failing programs: drop --skip-failing, or choose "
+            "caps or caps-r"
         )
     return cast(Strategy, override(cast(Any, strategy), {"shortlist": "tests"}))
 

@@ -2,20 +2,16 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from caps.assemble import Setup, make_findings, make_strategy, open_journal
-from caps.assemble.batching import convoys
+from caps.assemble import open_journal
 from caps.core.errors import InputError, NotRecordedError
-from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
 from caps.engines.base import Outcome
-from caps.engines.batch_files import BatchSettings
 from caps.engines.convoy import Convoy, looked_into
 from caps.files import FolderLock, file_errors
 from caps.findings.kept import Findings, recall
@@ -23,7 +19,8 @@ from caps.journal.store import Journal
 from caps.models.failures import Failures
 from caps.models.waiting import Waiting
 from caps.reports.batchdir import BatchFolder
-from caps.reports.remade import check_prompts, price_of_run, settings_of_run, setup_of_run
+from caps.reports.run_file import RunFile, check_prompts
+from caps.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +28,8 @@ class BatchRun:
     """All that the commands need."""
 
     folder: BatchFolder
-    made: dict[str, Any]
-    setup: Setup
-    strategy: Strategy
+    file: RunFile
+    runner: Runner
     journal: Journal
     convoy: Convoy
     waiting: Waiting
@@ -43,12 +39,12 @@ class BatchRun:
     @property
     def price(self) -> Price | None:
         """What a token costs."""
-        return price_of_run(self.made)
+        return self.runner.price
 
     @property
     def limit_name(self) -> str:
         """What the server calls its limit on tokens."""
-        return str(self.made["limit_name"])
+        return str((self.file.batch or {}).get("limit_name", "max_tokens"))
 
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """What became of each case, once nothing is open; what stands in the folder's files was paid here."""
@@ -75,30 +71,22 @@ def _finding(
 async def opened(path: Path, *, writing: bool = True) -> AsyncIterator[BatchRun]:
     """Open the run of a folder, for `writing` by this process alone; cases are looked into where needed."""
     folder = BatchFolder(path)
-    made = folder.made()
-    if "batch" not in made:
+    file = folder.file()
+    if file.batch is None:
         raise InputError(f"{path}: the folder of a run that does not go through Batch files")
-    batch = BatchSettings(**made["batch"])
-    setup = replace(
-        setup_of_run(made),
-        engine="batch",
-        batch=batch,
-        hard_evidence=made["hard_evidence"],
-        sandbox=made["sandbox"],
-    )
-    check_prompts(made, setup)
-    strategy = make_strategy(made["strategy"]["name"], settings_of_run(made))
+    runner = Runner(file.config, offline=True)
+    check_prompts(file, runner)
     async with AsyncExitStack() as stack:
         if writing:
             with file_errors(str(path)):
                 stack.enter_context(FolderLock(path))
-        journal = stack.enter_context(open_journal(Path(made["journal"])))
-        findings = make_findings(setup, journal)
+        journal = stack.enter_context(open_journal(runner.journal_path or path / "journal.sqlite"))
+        findings = runner.findings(journal)
         if findings is not None:
             stack.push_async_callback(findings.close)
-        failures = folder.failures(batch.tries)
+        failures = folder.failures(runner.batch_settings.tries)
         waiting = Waiting(journal, failures)
-        find = None if findings is None else _finding(findings, journal, made["findings"])
-        cases = await looked_into(islice(open_cases(made["cases"]), made["limit"]), find)
-        convoy = convoys(setup, waiting, price_of_run(made))(cases, strategy, made["seed"])
-        yield BatchRun(folder, made, setup, strategy, journal, convoy, waiting, failures, findings)
+        find = None if findings is None else _finding(findings, journal, file.findings)
+        cases = await looked_into(islice(open_cases(file.cases), file.limit), find)
+        convoy = runner.batches(waiting)(cases, runner.strategy, runner.config.seed)
+        yield BatchRun(folder, file, runner, journal, convoy, waiting, failures, findings)

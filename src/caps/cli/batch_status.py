@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_data_path
 
-from caps.assemble import load_templates
 from caps.cli.batch_run import BatchRun, opened
 from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
@@ -137,13 +136,13 @@ def _show(found: Progress, *, by_case: bool) -> None:
 
 
 def _progress(run: BatchRun) -> Progress:
-    found, templates = Progress(), load_templates(run.setup.prompts)
+    found, templates = Progress(), run.runner.templates
     for stand in run.convoy.stands():
         found.cases.append(_line(stand))
         found.keys |= {one.key for one in stand.open}
         if stand.stage is not None and stand.play is not None:
-            seed = run.made["seed"]
-            whole = forecast_case(stand.play.bout, run.strategy, templates, seed=seed).depth
+            seed = run.runner.config.seed
+            whole = forecast_case(stand.play.bout, run.runner.strategy, templates, seed=seed).depth
             found.trips = max(found.trips, whole - stand.play.depth, 1)
     return found
 

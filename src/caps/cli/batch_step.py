@@ -33,7 +33,7 @@ async def take_step(path: Path, *, again: bool, quiet: bool, lines: bool) -> int
 def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int, list[Outcome]]:
     """Write what is open; how much is open but under way in earlier files; and the cases that failed."""
     held, failed = set[str](), list[Outcome]()
-    with StepFiles(run.folder.path, run.folder.next_step(), run.setup.batch) as files:
+    with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
         for stand in run.convoy.stands():
             if stand.outcome.failure is not None:
                 failed.append(stand.outcome)
@@ -67,12 +67,8 @@ def _regret(run: BatchRun, failed: list[Outcome]) -> None:
 async def _deliver(run: BatchRun, *, quiet: bool, lines: bool) -> int:
     """Nothing is open: print the selections and keep them in the folder."""
     started = time.perf_counter()
-    made = run.made
-    delivering = Run(
-        run.setup, made["strategy"]["name"], run.strategy, made["seed"], None,
-        limit=made["limit"], quiet=quiet, bracket=False, lines=lines,
-    )  # fmt: skip
-    await delivering.deliver(run.outcomes(), run.folder.path, made, locked=True)
+    delivering = Run(run.runner, limit=run.file.limit, quiet=quiet, bracket=False, lines=lines)
+    await delivering.deliver(run.outcomes(), run.folder.path, run.file, locked=True)
     code = delivering.close(time.perf_counter() - started)
     if not quiet:
         say(f"nothing is open: the selections are in {run.folder.path / 'selections.jsonl'}")

@@ -2,20 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Any
 
 import typer
 
-from caps.assemble import Setup, load_templates, make_prepare, price_for
+from caps.assemble import make_prepare
 from caps.cli.calibrating import Calibrating
 from caps.cli.output import say, stdout
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
-from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.experiments.planning import forecast_case
 from caps.files import is_stream
 from caps.reports.console import number, table
+from caps.runner import Runner
 
 
 def opened(read: Callable[[], Iterator[Case | InputError]], limit: int | None) -> Iterator[Case | InputError]:
@@ -25,29 +24,27 @@ def opened(read: Callable[[], Iterator[Case | InputError]], limit: int | None) -
     return islice(chain(first, source), limit)
 
 
-def refuse_if_too_dear(
+def refuse_if_too_expensive(
     cases: str,
     read: Callable[[], Iterable[Case | InputError]],
-    strategy: Strategy,
-    setup: Setup,
-    seed: int,
+    runner: Runner,
     most: float,
     *,
     first: Calibrating | None = None,
 ) -> None:
-    """Refuse to start what would surely cost more: the least that can be asked, read at the input price."""
-    price = price_for(setup)
+    """Refuse to start what would surely cost more: the least that can be asked, at the input price."""
+    price = runner.price
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
     if is_stream(cases):
         raise SettingError("--max-usd needs a file of cases: standard input and pipes can be read only once")
-    prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
-    tokens = 0
+    prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
+    tokens, seed = 0, runner.config.seed
     for place, case in enumerate(read()):
         if isinstance(case, InputError):
             continue
-        asking = [strategy, *(first.asking(place, case) if first is not None else ())]
-        tokens += max(forecast_case(prepare(case), one, templates, seed=seed).least for one in asking)
+        asking = [runner.strategy, *(first.asking(place, case) if first is not None else ())]
+        tokens += max(forecast_case(prepare(case), one, runner.templates, seed=seed).least for one in asking)
     dollars = price.of(tokens, 0)
     if dollars > most:
         raise SettingError(
@@ -56,16 +53,17 @@ def refuse_if_too_dear(
         )
 
 
-def rehearse(source: Iterable[Case | InputError], strategy: Strategy, prepare: Any, seed: int) -> None:
+def rehearse(source: Iterable[Case | InputError], runner: Runner) -> None:
     """Show what the first round of each case would ask, without asking."""
     rows, failed = [], 0
+    prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
     for case in source:
         if isinstance(case, InputError):
             say(f"failed: {case}", "red")
             failed += 1
             continue
         bout = prepare(case)
-        contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{case.id}")
+        contest = Contest(runner.strategy, bout.described.entrants, seed=f"{runner.config.seed}/{case.id}")
         asks = () if contest.pending is None else contest.pending.asks
         sizes = {entrant.id: entrant.sizes for entrant in bout.described.entrants}
         tokens = sum(bout.statement + sum(sizes[one][ask.level] for one in ask.entrants) for ask in asks)

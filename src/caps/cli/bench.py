@@ -2,30 +2,29 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from platformdirs import user_data_path
 
-from caps.assemble import Endpoint, Setup, reply_for
-from caps.cli import given, options
-from caps.cli.output import JsonFlag, bar, print_json, say, stdout, telling
+from caps.cli import options
+from caps.cli.config_options import configured
+from caps.cli.output import JsonFlag, bar, print_json, say, stdout
+from caps.cli.running import runner_for
+from caps.config import Keys, RunConfig
 from caps.experiments.bench import Bench
-from caps.experiments.lots import Lot, MakeSetup, lots_of, narrowed
+from caps.experiments.lots import Lot, lots_of, narrowed
 from caps.experiments.results import claim_folder
 from caps.experiments.study import SIMULATED, Method, Study, Suite
 from caps.experiments.study_file import load_study
 from caps.experiments.tables import Table, make_table
 from caps.files import file_errors, write_file
-from caps.journal.store import default_path
-from caps.judges.llm import JudgeSettings
-from caps.models.fleet_addresses import join_addresses
 from caps.reports.console import shown
 from caps.reports.console import table as drawn
 from caps.reports.study_figures import draw_table
 from caps.reports.study_tables import comma_separated, json_rows, latex, markdown, parted_cases
+from caps.runner import Runner
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study, a TOML file.")]
 OutFolder = Annotated[
@@ -42,19 +41,16 @@ Plots = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what is done and what is not.")]
 
 
+@configured("judge", "performance", "journal", without=("timeout",))
 def bench(
     study: StudyFile,
+    config: RunConfig,
+    keys: Keys,
     out: OutFolder = None,
     force: options.Force = False,
     limit: options.Limit = None,
     only: Only = None,
     simulate: Simulate = False,
-    model: options.Model = None,
-    base_url: options.BaseUrl = None,
-    api_key: options.ApiKey = None,
-    max_connections: options.Connections = "auto",
-    journal: options.JournalFile = None,
-    no_journal: options.NoJournal = False,
     processes: Processes = None,
     plots: Plots = None,
     dry_run: DryRun = False,
@@ -67,12 +63,10 @@ def bench(
     strategies are paid once. Tables are written as Markdown, CSV and LaTeX.
     """
     told = narrowed(load_study(study), only)
-    simulated = simulate or (told.judge.model == SIMULATED and model is None)
-    kept = None if no_journal else journal or default_path(user_data_path("caps"))
-    desk = None if simulated else _Desk(told, model, base_url, api_key, max_connections, kept, quiet=quiet)
-    setup_of: MakeSetup | None = desk.setup if desk else None
+    simulated = simulate or (told.judge.model == SIMULATED and config.model is None)
+    runner_of = None if simulated else partial(_runner, told, config, keys, quiet=quiet)
     lots = lots_of(
-        told, limit=limit, setup_of=setup_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
+        told, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
     folder = out or Path("bench") / (told.name + ("-simulated" if simulated else ""))
     if dry_run:
@@ -116,54 +110,17 @@ def _run(
     raise typer.Exit(1 if runs.failures else 0)
 
 
-class _Desk:
-    """Makes the setup of a suite from the study's judge, its own, and the command line, the last first."""
-
-    def __init__(
-        self,
-        study: Study,
-        model: str | None,
-        base_url: Sequence[str] | None,
-        api_key: str | None,
-        connections: str,
-        journal: Path | None,
-        *,
-        quiet: bool,
-    ) -> None:
-        self._judge, self._journal, self._quiet = study.judge, journal, quiet
-        self._model, self._base_url, self._api_key = model, join_addresses(base_url), api_key
-        told = given.parse_connections(connections)
-        self._connections = study.judge.max_connections or told if told == "auto" else told
-        self._found: dict[tuple[str | None, str | None], Endpoint] = {}
-
-    def setup(self, suite: Suite, method: Method) -> Setup:
-        """Everything a session needs."""
-        judge = self._judge
-        endpoint = self._endpoint(
-            self._model or suite.model or judge.model, self._base_url or suite.base_url or judge.base_url
-        )
-        return Setup(
-            endpoint=endpoint,
-            judge=JudgeSettings(max_tokens=judge.max_tokens, reply=judge.reply or reply_for(endpoint)),
-            confidence=judge.confidence,  # type: ignore[arg-type]
-            extra=judge.extra,
-            profile=suite.profile,
-            views=method.views,
-            prompts=judge.prompts,
-            connections=self._connections,
-            timeout=judge.timeout,
-            context=judge.context,
-            threads=judge.threads,
-            journal=self._journal,
-            grace=given.GRACE_SECONDS,
-            tell=telling(quiet=self._quiet),
-        )
-
-    def _endpoint(self, model: str | None, base_url: str | None) -> Endpoint:
-        key = (model, base_url)
-        if key not in self._found:
-            self._found[key] = given.endpoint_of(model, base_url, self._api_key, quiet=self._quiet)
-        return self._found[key]
+def _runner(
+    study: Study, given: RunConfig, keys: Keys, suite: Suite, method: Method, *, quiet: bool
+) -> Runner:
+    """The runner of a suite; the command line goes before the suite, and that before the study's judge."""
+    usual = RunConfig().to_dict()
+    changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
+    changes |= {"model": suite.model} if suite.model else {}
+    changes |= {"base_url": suite.base_url} if suite.base_url else {}
+    changes |= {name: value for name, value in given.to_dict().items() if value != usual[name]}
+    with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
+        return runner
 
 
 def _play(runs: Bench, lots: list[Lot], limit: int | None, processes: int, *, quiet: bool) -> None:
@@ -191,13 +148,19 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
         say(f"left out: {suite.name} wants {suite.cases}{way}", "yellow")
 
 
+def _judge_of(lot: Lot) -> str:
+    if lot.runner is None:
+        return SIMULATED
+    return lot.runner.endpoints.full.model if lot.runner.asks_judge else "none"
+
+
 def _show_progress(runs: Bench, lots: list[Lot]) -> None:
     rows = []
     for lot in lots:
         done, total = runs.progress(lot)
         methods = ", ".join(dict.fromkeys(turn.method for turn in lot.turns))
         source = "made up" if lot.made_up else str(lot.suite.cases)
-        judge = lot.setup.endpoint.model if lot.setup else SIMULATED
+        judge = _judge_of(lot)
         rows.append((lot.suite.name, source, judge, methods, str(len(lot.cases)), str(total), str(done)))
     columns = ("suite", "cases", "judge", "strategies", "problems", "selections", "done")
     stdout().print(drawn("", columns, rows, numbers_from=4))

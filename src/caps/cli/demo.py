@@ -8,30 +8,24 @@ from typing import Annotated
 import typer
 from platformdirs import user_data_path
 
-from caps.assemble import (
-    Setup,
-    load_templates,
-    make_prepare,
-    make_strategy,
-    reply_for,
-    session,
-    with_shortlist,
-)
-from caps.cli import given, options
+from caps.assemble import load_templates, make_prepare, make_strategy
+from caps.cli import options
 from caps.cli.demo_simulated import show_simulated
 from caps.cli.meter import Meter
 from caps.cli.output import say, stdout
+from caps.cli.running import runner_for
 from caps.cli.stopping import say_stopped, unless_stopped
+from caps.config import Keys, RunConfig
 from caps.core.types import Case
 from caps.datasets.jsonl import read_cases
 from caps.engines.base import Outcome, in_order
 from caps.experiments.planning import BASELINE, forecast_case
-from caps.judges.llm import JudgeSettings
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
 from caps.reports.console import number, table
 from caps.reports.demo import judge_words, result_row
 from caps.reports.summary import Summary
+from caps.runner import Runner
 
 STRATEGY = "caps-r"
 COMPARED = (STRATEGY, "pointwise", BASELINE)
@@ -65,24 +59,26 @@ def demo(
     if simulated:
         show_simulated(seed)
         return
-    where = given.endpoint_of(model, base_url, api_key, quiet=quiet)
-    setup = Setup(
-        endpoint=where,
-        judge=JudgeSettings(reply=reply_for(where)),
-        hard_evidence="auto",
-        journal=journal or user_data_path("caps") / "demo.sqlite",
+    config = RunConfig(
+        model=model,
+        base_url=() if base_url is None else (base_url,),
+        strategy=STRATEGY,
+        skip_failing=True,
+        seed=SEED,
+        journal=str(journal or user_data_path("caps") / "demo.sqlite"),
     )
-    code = asyncio.run(unless_stopped(_Tour(setup, quiet=quiet).play()))
-    if code is None:
-        say_stopped(setup.journal)
+    with runner_for(config, Keys(api_key=api_key), quiet=quiet) as runner:
+        code = asyncio.run(unless_stopped(_Tour(runner, quiet=quiet).play()))
+        if code is None:
+            say_stopped(runner.journal_path)
     raise typer.Exit(130 if code is None else code)
 
 
 class _Tour:
     """Plans, plays and tells."""
 
-    def __init__(self, setup: Setup, *, quiet: bool) -> None:
-        self._setup, self._quiet = setup, quiet
+    def __init__(self, runner: Runner, *, quiet: bool) -> None:
+        self._runner, self._quiet = runner, quiet
         self._cases = _shipped()
         self._console = stdout()
         self._whole = 0.0  # tokens V1-Infer would read
@@ -93,11 +89,10 @@ class _Tour:
         self._plan()
         started = time.perf_counter()
         outcomes: list[Outcome] = []
-        strategy = with_shortlist(make_strategy(STRATEGY))
-        async with session(self._setup, probe=False) as ready:
+        async with self._runner.session(probe=False) as ready:
             with Meter(len(self._cases), None, hidden=self._quiet) as meter:
                 ready.engine.watch = meter.hear
-                async for outcome in in_order(ready.engine.run(self._cases, strategy, seed=SEED)):
+                async for outcome in in_order(ready.run(self._cases)):
                     outcomes.append(outcome)
                     meter.advance()
             without = {} if ready.findings is None else ready.findings.unusable
@@ -120,7 +115,7 @@ class _Tour:
         )
 
     def _judge(self) -> str:
-        where = self._setup.endpoint
+        where = self._runner.endpoints.full
         return "the same small model, in this process" if where.model == SMALL else where.model
 
     def _plan(self) -> None:
@@ -158,7 +153,7 @@ class _Tour:
         )
         for words in (*summary.findings.as_text(), *judge_words(played)):
             self._console.print(words)
-        if self._setup.endpoint.model == SMALL:
+        if self._runner.endpoints.full.model == SMALL:
             self._console.print("A model this small lets you see everything work; it is no judge to rely on.")
         self._console.print(NEXT, markup=False)
 

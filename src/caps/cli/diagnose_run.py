@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from caps.assemble import Setup
 from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.picturing import put_out
 from caps.cli.stopping import say_stopped, unless_stopped
@@ -19,18 +18,21 @@ from caps.reports.console import shown
 from caps.reports.diagnosed_page import diagnosis_page, proxy_page, stamp_of
 from caps.reports.diagnosed_pictures import diagnosis_pictures, proxy_pictures
 from caps.reports.diagnosed_rows import Judge
+from caps.runner import Runner
 
 
-async def judged_live(setup: Setup, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool) -> Asked | None:
+async def judged_live(
+    runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool
+) -> Asked | None:
     """Ask; none on Ctrl-C or SIGTERM, with everything paid for in the journal."""
     columns = (TextColumn("pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with bar(*columns, hidden=quiet) as progress:
         pairs = progress.add_task("pairs", total=sum(len(subject.duels) for subject in scheduled))
         told = await unless_stopped(
-            ask(setup, scheduled, plan, advance=lambda more: progress.advance(pairs, more))
+            ask(runner, scheduled, plan, advance=lambda more: progress.advance(pairs, more))
         )
     if told is None:
-        say_stopped(setup.journal)
+        say_stopped(runner.journal_path)
     return told
 
 

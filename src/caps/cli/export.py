@@ -68,10 +68,10 @@ class _Told:
     def __init__(self, run: Path | None, source: str, cases: str | None) -> None:
         self.run, self.count, self.failed = run, 0, 0
         self._record: Record | None = None if run is None else read_run(run)
-        made = {} if self._record is None else self._record.made_of
-        self._cases = cases or (source if run is None else str(made.get("cases", "-")))
+        file = None if self._record is None else self._record.file
+        self._cases = cases or (source if file is None else file.cases)
         self.source = self._cases
-        self._limit = made.get("limit")
+        self._limit = None if file is None else file.limit
         if run is not None and self._cases == "-":
             raise InputError(f"{run}: this run read standard input; say with --cases where the cases lie")
 

@@ -14,7 +14,6 @@ from caps.core.errors import InputError, JournalError
 from caps.journal.store import Journal
 from caps.reports.console import shown
 from caps.reports.page import write_page
-from caps.reports.remade import setup_of_run
 from caps.reports.retold import Retelling
 from caps.reports.rundir import read_run
 from caps.reports.told import case_page, pair_page, receipt_line, receipts, run_page, tell
@@ -70,12 +69,8 @@ def report(
 @contextmanager
 def opened(path: Path) -> Iterator[Retelling]:
     """A run with its journal, as far as that is there."""
-    try:
-        where = setup_of_run(read_run(path).made_of).journal
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{path / 'run.json'}: {error!r} is missing or wrong: was it made by this version?"
-        ) from None
+    kept = read_run(path).file.config.journal
+    where = None if kept is None else Path(kept)
     with ExitStack() as stack:
         journal = None
         if where is not None and where.is_file():

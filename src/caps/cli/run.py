@@ -9,7 +9,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import Session, Setup, load_templates, make_prepare, session
 from caps.cli.calibrating import Calibrating
 from caps.cli.listening import listen
 from caps.cli.meter import Meter
@@ -17,22 +16,19 @@ from caps.cli.output import put, say, say_failed, stderr, stdout
 from caps.cli.parcel import Parcel, pack
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
-from caps.core.play import Strategy
+from caps.core.settings import settings_of
 from caps.core.types import Case
 from caps.engines.base import Lineup, Outcome
 from caps.experiments.calibration import Calibration
-from caps.experiments.planning import forecast_case
 from caps.files import file_errors
-from caps.judges.base import Bout
 from caps.models.fleet_server import Record
 from caps.reports import calibrated
 from caps.reports.console import table
 from caps.reports.lines import selection_line
-from caps.reports.made import made_of
+from caps.reports.run_file import RunFile, run_file_of
 from caps.reports.rundir import RunFolder, known_cases, refuse_other_case, refuse_others
 from caps.reports.summary import Summary
-
-REHEARSED = 20  # cases; a forecast plays a case many times, which a long run need not wait for
+from caps.runner import Runner, Session
 
 
 class Run:
@@ -40,11 +36,7 @@ class Run:
 
     def __init__(
         self,
-        setup: Setup,
-        name: str,
-        strategy: Strategy,
-        seed: int,
-        gpu_hour_usd: float | None,
+        runner: Runner,
         *,
         limit: int | None,
         force: bool = False,
@@ -55,16 +47,12 @@ class Run:
     ) -> None:
         self._first = first
         self._calibration: Calibration | None = None
-        self._setup, self._name, self._strategy, self._seed = setup, name, strategy, seed
-        self._gpu_hour_usd, self._quiet, self._bracket, self._lines = gpu_hour_usd, quiet, bracket, lines
+        self._runner, self._quiet, self._bracket, self._lines = runner, quiet, bracket, lines
         self._limit, self._force = limit, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
         self._parcels = Lineup[Parcel]()
         self._guessed: Counter[str] = Counter()
-        self._templates = load_templates(setup.prompts)
-        self._blind = make_prepare(setup.profile, setup.views)
-        self._price = setup.price
         self._servers: Callable[[], list[Record]] = list
 
     async def until_done_or_stopped(
@@ -74,7 +62,7 @@ class Run:
         code = await unless_stopped(self.play(source, total, out, cases))
         if code is not None:
             return code
-        say_stopped(self._setup.journal, f" after {self._parcels.following} cases")
+        say_stopped(self._runner.journal_path, f" after {self._parcels.following} cases")
         return 130
 
     async def play(
@@ -84,17 +72,16 @@ class Run:
         started = time.perf_counter()
         if out is not None and not self._force:
             source = self._checked(source, out, cases)
-        async with session(self._setup, paid=self._summary.pay_trial) as ready:
-            self._price = ready.price
+        async with self._runner.session(paid=self._summary.pay_trial) as ready:
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
-            with Meter(total, ready.price, hidden=self._quiet) as meter:
+            with Meter(total, self._runner.price, hidden=self._quiet) as meter:
                 ready.engine.watch = meter.hear
                 listen(ready.engine, quiet=self._quiet)
-                outcomes = ready.engine.run(source, self._strategy, seed=self._seed)
+                outcomes = ready.run(source, self._runner.strategy)
                 kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
                 self._servers = ready.servers
-                await self.deliver(outcomes, out, self._made_of(cases, ready), meter.advance, kept)
+                await self.deliver(outcomes, out, self._file(cases, ready), meter.advance, kept)
             if ready.findings is not None:
                 self._summary.findings.unusable = ready.findings.unusable
         return self.close(time.perf_counter() - started)
@@ -103,7 +90,7 @@ class Run:
         self,
         outcomes: AsyncGenerator[Outcome, None],
         out: Path | None,
-        made: dict[str, Any],
+        file: RunFile,
         advance: Callable[[], object] = int,
         judge: Mapping[str, Any] | None = None,
         *,
@@ -111,14 +98,14 @@ class Run:
     ) -> None:
         """Count every outcome as it comes, and write it down when those before it are."""
         with (
-            RunFolder(out, made, force=self._force, lock=not locked) if out is not None else nullcontext()
+            RunFolder(out, file, force=self._force, lock=not locked) if out is not None else nullcontext()
         ) as folder:
             if folder is not None and judge:
                 folder.keep(calibrated.FILE, judge)
             async with aclosing(outcomes):
                 async for outcome in outcomes:
                     self._count(outcome)
-                    line = selection_line(outcome, strategy=self._name, seed=self._seed, price=self._price)
+                    line = selection_line(outcome, self._runner.config, price=self._runner.price)
                     parcel = pack(
                         outcome,
                         line,
@@ -131,18 +118,18 @@ class Run:
                         self._write(ready, folder)
             self._summary.servers = self._servers()
             if folder is not None:
-                folder.finish(self._summary.as_line(self._price))
+                folder.finish(self._summary.as_line(self._runner.price))
 
     async def _calibrate(
         self, first: Calibrating, ready: Session, source: Iterable[Case | InputError], total: int | None
     ) -> Iterable[Case | InputError]:
         """Freeze what the first cases tell of the judge; all cases, to be played with it."""
         cases = first.count if total is None else min(first.count, total)
-        with Meter(cases, self._price, hidden=self._quiet, doing="calibrating") as meter:
+        with Meter(cases, self._runner.price, hidden=self._quiet, doing="calibrating") as meter:
             ready.engine.watch = meter.hear
-            found, self._strategy, source = await first.learn(
-                ready, source, seed=self._seed, advance=meter.advance
-            )
+            found, informed, source = await first.learn(ready, source, advance=meter.advance)
+        fitted = replace(self._runner.config, settings=settings_of(informed), judge_profile=None)
+        self._runner = self._runner.with_config(fitted)
         self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
@@ -150,22 +137,18 @@ class Run:
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
-        partial = self._setup.endpoint_partial
+        _, full, partial = self._runner.endpoints
         about = {
             "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
-            "model": self._setup.endpoint.model,
-            "model_e1": None if partial is None else partial.model,
+            "model": full.model,
+            "model_e1": None if partial == full else partial.model,
             "confidence": ready.confidence,
-            "seed": self._seed,
+            "seed": self._runner.config.seed,
         }
         return calibrated.judge_row(found, about)
 
     def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
-        if outcome.bout is not None and not self._quiet and outcome.number < REHEARSED:
-            expected = forecast_case(outcome.bout, self._strategy, self._templates, seed=self._seed)
-            self._summary.predict(outcome, expected.least, expected.most)
-            self._count_saved(outcome.bout, expected.mean)
         if outcome.bout is not None and outcome.bout.case.guessed:
             self._guessed[outcome.bout.case.domain] += 1
 
@@ -184,21 +167,13 @@ class Run:
         else:
             put(parcel.selection)
 
-    def _count_saved(self, bout: Bout, expected: float) -> None:
-        """Forecast what hard evidence saved on a case: what it would ask without, less that with it."""
-        if any(one.found is not None for one in bout.case.candidates):
-            bare = tuple(replace(one, found=None) for one in bout.case.candidates)
-            blind = self._blind(replace(bout.case, candidates=bare))
-            without = forecast_case(blind, self._strategy, self._templates, seed=self._seed)
-            self._summary.findings.save(without.mean - expected)
-
     def close(self, seconds: float) -> int:
         """Print what is left to print; the exit code."""
         if self._rows:
             columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
             stdout().print(table("", columns, self._rows, numbers_from=2))
         if not self._quiet:
-            words = self._summary.as_text(self._price, seconds, self._gpu_hour_usd)
+            words = self._summary.as_text(self._runner.price, seconds, self._runner.config.gpu_hour_usd)
             say(words, "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
@@ -209,33 +184,26 @@ class Run:
         self, source: Iterable[Case | InputError], out: Path, cases: str
     ) -> Iterable[Case | InputError]:
         """Look at the folder before anything is asked, as far as the run is known by then; all cases."""
-        made = made_of(
-            self._setup, cases=cases, name=self._name, strategy=self._strategy, seed=self._seed,
-            limit=self._limit, confidence="", findings={}, price=None,
-        )  # fmt: skip
-        unknown = ("judge", "findings", *(("strategy",) if self._first is not None else ()))
+        file = run_file_of(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
+        if self._first is not None:
+            file = replace(file, calibration={"cases": self._first.count})
         with file_errors(f"--out {out}"):
             if out.is_dir():
-                refuse_others(out, {name: value for name, value in made.items() if name not in unknown})
+                refuse_others(out, file)
         rest = iter(source)
         first = list(islice(rest, 1))
         if "-" in (cases, *known_cases(out)) and first and isinstance(first[0], Case):
             refuse_other_case(out, first[0])
         return chain(first, rest)
 
-    def _made_of(self, cases: str, ready: Session) -> dict[str, Any]:
-        """Everything that made this run, without the keys."""
-        made = made_of(
-            self._setup,
+    def _file(self, cases: str, ready: Session) -> RunFile:
+        """Everything that makes this run, without the keys."""
+        file = run_file_of(
+            self._runner,
             cases=cases,
-            name=self._name,
-            strategy=self._strategy,
-            seed=self._seed,
             limit=self._limit,
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
-            price=ready.price,
         )
-        return made | {
-            "calibration": None if self._calibration is None else calibrated.row(self._calibration)
-        }
+        found = None if self._calibration is None else calibrated.row(self._calibration)
+        return replace(file, calibration=found)

@@ -8,20 +8,19 @@ from dataclasses import replace
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from caps.assemble import Setup, make_graders, sampler
+from caps.assemble import make_graders
 from caps.cli.output import bar, print_json, say
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
-from caps.costs.prices import listed_price
 from caps.datasets.writing import write_case
 from caps.experiments.grading import GradeBook
 from caps.files import Output
 from caps.reports.console import number
 from caps.reports.sampled import Tally
-from caps.sampling.base import Method, Sample, Sampled
-from caps.sampling.presets import Preset
+from caps.runner import Runner
+from caps.sampling.base import Sample, Sampled
 from caps.sampling.stream import sample_all
 from caps.solving import aids_for
 
@@ -31,23 +30,11 @@ TEST_SECONDS = 10.0  # a program's for each of its tests
 class SampleRun:
     """Samples a stream of problems; every case is written as soon as those before it are."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        judging: Setup,
-        preset: Preset,
-        method: Method,
-        *,
-        n: int,
-        logprobs: bool,
-        out: Output,
-        quiet: bool,
-        as_json: bool,
-    ) -> None:
-        self._setup, self._judging, self._preset, self._method = setup, judging, preset, method
-        self._n, self._logprobs, self._out, self._quiet, self._as_json = n, logprobs, out, quiet, as_json
+    def __init__(self, runner: Runner, *, logprobs: bool, out: Output, quiet: bool, as_json: bool) -> None:
+        self._runner = runner
+        self._logprobs, self._out, self._quiet, self._as_json = logprobs, out, quiet, as_json
         self._tally, self._judged, self._guessed = Tally(), Ledger(), Counter[str]()
-        self._price = setup.price or listed_price(setup.endpoint.model, setup.endpoint.base_url)
+        self._price = runner.generation_price
 
     async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
         """Sample all problems; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
@@ -56,23 +43,28 @@ class SampleRun:
             return code
         kept = "" if self._out.name == "-" else f", the cases so far in {self._out.name}.partial"
         after = f" after {self._tally.problems} problems, {self._tally.samples} samples"
-        say_stopped(self._setup.journal, after, kept)
+        say_stopped(self._runner.journal_path, after, kept)
         return 130
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
         started, truth = time.perf_counter(), GradeBook(make_graders("auto", TEST_SECONDS))
         async with (
             AsyncExitStack() as ending,
-            sampler(self._setup, self._preset, logprobs=self._logprobs, paid=self._tally.pay) as desk,
-            aids_for(
-                self._method, self._judging, seed=self._preset.seed, grade=truth.grade, paid=self._judged
-            ) as aids,
+            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.pay) as sampler,
+            aids_for(self._runner, grade=truth.grade, paid=self._judged) as aids,
         ):
             ending.push_async_callback(truth.close)
             with ExitStack() as stack:
                 meter = stack.enter_context(SampleMeter(total, self._tally, hidden=self._quiet))
-                desk.watch = meter.hear
-                all_ = sample_all(source, self._method, desk, n=self._n, aids=aids, grace=self._setup.grace)
+                sampler.watch = meter.hear
+                all_ = sample_all(
+                    source,
+                    self._runner.method,
+                    sampler,
+                    n=self._runner.config.samples,
+                    aids=aids,
+                    grace=self._runner.grace,
+                )
                 async with aclosing(all_) as stream:
                     async for sampled in stream:
                         self._deliver(sampled)

@@ -3,127 +3,57 @@
 import asyncio
 import sys
 import time
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
-from platformdirs import user_cache_path, user_data_path
 
-from caps.assemble import Setup, make_strategy, reply_for
-from caps.cli import given, options
-from caps.cli.config_file import ConfigFile
-from caps.cli.output import JsonFlag, SetOption, put, say, telling
+from caps.cli import options
+from caps.cli.config_options import configured
+from caps.cli.output import JsonFlag, put, say
+from caps.cli.running import runner_for
 from caps.cli.sample_run import SampleMeter
 from caps.cli.stopping import say_stopped, unless_stopped
-from caps.config import parse_assignments
+from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
-from caps.core.settings import share_out
 from caps.core.types import Case
-from caps.costs.prices import Price, listed_price
+from caps.costs.prices import Price
 from caps.datasets.jsonl import DOMAINS
 from caps.datasets.writing import candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.files import read_text
-from caps.journal.store import default_path
-from caps.judges.llm import JudgeSettings
-from caps.models.fleet_addresses import join_addresses
-from caps.registry import DEFAULT_STRATEGY
 from caps.reports.console import number, shown
 from caps.reports.lines import json_lines, selection_line
 from caps.reports.sampled import Tally
+from caps.runner import Runner
 from caps.sampling.base import Sampled
-from caps.sampling.making import make_method, make_preset, usual_preset
-from caps.solving import Solving, judge_endpoint, question_case
+from caps.solving import question_case, solve_case
 
 Question = Annotated[str | None, typer.Argument(help="The question; - is standard input.")]
 File = Annotated[str | None, typer.Option("--file", metavar="FILE", help="Read it from a file; - likewise.")]
-Domain = Annotated[
-    str | None, typer.Option("--domain", help="code, math or general; guessed from the answers if absent.")
-]
 
 
+@configured(
+    "judge", "asking", "strategy", "evidence", "findings", "generation", "domain", "performance", "embedded",
+    "journal", "price", "budget", "budget seconds",
+)  # fmt: skip
 def solve(
+    config: RunConfig,
+    keys: Keys,
     question: Question = None,
     file: File = None,
-    domain: Domain = None,
-    samples: options.Samples = 16,
-    model: options.SampleModel = None,
-    base_url: options.SampleBaseUrl = None,
-    api_key: options.ApiKey = None,
-    judge_model: options.JudgeModel = None,
-    judge_base_url: options.JudgeBaseUrl = None,
-    judge_api_key: options.JudgeApiKey = None,
-    preset: options.Preset = "default",
-    method: options.Method = "independent",
-    strategy: options.Strategy = DEFAULT_STRATEGY,
-    set_: SetOption = None,
-    judge_profile: options.JudgeProfileFile = None,
-    profile: options.Profile = None,
-    view: options.View = None,
-    prompts: options.Prompts = None,
-    confidence: options.Confidence = "verbal",
-    max_tokens: options.MaxTokens = 4096,
-    extra: options.Extra = None,
-    seed: options.Seed = 1234,
-    max_connections: options.Connections = "auto",
-    timeout: options.Timeout = 600,
-    journal: options.JournalFile = None,
-    no_journal: options.NoJournal = False,
-    durable: options.Durable = False,
-    price_input: options.PriceInput = None,
-    price_output: options.PriceOutput = None,
-    price_cached: options.PriceCached = None,
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
-    config: ConfigFile = None,
 ) -> None:
-    """Draw answers to one question and print the best.
+    """Generate answers to one question and print the best.
 
     The answer goes to standard output, what it took to standard error; where all answers agree, no judge is
     asked. --set changes the strategy, the method or the preset, whichever has the field.
     """
-    plain = make_strategy(strategy)
-    preset = usual_preset(preset, model)
-    changes = parse_assignments(set_ or []) | {"seed": str(seed)}
-    of_strategy, of_method, of_preset = share_out(changes, plain, make_method(method), make_preset(preset))
-    setup = Setup(
-        endpoint=given.endpoint_of(model, base_url, api_key, quiet=quiet),
-        judge=JudgeSettings(max_tokens=max_tokens),
-        confidence=given.confidence_of(confidence),
-        extra=given.parse_extra(extra or []),
-        profile=profile,
-        views=parse_assignments(view or [], option="--view"),
-        prompts=prompts,
-        connections=given.parse_connections(max_connections),
-        timeout=timeout,
-        journal=None if no_journal else journal or default_path(user_data_path("caps")),
-        durable=durable,
-        price=given.price_of(price_input, price_output, price_cached),
-        grace=given.GRACE_SECONDS,
-        tell=telling(quiet=quiet),
-    )
-    judge = judge_endpoint(
-        setup.endpoint,
-        judge_model,
-        join_addresses(judge_base_url),
-        judge_api_key,
-        cache=user_cache_path("caps"),
-    )
-    solving = Solving(
-        writing=setup,
-        judging=replace(
-            setup, endpoint=judge, judge=replace(setup.judge, reply=reply_for(judge)), hard_evidence="auto"
-        ),
-        preset=make_preset(preset, of_preset),
-        method=make_method(method, of_method),
-        strategy=make_strategy(strategy, of_strategy, given.known_judge(judge_profile)),
-        n=samples,
-        seed=seed,
-    )
-    case = question_case(_question(question, file), _domain(domain))
-    told = asyncio.run(_until_done_or_stopped(solving, case, strategy, quiet=quiet, as_json=as_json))
-    raise typer.Exit(told)
+    case = question_case(_question(question, file), _domain(config.domain))
+    with runner_for(config, keys, generating=True, quiet=quiet) as runner:
+        code = asyncio.run(_until_done_or_stopped(runner, case, quiet=quiet, as_json=as_json))
+    raise typer.Exit(code)
 
 
 def _question(question: str | None, file: str | None) -> str:
@@ -142,28 +72,25 @@ def _domain(word: str | None) -> str | None:
     return word
 
 
-async def _until_done_or_stopped(
-    solving: Solving, case: Case, strategy: str, *, quiet: bool, as_json: bool
-) -> int:
+async def _until_done_or_stopped(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
     """Solve; on Ctrl-C or SIGTERM keep what was paid."""
-    code = await unless_stopped(_solve(solving, case, strategy, quiet=quiet, as_json=as_json))
+    code = await unless_stopped(_solve(runner, case, quiet=quiet, as_json=as_json))
     if code is None:
-        say_stopped(solving.writing.journal)
+        say_stopped(runner.journal_path)
     return 130 if code is None else code
 
 
-async def _solve(solving: Solving, case: Case, strategy: str, *, quiet: bool, as_json: bool) -> int:
+async def _solve(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
     started, tally = time.perf_counter(), Tally()
     with SampleMeter(1, tally, hidden=quiet) as meter:
-        sampled, outcome = await solving.run(case, watch=meter.hear)
+        sampled, outcome = await solve_case(runner, case, watch=meter.hear)
     tally.add(sampled)
     failure = sampled.failure if outcome is None else outcome.failure
     if sampled.case is None or outcome is None or outcome.selection is None:
         say(f"failed: {failure}", "red")
         return 1
-    endpoint = solving.judging.endpoint
-    price = solving.judging.price or listed_price(endpoint.model, endpoint.base_url)
-    line = selection_line(outcome, strategy=strategy, seed=solving.seed, price=price)
+    price = runner.price
+    line = selection_line(outcome, runner.config, price=price)
     if as_json:
         drawn = {"candidates": [candidate_row(one) for one in sampled.case.candidates]}
         sampling = {"sampling": tally.as_line(price)}

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
+#: The id of a case that has none and stands alone: that of the first line of a file. Pairings depend on the
+#: id, so it is the same at every entry point.
+DEFAULT_ID = "1"
+
 
 class Level(IntEnum):
     """How much of a candidate is shown: the paper's E0, E1 and E2."""
@@ -87,7 +91,7 @@ class Case:
 
     @classmethod
     def of(
-        cls, problem: str, candidates: Iterable[str], *, domain: str = "general", name: str = "1"
+        cls, problem: str, candidates: Iterable[str], *, domain: str = "general", name: str = DEFAULT_ID
     ) -> "Case":
         """Make a case of plain texts."""
         return cls(name, Problem.of(problem), tuple(Candidate(text) for text in candidates), domain)

@@ -51,7 +51,7 @@ class Bench:
         ]
         for suite, results in run_errands(errands, processes=processes):
             self._keep(suite, results, hear)
-        live = [lot for lot in self.lots if lot.setup is not None]
+        live = [lot for lot in self.lots if lot.runner is not None]
         if live:
             asyncio.run(self.play_live(live, limit=limit, hear=hear))
 
@@ -86,13 +86,13 @@ class Bench:
         hear(len(file.found) - before)
 
     def _live(self, lot: Lot, cases: Sequence[Case]) -> AsyncGenerator[Result | str, None]:
-        assert lot.setup is not None  # noqa: S101
+        assert lot.runner is not None  # noqa: S101
         found, digests = self._files[lot.suite.name].found, {case.id: case_digest(case) for case in cases}
 
         def missing(turn: Turn, case: Case) -> bool:
             return (turn.method, turn.seed, case.id, turn.made_of_case(digests[case.id])) not in found
 
-        return play_live(lot.setup, cases, lot.turns, missing)
+        return play_live(lot.runner, cases, lot.turns, missing)
 
     def _errands(self, lot: Lot, limit: int | None) -> Iterable[Errand]:
         """The lot in chunks of pools, with the turns that miss any of a chunk."""

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from caps.assemble import Setup, session
 from caps.core.counting import estimate_tokens
 from caps.core.errors import InputError
 from caps.core.settings import check_settings, setting
@@ -16,6 +15,7 @@ from caps.experiments.duels import LOOKS_A_PAIR, Duel, Duels, asks_of, different
 from caps.experiments.pools import INSTRUCTION_TOKENS, LabelledPool
 from caps.judges.base import Ruling
 from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +112,10 @@ def explain_nothing(found: Sequence[Subject], plan: Plan) -> str:
 
 
 async def ask(
-    setup: Setup, scheduled: Sequence[Subject], plan: Plan, *, watch: Callable[[Ruling], object] = id,
+    runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, watch: Callable[[Ruling], object] = id,
     advance: Callable[[int], object] = id,
 ) -> Asked:  # fmt: skip
-    """Have the pairs judged by the endpoint of a setup; `advance` hears how many more pairs are done."""
+    """Have the pairs judged by the judge of a runner; `advance` hears how many more pairs are done."""
     asked, rule = Asked(), StopRule()
 
     def source() -> Iterator[Case]:
@@ -125,11 +125,11 @@ async def ask(
             assert subject.case is not None  # noqa: S101
             yield subject.case
 
-    async with session(setup) as ready:
+    async with runner.session() as ready:
         asked.confidence = ready.confidence
         ready.engine.watch = watch
         strategies = PerCase([Duels(subject.duels) for subject in scheduled])
-        async for outcome in in_order(ready.engine.run(source(), strategies, seed=plan.seed)):
+        async for outcome in in_order(ready.run(source(), strategies)):
             subject = scheduled[outcome.number]
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
-from caps.assemble import Session, Setup, session
 from caps.core.types import Case
 from caps.engines.base import Outcome
 from caps.experiments.measure import Heard, Pool, Turn, measure
 from caps.experiments.results import Result
 from caps.experiments.suites import case_digest, difficulty, labels
+from caps.runner import Runner, Session
 
 LASTING = ("malformed", "too-long", "refused")  # would be so again; they are counted
 AT_ONCE = (
@@ -20,7 +20,7 @@ Missing = Callable[[Turn, Case], bool]
 
 
 async def play_live(
-    setup: Setup, cases: Sequence[Case], turns: Iterable[Turn], missing: Missing
+    runner: Runner, cases: Sequence[Case], turns: Iterable[Turn], missing: Missing
 ) -> AsyncGenerator[Result | str, None]:
     """Results as they come, or the words of a case that failed; only what is missing is played."""
     waiting = [(turn, [case for case in cases if missing(turn, case)]) for turn in turns]
@@ -28,7 +28,7 @@ async def play_live(
     if not waiting:
         return
     news: asyncio.Queue[Result | str | None] = asyncio.Queue()
-    async with session(setup) as ready:
+    async with runner.session() as ready:
         places = asyncio.Semaphore(AT_ONCE)
         tasks = [asyncio.ensure_future(_play(ready, places, *each, news)) for each in waiting]
         try:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from caps.assemble import Setup, load_templates
 from caps.core.errors import InputError, SettingError
-from caps.core.play import Strategy
+from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import nearest, settings_of
 from caps.experiments.estimating import estimated
 from caps.experiments.measure import Turn
@@ -16,22 +15,23 @@ from caps.experiments.results import Unit, digest
 from caps.experiments.study import Method, Study, Suite
 from caps.experiments.suites import case_digest, suite_cases
 from caps.judges.profiles import with_profile
+from caps.runner import Runner
 
-MakeSetup = Callable[[Suite, Method], Setup]
+MakeRunner = Callable[[Suite, Method], Runner]
 
 
 @dataclass(frozen=True, slots=True)
 class Lot:
     """A suite with its cases, each a name and a digest (none for made-up ones), and everyone's turns.
 
-    Methods that see the same things share a lot: `recipe` where verdicts are simulated, else `setup`.
+    Methods that see the same things share a lot: `recipe` where verdicts are simulated, else `runner`.
     """
 
     suite: Suite
     cases: tuple[tuple[str, str | None], ...]
     turns: tuple[Turn, ...]
     recipe: Recipe | None = None
-    setup: Setup | None = None
+    runner: Runner | None = None
     views: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -62,12 +62,12 @@ def narrowed(study: Study, only: str | None) -> Study:
 
 
 def lots_of(
-    study: Study, *, limit: int | None, setup_of: MakeSetup | None, skipped: Callable[[Suite], object]
+    study: Study, *, limit: int | None, runner_of: MakeRunner | None, skipped: Callable[[Suite], object]
 ) -> list[Lot]:
-    """Everything to play; suites whose file is not there are reported and left out. No setup: simulated."""
+    """Everything to play; suites whose file is not there are reported and left out. No runner: simulated."""
     lots: list[Lot] = []
     for suite in study.suites:
-        shared = recipe(suite.simulated, suite.n) if setup_of is None else None
+        shared = recipe(suite.simulated, suite.n) if runner_of is None else None
         if shared is not None and shared.count:
             cases: tuple[tuple[str, str | None], ...] = tuple(
                 (str(number), None) for number in range(min(shared.count, limit or shared.count))
@@ -77,7 +77,7 @@ def lots_of(
             continue
         else:
             cases = tuple((case.id, case_digest(case)) for case in suite_cases(suite, limit))
-        lots += _lots(study, suite, cases, setup_of)
+        lots += _lots(study, suite, cases, runner_of)
     if not lots:
         raise InputError(
             f"{study.path}: none of its suites has a file of cases; make them, or look at it with --simulate"
@@ -86,22 +86,28 @@ def lots_of(
 
 
 def _lots(
-    study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], setup_of: MakeSetup | None
+    study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], runner_of: MakeRunner | None
 ) -> Iterator[Lot]:
-    """One lot for all methods that see the same."""
+    """One lot for all methods that see the same and need the same."""
     alike: dict[str, list[Method]] = {}
     for method in study.methods:
-        alike.setdefault(digest(method.views, method.simulated), []).append(method)
+        alike.setdefault(digest(method.views, method.simulated, *_needs(method, study)), []).append(method)
     for methods in alike.values():
         first, views = methods[0], tuple(sorted(methods[0].views.items()))
-        if setup_of is None:
+        if runner_of is None:
             made = recipe({**suite.simulated, **first.simulated}, suite.n)
             told = [_told({**suite.simulated, **first.simulated}, method) for method in methods]
             turns = _turns(study, told, ["simulated", made, views, suite.profile])
             yield Lot(suite, cases, turns, recipe=made, views=views)
         else:
-            setup = setup_of(suite, first)
-            yield Lot(suite, cases, _turns(study, methods, _identity(setup)), setup=setup, views=views)
+            runner = runner_of(suite, first)
+            yield Lot(suite, cases, _turns(study, methods, _identity(runner)), runner=runner, views=views)
+
+
+def _needs(method: Method, study: Study) -> tuple[bool, ...]:
+    """What a run is built for: a judge or none, and answers of equal value merged or not."""
+    able = capabilities_of(method.strategy)
+    return able.asks_judge, able.counts_votes and study.judge.hard_evidence != "off"
 
 
 def _told(simulated: Mapping[str, Any], method: Method) -> Method:
@@ -125,10 +131,13 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
     return f"{kind.__module__}.{kind.__qualname__}", settings_of(strategy)
 
 
-def _identity(setup: Setup) -> list[Any]:
+def _identity(runner: Runner) -> list[Any]:
     """What replies depend on; where the model is served is no part of it, as in the journal."""
-    judge = [setup.endpoint.model, setup.judge, setup.confidence, dict(setup.extra)]
-    return ["live", *judge, setup.profile, dict(setup.views), load_templates(setup.prompts)]
+    config = runner.config
+    model = runner.endpoints.full.model if runner.asks_judge else None
+    judge = [model, runner.judge_settings if model else None, config.confidence, dict(config.extra)]
+    found = [] if config.hard_evidence == "off" else [config.hard_evidence]
+    return ["live", *judge, config.profile, dict(config.views), runner.templates, *found]
 
 
 def _version() -> str:

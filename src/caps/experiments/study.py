@@ -5,26 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from caps.config import RunConfig
 from caps.core.play import Strategy
 
 SIMULATED = "simulated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgePlace:
-    """Which judge rules and how it is asked; `model = "simulated"` is the synthetic one."""
-
-    model: str | None = None
-    base_url: str | None = None
-    reply: str | None = None
-    confidence: str = "verbal"
-    max_tokens: int = 4096
-    max_connections: int | None = None
-    timeout: float = 600.0
-    context: int | None = None
-    threads: int | None = None
-    prompts: Path | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +68,10 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """All of it; `reference` is the method token shares are measured against."""
+    """All of it; `reference` is the method token shares are measured against.
+
+    `judge` holds the settings of its runs; the model `simulated` is the synthetic judge.
+    """
 
     path: Path
     title: str
@@ -94,7 +81,7 @@ class Study:
     tables: tuple[TableSpec, ...]
     about: str = ""
     reference: str | None = None
-    judge: JudgePlace = field(default_factory=JudgePlace)
+    judge: RunConfig = field(default_factory=RunConfig)
     simulated: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -4,10 +4,12 @@ Paths in it are relative to the file. A suite may be a name alone, looked up in 
 `like` such a one with some keys changed.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from caps.assemble import make_strategy
+from caps.config import RunConfig, options, read_values
 from caps.core.judging import JudgeProfile
 from caps.core.settings import nearest
 from caps.evidence.profiles import profile_named, with_views
@@ -15,7 +17,7 @@ from caps.experiments.metrics import METRICS
 from caps.experiments.recipes import recipe
 from caps.experiments.results import slug
 from caps.experiments.sections import Section
-from caps.experiments.study import JudgePlace, Method, Study, Suite, TableSpec
+from caps.experiments.study import Method, Study, Suite, TableSpec
 from caps.files import read_toml
 from caps.judges.profiles import with_profile
 
@@ -138,25 +140,13 @@ def _table(section: Section) -> TableSpec:
     return table
 
 
-def _judge(section: Section, path: Path) -> JudgePlace:
-    prompts = section.take("prompts", str, None)
-    place = JudgePlace(
-        model=section.take("model", str, None),
-        base_url=section.take("base_url", str, None),
-        reply=section.take("reply", str, None),
-        confidence=section.take("confidence", str, "verbal"),
-        max_tokens=section.take("max_tokens", int, 4096),
-        max_connections=section.take("max_connections", int, None),
-        timeout=section.take("timeout", float, 600.0),
-        context=section.take("context", int, None),
-        threads=section.take("threads", int, None),
-        prompts=None if prompts is None else path.parent / prompts,
-        extra=section.take("extra", dict, {}),
-    )
-    section.finish()
-    if place.confidence not in ("verbal", "logprobs", "auto"):
-        raise section.wrong("confidence", "must be one of verbal, logprobs, auto")
-    return place
+def _judge(section: Section, path: Path) -> RunConfig:
+    """Which judge rules and how: settings of a run, but those that stand with a suite or strategy."""
+    elsewhere = ("strategy", "settings", "seed", "calibrate", "profile", "views", "journal", "engine")
+    among = [one for one in options().values() if one.name not in elsewhere]
+    file, where = section.place
+    config = RunConfig(**read_values(section.rest(), where=f"{file}: {where.rstrip('.')}", among=among))
+    return config if config.prompts is None else replace(config, prompts=str(path.parent / config.prompts))
 
 
 def _check_names(study: Study, section: Section) -> None:

@@ -10,10 +10,9 @@ When something of it has come back, the rest of it is open like anything else.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -22,18 +21,13 @@ from caps.files import FolderLock, append_file, file_errors, write_file
 from caps.journal.store import Journal
 from caps.models.batch_lines import key_in
 from caps.models.failures import Failure, Failures
-from caps.reports.rundir import read_made, refuse_others, write_made
+from caps.reports.run_file import RunFile, read_run_file
+from caps.reports.rundir import refuse_others
 
 FAILED = "failed.jsonl"
 OWN = (FAILED, "selections.jsonl", "rulings.jsonl")
 ABSORBED = "absorbed.json"
 _STEP = re.compile(r"step-(\d+)(?:-(\d+))?\.jsonl")
-_PASSING = (
-    "versions",
-    "summary",
-    "limit_name",
-    "cases_file",
-)  # what may differ between two commands of one run
 
 
 class BatchFolder:
@@ -47,28 +41,29 @@ class BatchFolder:
         """Whether a run lives here."""
         return (self.path / "run.json").is_file()
 
-    def begin(self, made: Mapping[str, Any], *, force: bool = False) -> None:
+    def begin(self, file: RunFile, *, force: bool = False) -> None:
         """Remember what makes the run; another run's folder is refused unless `force` says otherwise."""
         if self.begun and not force:
-            before = self.made()
-            for name in {**before, **made}:
-                if name not in _PASSING and before.get(name) != msgspec.to_builtins(made.get(name)):
-                    raise SettingError(
-                        f"{self.path} holds a run with another {name!r}: name another --out, go on "
-                        f"with  caps batch prepare {self.path}  or write over it with --force"
-                    )
+            before = self.file()
+            different = file.difference(before) or ("cases" if before.cases != file.cases else "")
+            different = different or ("limit" if before.limit != file.limit else "")
+            if different:
+                raise SettingError(
+                    f"{self.path} holds a run with another {different!r}: name another --out, go on "
+                    f"with  caps batch prepare {self.path}  or write over it with --force"
+                )
             return
         with file_errors(f"--out {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             with FolderLock(self.path):
                 if not force:
-                    refuse_others(self.path, made)
-                write_made(self.path, made)
+                    refuse_others(self.path, file)
+                file.write(self.path)
 
-    def made(self) -> dict[str, Any]:
+    def file(self) -> RunFile:
         """What makes the run."""
         try:
-            return read_made(self.path)
+            return read_run_file(self.path)
         except (OSError, msgspec.MsgspecError) as error:
             raise InputError(
                 f"{self.path}: not the folder of a batch ({error}); caps batch prepare CASES --out makes one"
@@ -76,9 +71,7 @@ class BatchFolder:
 
     def rename_limit(self, name: str) -> None:
         """From now on the limit on tokens has another name in the requests."""
-        made = self.made()
-        made["limit_name"] = name
-        write_made(self.path, made)
+        replace(self.file(), batch={"limit_name": name}).write(self.path)
 
     def steps(self) -> list[Path]:
         """The files of requests, in the order they were written."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from caps.config import RunConfig
 from caps.core.printable import printable_json
 from caps.core.types import (
     Answer,
@@ -33,7 +34,7 @@ def json_lines(lines: Iterable[Line]) -> bytes:
     return printable_json(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
-def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price | None) -> Line:
+def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) -> Line:
     """One result, as the contract with users has it."""
     chosen, bout, ledger = outcome.selection, outcome.bout, outcome.ledger
     if chosen is None or bout is None:
@@ -46,8 +47,8 @@ def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price |
         "finalists": chosen.finalists,
         "rescued": _one_or_many(chosen.rescued),
         "provisional": chosen.provisional,
-        "strategy": strategy,
-        "seed": seed,
+        "strategy": config.strategy,
+        "seed": config.seed,
         "calls": ledger.calls,
         "tokens": tokens_line(ledger),
         "usd": None if price is None else round(price.of_sums(ledger.total()), 6),
@@ -55,6 +56,7 @@ def selection_line(outcome: Outcome, *, strategy: str, seed: int, price: Price |
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in bout.described.entrants}),
+        **({"skip_failing": True} if config.skip_failing else {}),
         **found_line(bout),
         **_sureness(chosen),
     }

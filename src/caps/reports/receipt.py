@@ -76,7 +76,7 @@ def _from_lines(run: Retelling, line: Line, case: Case | None, games: list[tuple
     fates = {one: f"place {place}" for place, one in enumerate(order, 1)}
     return Receipt(
         line["id"],
-        str(run.made["strategy"]["name"]),
+        run.file.config.strategy,
         line.get("winner"),
         tuple(Stage(name, tuple(held)) for name, _, held in stages),
         tuple(_standing(one, fates[one], line, case) for one in sorted(order)),
@@ -112,11 +112,11 @@ def _from_contest(
     fates = fates_of(stages, clusters, line)
     turned = None
     if turn and run.strategy is not None:
-        seed = f"{run.made['seed']}/{case.id}"
+        seed = f"{run.file.config.seed}/{case.id}"
         turned = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
     return Receipt(
         line["id"],
-        str(run.made["strategy"]["name"]),
+        run.file.config.strategy,
         chosen.winner,
         tuple(stages),
         tuple(

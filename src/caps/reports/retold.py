@@ -5,7 +5,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import judge_over, make_strategy, prepare_for
 from caps.core.errors import CapsError, InputError, NotRecordedError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Usage
@@ -19,8 +18,8 @@ from caps.judges.llm import LlmJudge
 from caps.models.base import Completion, Request
 from caps.reports.figures import malformed
 from caps.reports.lines import Line, answer_of, ask_of
-from caps.reports.remade import settings_of_run, setup_of_run
 from caps.reports.rundir import read_rulings, read_run
+from caps.runner import Runner
 
 
 class Transcript:
@@ -61,7 +60,7 @@ class Retelling:
 
     def __init__(self, path: Path, journal: Journal | None = None) -> None:
         record = read_run(path)
-        self.path, self.made, self.selections = path, record.made_of, record.selections
+        self.path, self.file, self.selections = path, record.file, record.selections
         self.calls: dict[str, list[Line]] = {}
         for line in read_rulings(path):
             self.calls.setdefault(line["case"], []).append(line)
@@ -69,29 +68,29 @@ class Retelling:
         self.journal = journal
         if journal is None:
             self._note("the journal of the run is not at hand, so what the judge answered cannot be shown")
-        self.setup = setup_of_run(self.made)
+        self.runner = Runner(self.file.config, offline=True)
         self.judge: LlmJudge | None = None
         self.strategy: Strategy | None = None
         try:
-            self.judge = judge_over(self.setup, Mute())
-            self.strategy = make_strategy(self.made["strategy"]["name"], settings_of_run(self.made))
+            self.strategy = self.runner.strategy
+            judge = self.runner.judge(lambda _: Mute())
+            self.judge = judge if isinstance(judge, LlmJudge) else None
         except CapsError as error:  # own prompts or an own strategy that are not here
             self._note(f"contests cannot be played again: {error}")
-        self._prepare = prepare_for(self.setup)
 
     @property
     def finished(self) -> bool:
         """Whether the run came to its end."""
-        return bool(self.made.get("summary"))
+        return bool(self.file.summary)
 
     def cases(self) -> Iterator[Case]:
         """The cases of the run as far as they can be read; labels are in them."""
-        source = self.made["cases"]
+        source = self.file.cases
         if source == "-":
             self._note("the run read standard input, so its cases are not at hand")
             return
         try:
-            for case in islice(open_cases(source), self.made["limit"]):
+            for case in islice(open_cases(source), self.file.limit):
                 if isinstance(case, Case):
                     yield case
         except (InputError, OSError) as error:
@@ -100,10 +99,10 @@ class Retelling:
     def bout(self, case: Case) -> Bout:
         """A case made ready as the run did; without its journal, without what was found of it."""
         try:
-            known = case if self.journal is None else recall(self.journal, self._versions, case)
+            known = case if self.journal is None else recall(self.journal, self.file.findings, case)
         except NotRecordedError:
             known = case
-        return self._prepare(known)
+        return self.runner.prepare(known)
 
     def play(self, bout: Bout) -> Play | None:
         """The contest of a case, played again; none where it cannot be, or comes out differently."""
@@ -111,7 +110,7 @@ class Retelling:
             return None
         name = bout.case.id
         try:
-            play = Play(0, bout, self.strategy, self.made["seed"])
+            play = Play(0, bout, self.strategy, self.file.config.seed)
             if fast_forward(play, Transcript(self.calls.get(name, []))):
                 return None
         except CapsError:
@@ -119,10 +118,6 @@ class Retelling:
         chosen = play.outcome.selection
         told = self.selections.get(name, {}).get("order")
         return play if chosen is not None and list(chosen.order) == told else None
-
-    @property
-    def _versions(self) -> dict[str, str]:
-        return self.made.get("findings") or {}
 
     def _note(self, words: str) -> None:
         if words not in self.notes:

@@ -1,11 +1,12 @@
 """The page of a run: what was run, how well, at what cost."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from caps.config import RunConfig
 from caps.reports.charts import Bar, bars, timeline
 from caps.reports.console import number, percent
 from caps.reports.figures import Figures
+from caps.reports.run_file import RunFile, judges_of
 from caps.reports.tree import Child, Node, el
 
 WORDS = (
@@ -22,9 +23,10 @@ WORDS = (
 )
 
 
-def lead(made: dict[str, Any], figures: Figures, *, finished: bool) -> Node:
-    """What this is, for whoever has never heard of it."""
-    judge = made["model"] if not made.get("model_e1") else f"{made['model_e1']} (E1) and {made['model']} (E2)"
+def lead(config: RunConfig, figures: Figures, *, finished: bool) -> Node:
+    """What this is, for a reader who is new to it."""
+    full, at_partial = judges_of(config)
+    judge = str(full) if at_partial == full else f"{at_partial} (E1) and {full} (E2)"
     state = "" if finished else " The run is not finished: this is what there is so far."
     return el(
         "p",
@@ -32,7 +34,7 @@ def lead(made: dict[str, Any], figures: Figures, *, finished: bool) -> Node:
         "and a language model, ",
         el("b", judge),
         ", was asked which of them is right. The strategy ",
-        el("b", str(made["strategy"]["name"])),
+        el("b", config.strategy),
         f" decided what to ask. This page shows what was chosen, how, and what it cost.{state}",
         class_="lead",
     )
@@ -134,30 +136,20 @@ def times(stamps: Sequence[tuple[float, str]]) -> Node | None:
     return section("Calls over time", "As the journal stamped them.", drawn, legend)
 
 
-def settings(made: dict[str, Any]) -> Node:
-    """Everything that made the run."""
-    chosen = {**made, "strategy": made["strategy"]["name"]}
-    rows: list[tuple[str, str]] = [
-        (name, _told(chosen.get(name)))
-        for name in (
-            "cases",
-            "strategy",
-            "seed",
-            "limit",
-            "model",
-            "base_url",
-            "model_e1",
-            "base_url_e1",
-            "profile",
-        )
-        if chosen.get(name) is not None
-    ]
-    for group in ("judge", "extra", "views", "findings", "versions", "price"):
-        rows += [(f"{group} · {name}", _told(value)) for name, value in (made.get(group) or {}).items()]
-    rows += [
-        (f"strategy · {name}", _told(value)) for name, value in made["strategy"].items() if name != "name"
-    ]
-    rows += [(f"prompt · {name}", _told(value)) for name, value in made["prompts"].items()]
+def settings(file: RunFile) -> Node:
+    """Everything that made the run; a setting that was left alone is not listed."""
+    usual, config = RunConfig().to_dict(), file.to_row()["config"]
+    rows: list[tuple[str, str]] = [("cases", file.cases)]
+    rows += [] if file.limit is None else [("limit", str(file.limit))]
+    always = ("strategy", "seed", "model")
+    for name, value in config.items():
+        if isinstance(value, dict):
+            rows += [(f"{name} · {key}", _told(one)) for key, one in value.items()]
+        elif value != usual[name] or name in always:
+            rows.append((name, _told(", ".join(value) if isinstance(value, list) else value)))
+    for group in ("findings", "versions", "prompt_digests"):
+        label = group.removesuffix("_digests")
+        rows += [(f"{label} · {name}", _told(value)) for name, value in getattr(file, group).items()]
     return el("details", el("summary", "Settings, versions, digests of prompts"), facts(rows), class_="fold")
 
 

@@ -14,7 +14,6 @@ from caps.reports.listing import COLUMNS, FILTERS, Listing, run_rows
 from caps.reports.page import Page, head, receipt_json
 from caps.reports.receipt import Receipt, receipt_of
 from caps.reports.receipt_view import receipt_view
-from caps.reports.remade import price_of_run
 from caps.reports.retold import Retelling
 from caps.reports.run_view import cards, lead, section, settings, times, tokens, words
 from caps.reports.tree import Node, Texts, el
@@ -48,7 +47,7 @@ def tell(run: Retelling) -> Told:
         for case in run.cases()
         if case.id in run.selections
     }
-    figures = count(run.selections.values(), run.calls, labels, price_of_run(run.made))
+    figures = count(run.selections.values(), run.calls, labels, run.runner.stated_price)
     return Told(run, figures, labels)
 
 
@@ -59,7 +58,7 @@ def run_page(told: Told, *, live: bool = False) -> Page:
     return Page(
         title=f"{told.name} · caps report",
         figures=run_figures(told),
-        after=[section("How it was run", None, words(), settings(run.made), *_notes(run))],
+        after=[section("How it was run", None, words(), settings(run.file), *_notes(run))],
         listing=listing,
         footer=footer(),
         status=status(told),
@@ -71,7 +70,7 @@ def run_figures(told: Told) -> list[Node]:
     """What is counted anew while a run goes on."""
     run = told.run
     return [
-        *head(told.name, lead(run.made, told.figures, finished=run.finished), cards(told.figures)),
+        *head(told.name, lead(run.file.config, told.figures, finished=run.finished), cards(told.figures)),
         section(
             "What the judge read", "Tokens sent to the judge, by stage and evidence.", tokens(told.figures)
         ),
@@ -99,7 +98,7 @@ def pair_page(runs: Sequence[Told]) -> Page:
         listing = compared.pair_listing(names, first, second, labels)
     made = [el("h3", name) for name in names]
     after = [
-        node for title, told in zip(made, runs, strict=True) for node in (title, settings(told.run.made))
+        node for title, told in zip(made, runs, strict=True) for node in (title, settings(told.run.file))
     ]
     return Page(
         title=f"{title} · caps report",
@@ -146,7 +145,7 @@ def case_page(run: Retelling, name: str) -> Page:
     return Page(
         title=f"{name} · caps report",
         figures=[view],
-        after=[section("How it was run", None, words(), settings(run.made), *_notes(run))],
+        after=[section("How it was run", None, words(), settings(run.file), *_notes(run))],
         footer=footer(),
         status=f"one case of {run.path.resolve().name}",
         texts=texts.kept,
