@@ -122,26 +122,23 @@ class Runner:
         preset: Preset | None = None,
         generating: bool = False,
         offline: bool = False,
+        any_model: bool = False,
         warn: Tell = unheard,
         fetching: Report | None = None,
         grace: float = 0.0,
     ) -> None:
         """A `generating` run also takes settings of the method and the preset that candidates come from.
 
-        `offline` runs name their models but connect to none; `fetching` hears of weights being fetched.
+        `offline` runs name their models but connect to none; with `any_model` none need be named, since each
+        request names its own. `fetching` hears of weights being fetched.
         `grace` is how many seconds a run that is stopped waits for calls under way, which are paid for.
         """
         self.config = config
         self.keys = keys or Keys()
         self._judge, self._model, self._strategy = judge, model, strategy
         self._method, self._preset = method, preset
-        self._generating, self._offline, self._warn, self._fetching, self._grace = (
-            generating,
-            offline,
-            warn,
-            fetching,
-            grace,
-        )
+        self._generating, self._offline, self._any_model = generating, offline, any_model
+        self._warn, self._fetching, self._grace = warn, fetching, grace
 
     @property
     def grace(self) -> float:
@@ -213,7 +210,8 @@ class Runner:
         return Endpoints(generator or full, full, partial_)
 
     def _find(self, model: str | None, address: str, key: str | None) -> Endpoint:
-        if self._offline or self._model is not None:
+        named = model or not address or address.startswith("file:")
+        if self._offline or self._model is not None or (self._any_model and not named):
             return Endpoint(address, model or ("" if self._model is None else _path_of(self._model)), key)
         place, name = locate(model, address or None, cache=user_cache_path("caps"), report=self._fetching)
         return Endpoint(place, name, None if place.startswith("file:") else key or None)
@@ -324,13 +322,13 @@ class Runner:
     def _preset_name(self) -> str:
         return usual_preset(self.config.preset, self.config.model)
 
-    def with_config(self, config: RunConfig) -> "Runner":
-        """A runner for the same objects and keys with another config."""
-        return Runner(
+    def with_config(self, config: RunConfig, *, model: Model | None = None) -> "Runner":
+        """A runner for the same objects and keys with another config, and perhaps another model."""
+        runner = Runner(
             config,
             keys=self.keys,
             judge=self._judge,
-            model=self._model,
+            model=model or self._model,
             strategy=self._strategy if config.strategy == self.config.strategy else None,
             method=self._method,
             preset=self._preset,
@@ -340,6 +338,9 @@ class Runner:
             fetching=self._fetching,
             grace=self._grace,
         )
+        if config.prompts == self.config.prompts:
+            runner.__dict__["templates"] = self.templates  # read once
+        return runner
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker process: all but the callbacks, which belong to this one."""
@@ -491,7 +492,7 @@ class Runner:
         purse = CasePurse(Budget(), price, Total(self.total_budget, price))
         async with AsyncExitStack() as stack:
             journal = self._open_journal(stack)
-            model = self._connected(where)
+            model = self.connected(where)
             stack.push_async_callback(model.close)
             if probe:
                 await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
@@ -619,12 +620,13 @@ class Runner:
         """The model at each endpoint that judges; none where nothing is asked of one."""
         if self._judge is not None or not self.asks_judge:
             return {}
-        models = {where: self._connected(where) for where in dict.fromkeys(self.endpoints[1:])}
+        models = {where: self.connected(where) for where in dict.fromkeys(self.endpoints[1:])}
         for model in models.values():
             stack.push_async_callback(model.close)
         return models
 
-    def _connected(self, where: Endpoint) -> Connected:
+    def connected(self, where: Endpoint) -> Connected:
+        """The model at an endpoint, with the limits of the config; the caller closes it."""
         if self._model is not None:
             return self._model  # type: ignore[return-value]
         config = self.config

@@ -39,8 +39,8 @@ def facts_of(asked: Asked, drawn: Drawn, choice: Choice, *, run: str) -> dict[st
     causes = outcome.ledger.malformed + outcome.ledger.unanswered
     return {
         "run_id": run,
-        "strategy": asked.options.name,
-        "seed": asked.options.seed,
+        "strategy": asked.config.strategy,
+        "seed": asked.config.seed,
         "domain": asked.domain(drawn.candidates)[0],
         "samples": len(drawn.draws),
         "failed": len(drawn.draws) - len(drawn.good),

@@ -5,13 +5,14 @@ from typing import Any
 
 import msgspec
 
+from caps.config import RunConfig
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Problem
 from caps.datasets.jsonl import guess_domain
-from caps.server.options import Options, number, read_options, wrong
+from caps.server.options import number, read_request, wrong
 from caps.server.problems import problem_of_chat
 from caps.server.refusals import Refusal
-from caps.server.rules import Defaults, Limits
+from caps.server.rules import Limits
 
 PREFIX = "caps/"
 OURS = ("caps", "model", "n", "stream", "stream_options")
@@ -26,7 +27,7 @@ class Asked:
 
     upstream: str
     wanted: int
-    options: Options
+    config: RunConfig
     problem: Problem
     stream: bool = False
     tell_usage: bool = False
@@ -42,8 +43,8 @@ class Asked:
 
     def domain(self, candidates: tuple[Candidate, ...]) -> tuple[str, bool]:
         """The kind of task, and whether it was guessed; tool calls and JSON are `general`."""
-        if self.options.domain is not None:
-            return self.options.domain, False
+        if self.config.domain is not None:
+            return self.config.domain, False
         structured = any(self.rest.get(name) for name in STRUCTURED)
         return "general" if structured else guess_domain({}, candidates), True
 
@@ -125,7 +126,7 @@ def upstream_name(body: dict[str, Any], default: str | None) -> str:
 
 def read_asked(
     body: dict[str, Any],
-    defaults: Defaults,
+    base: RunConfig,
     limits: Limits,
     default_model: str | None,
     problem: Problem | None = None,
@@ -143,14 +144,14 @@ def read_asked(
     asked = Asked(
         upstream=upstream_name(body, default_model),
         wanted=wanted,
-        options=read_options(body.get("caps"), defaults, limits, least=wanted),
+        config=read_request(body.get("caps"), base, limits, least=wanted),
         problem=problem_of_chat(body) if problem is None else problem,
         stream=bool(stream),
         tell_usage=isinstance(told, dict) and told.get("include_usage") is True,
         rest={name: value for name, value in body.items() if name not in OURS},
     )
     try:
-        asked.body(asked.options.n)
+        asked.body(asked.config.samples)
     except (OverflowError, UnicodeEncodeError, RecursionError) as error:
         raise wrong("body", f"cannot be sent on ({error})"[:200]) from None
     return asked

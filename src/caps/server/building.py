@@ -5,22 +5,22 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from socket import socket
 
-from caps.assemble import Endpoint, Setup, connected, make_strategy
 from caps.core.errors import SettingError
 from caps.models.embedded import EmbeddedModel
 from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel
 from caps.models.upstream import Upstream
+from caps.runner import Endpoint, Runner
 from caps.server.app import make_router
 from caps.server.bodies import Bodies
-from caps.server.choosing import Bench
+from caps.server.choosing import Selector
 from caps.server.counter import Counter
 from caps.server.crowd import Crowd
 from caps.server.desk import Desk
 from caps.server.door import Door
 from caps.server.logs import Log
 from caps.server.metrics import Metrics
-from caps.server.rules import Defaults, Limits
+from caps.server.rules import Limits
 from caps.server.running import listen, run
 from caps.text_workers import TextWorkers
 
@@ -29,16 +29,13 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """Everything that makes a server; `judging` is how and by whom answers are judged."""
+    """Everything that makes a server; `runner` holds the config that requests start from."""
 
-    upstream: Endpoint
-    judging: Setup
-    judge: str | None = None
+    runner: Runner
     host: str = "127.0.0.1"
     port: int = 0
     keys: Sequence[str] = field(default=(), repr=False)
     anyone: bool = False
-    defaults: Defaults = field(default_factory=Defaults)
     limits: Limits = field(default_factory=Limits)
     heartbeat: float = 10.0
     grace: float = 60.0
@@ -51,7 +48,9 @@ class Serving:
             raise SettingError(
                 f"--host {self.host}: whoever reaches it could spend: give --api-key, or --allow-anyone"
             )
-        make_strategy(self.defaults.strategy, self.defaults.changes)  # raises what is wrong with it
+        if self.runner.config.confidence == "auto":
+            raise SettingError("--confidence auto tries an endpoint before a run: verbal or logprobs?")
+        _ = self.runner.strategy  # raises what is wrong with it
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -78,19 +77,23 @@ async def opened(serving: Serving) -> AsyncIterator[Door]:
     """The app, with its connections; closed in the end."""
     limits, log = serving.limits, serving.log
     async with AsyncExitStack() as stack:
-        upstream = await _connect(stack, serving.upstream, serving.judging)
-        judging = serving.judging.endpoint
-        same = (judging.base_url, judging.api_key) == (serving.upstream.base_url, serving.upstream.api_key)
-        judge = upstream if same else await _connect(stack, judging, serving.judging)
+        runner = serving.runner
+        generator, judging, _ = runner.endpoints
+        upstream = await _connect(stack, generator, runner)
+        same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
+        judge = upstream if same else await _connect(stack, judging, runner)
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
+        findings = runner.findings(None, texts)
+        if findings is not None:
+            stack.push_async_callback(findings.close)
         crowd = Crowd(limits)
         metrics = Metrics(crowd)
         desk = Desk(
             upstream=upstream,
-            bench=Bench(judge, serving.judging, serving.judge, texts),
-            model=serving.upstream.model or None,
-            defaults=serving.defaults,
+            selector=Selector(runner, judge, findings, texts),
+            config=runner.config,
+            model=generator.model or None,
             limits=limits,
             crowd=crowd,
             texts=texts,
@@ -109,9 +112,9 @@ async def opened(serving: Serving) -> AsyncIterator[Door]:
         )
 
 
-async def _connect(stack: AsyncExitStack, where: Endpoint, setup: Setup) -> Upstream:
+async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Upstream:
     """The model server at an address; weights in a file get one of their own."""
-    model = connected(where, setup)
+    model = runner.connected(where)
     stack.push_async_callback(model.close)
     if isinstance(model, EmbeddedModel):
         return await model.started()

@@ -1,16 +1,14 @@
-"""Who chooses: one judge for all requests, and for each request a contest with limits of its own."""
+"""How answers are selected: one judge for all requests, and a contest with its own limits for each."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from caps.assemble import Setup, load_templates, make_prepare
-from caps.core.types import Case, Level, Selection
+from caps.config import RunConfig
+from caps.core.types import Case, Selection
 from caps.engines.base import Outcome
-from caps.engines.budget import Budget
-from caps.engines.local import LocalEngine
-from caps.judges.llm import LlmJudge, Seat
+from caps.findings.kept import Findings
 from caps.models.upstream import Upstream
-from caps.server.options import Options
+from caps.runner import Runner
 from caps.server.refusals import Refusal, internal
 from caps.text_workers import TextWorkers
 
@@ -23,28 +21,33 @@ class Choice:
     selection: Selection
 
 
-class Bench:
-    """Judges cases with one model server; the judge's name is fixed, or that of the model that wrote."""
+class Selector:
+    """Selects from cases with one model server as the judge.
 
-    def __init__(self, model: Upstream, setup: Setup, name: str | None, texts: TextWorkers) -> None:
-        self._model, self._setup, self.name, self._texts = model, setup, name, texts
-        self._templates = load_templates(setup.prompts)
-        self._prepare = make_prepare(setup.profile, setup.views)
+    The judge's name is fixed, or that of the model that generated the candidates.
+    """
 
-    async def choose(self, case: Case, options: Options, *, writer: str, until: float) -> Choice:
-        """Play the contest of a case; where time or tokens end, the order so far stands."""
-        seat = Seat(self._model, self.name or writer, self._setup.extra)
-        seats = {Level.PARTIAL: seat, Level.FULL: seat}
-        judge = LlmJudge(seats, self._templates, self._setup.judge, texts=self._texts)
+    def __init__(
+        self, runner: Runner, model: Upstream, findings: Findings | None, texts: TextWorkers
+    ) -> None:
+        self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
+
+    @property
+    def judge(self) -> str | None:
+        """The judge's name, where it is fixed."""
+        config = self._runner.config
+        fixed = config.judge_model or config.judge_base_url
+        return self._runner.endpoints.full.model or None if fixed else None
+
+    async def choose(self, case: Case, config: RunConfig, *, generator: str, until: float) -> Choice:
+        """Run the contest of a case; where time or tokens end, the order so far stands."""
         left = max(0.0, until - asyncio.get_running_loop().time())
-        engine = LocalEngine(
-            judge,
-            self._prepare,
-            capacity=lambda: self._model.connections,
-            case_budget=Budget(tokens=options.tokens, seconds=left),
-            texts=self._texts,
+        own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
+        runner = self._runner.with_config(own, model=self._model)
+        engine = runner.local_engine(
+            dict.fromkeys(runner.endpoints[1:], self._model), texts=self._texts, findings=self._findings
         )
-        (outcome,) = [one async for one in engine.run([case], options.strategy, seed=options.seed)]
+        (outcome,) = [one async for one in engine.run([case], runner.strategy, seed=config.seed)]
         return Choice(outcome, _selection(outcome))
 
 

@@ -39,7 +39,7 @@ class Counter:
                 await self._forwarded("chat/completions", payload)(scope, receive, send)
                 return
             asked, visit = await self.desk.read(body, payload), _visit(scope)
-            visit.facts |= {"model": asked.upstream, "n": asked.options.n, "stream": asked.stream}
+            visit.facts |= {"model": asked.upstream, "n": asked.config.samples, "stream": asked.stream}
             if asked.stream:
                 await self._streamed(asked, visit)(scope, receive, send)
                 return
@@ -87,7 +87,7 @@ class Counter:
 
     async def openapi(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The description of all this."""
-        await Reply(description(self.desk.defaults, self.desk.limits))(scope, receive, send)
+        await Reply(description(self.desk.config, self.desk.limits))(scope, receive, send)
 
     def _streamed(self, asked: Asked, visit: Visit) -> Events[Completion]:
         def write(done: Completion) -> Iterator[bytes]:

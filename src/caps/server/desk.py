@@ -12,13 +12,15 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError
-from caps.core.types import Case
+from caps.core.types import DEFAULT_ID, Case
 from caps.datasets.jsonl import parse_case
 from caps.models.fleet import FleetModel
 from caps.models.upstream import Upstream
 from caps.reports.lines import selection_line
 from caps.reports.servers import server_lines
+from caps.runner import Runner
 from caps.server.answers import Completion, completion_of
 from caps.server.asked import (
     PREFIX,
@@ -30,17 +32,17 @@ from caps.server.asked import (
     refused_field,
     upstream_name,
 )
-from caps.server.choosing import Bench
+from caps.server.choosing import Selector
 from caps.server.crowd import Crowd
 from caps.server.drawing import Drawn, draw_all
-from caps.server.options import read_options, wrong
+from caps.server.options import read_request, wrong
 from caps.server.refusals import Refusal
-from caps.server.rules import Defaults, Limits
+from caps.server.rules import Limits
 from caps.server.usage import usage_of
 from caps.text_workers import TextWorkers
 
-NAME = "request"  # pairings depend on the name of a case: the same request, the same pairings
 PROBE_SECONDS = 3.0
+FOUND_BY = ("tests", "entry_point", "starter_code", "preamble")  # fields that findings read
 PROBE_AGE = 2.0
 
 
@@ -49,9 +51,9 @@ class Desk:
     """Answers requests; `model` is what plain `caps` stands for."""
 
     upstream: Upstream
-    bench: Bench
+    selector: Selector
+    config: RunConfig
     model: str | None = None
-    defaults: Defaults = field(default_factory=Defaults)
     limits: Limits = field(default_factory=Limits)
     crowd: Crowd
     texts: TextWorkers
@@ -65,25 +67,25 @@ class Desk:
                 problem = await self.texts.run(partial(read_problem, payload), size=len(payload), limit=0)
             except InputError as error:
                 raise refused_field(error) from None
-        return read_asked(body, self.defaults, self.limits, self.model, problem)
+        return read_asked(body, self.config, self.limits, self.model, problem)
 
     async def chat(self, asked: Asked, run: str) -> Completion:
         """Draw and choose."""
         start = asyncio.get_running_loop().time()
-        until = start + asked.options.seconds
+        until = start + (asked.config.budget_seconds or 0.0)
         async with self.crowd.turn(until):
             drawn = await draw_all(self.upstream, asked, self.texts, start=start, until=until)
             if not drawn.candidates:
                 raise _why_nothing(drawn)
             domain, guessed = asked.domain(drawn.candidates)
-            case = Case(NAME, asked.problem, drawn.candidates, domain, guessed)
-            choice = await self.bench.choose(case, asked.options, writer=asked.upstream, until=until)
+            case = Case(DEFAULT_ID, asked.problem, drawn.candidates, domain, guessed)
+            choice = await self.selector.choose(case, asked.config, generator=asked.upstream, until=until)
         return completion_of(asked, drawn, choice, run=run, created=int(time.time()))
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
-        options = read_options(body.get("caps"), self.defaults, self.limits)
-        until = asyncio.get_running_loop().time() + options.seconds
+        config = read_request(body.get("caps"), self.config, self.limits)
+        until = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
                 work = partial(read_case, payload)
@@ -94,12 +96,18 @@ class Desk:
             raise wrong("body", str(error)) from None
         if len(case.candidates) > self.limits.n:
             raise wrong("candidates", f"may be {self.limits.n} at most")
-        judge = self.bench.name or upstream_name(body, self.model)
+        judge = self.selector.judge or self._judge_for(body, config)
         async with self.crowd.turn(until):
-            choice = await self.bench.choose(case, options, writer=judge, until=until)
+            choice = await self.selector.choose(case, config, generator=judge, until=until)
         choice.outcome.failure = None if choice.selection.provisional else choice.outcome.failure
-        line = selection_line(choice.outcome, strategy=options.name, seed=options.seed, price=None)
+        line = selection_line(choice.outcome, config, price=None)
         return {**line, "run_id": run, "usage": usage_of(None, choice.outcome.ledger)}
+
+    def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
+        """The judge that a request names; a strategy that asks none needs none."""
+        if not Runner(config, offline=True).asks_judge and not body.get("model"):
+            return self.model or ""
+        return upstream_name(body, self.model)
 
     async def models(self) -> dict[str, Any]:
         """The upstream's models, each once more as `caps/…`."""
@@ -158,14 +166,15 @@ def case_of(body: dict[str, Any]) -> Case:
     """The case a body holds; `InputError` where it holds none."""
     row = {name: value for name, value in body.items() if name not in ("caps", "model")}
     try:
-        return parse_case(msgspec.json.encode(row), default_id=NAME)
+        return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID)
     except (OverflowError, UnicodeEncodeError) as error:
         raise InputError(f"cannot be read ({error})"[:200]) from None
 
 
 def read_case(payload: bytes) -> Case:
-    """The case in a large body, without the fields that no contest looks at: those may be of any shape."""
-    return replace(case_of(decode_object(payload)), extra={})
+    """The case in a large body, without the fields that nothing looks at: those may be of any shape."""
+    case = case_of(decode_object(payload))
+    return replace(case, extra={name: case.extra[name] for name in FOUND_BY if name in case.extra})
 
 
 def _why_nothing(drawn: Drawn) -> ModelError | Refusal:

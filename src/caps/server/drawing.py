@@ -71,14 +71,14 @@ class Drawn:
 
 async def draw_all(model: Upstream, asked: Asked, texts: TextWorkers, *, start: float, until: float) -> Drawn:
     """Draw all samples at once, or with `early_exit` in doubling waves until the answers have settled."""
-    drawn, loop = Drawn(asked.options.n), asyncio.get_running_loop()
+    drawn, loop = Drawn(asked.config.samples), asyncio.get_running_loop()
     while len(drawn.draws) < drawn.planned and loop.time() < until:
         done = len(drawn.draws)
-        total = max(FIRST_WAVE, 2 * done) if asked.options.early_exit else drawn.planned
+        total = max(FIRST_WAVE, 2 * done) if asked.config.early_exit else drawn.planned
         numbers = range(done, min(max(total, asked.wanted), drawn.planned))
         soon = start + SAMPLING_SHARE * (until - start)
         drawn.draws += await _wave(model, asked, numbers, soon=soon, until=until, any_yet=bool(drawn.good))
-        if asked.options.early_exit and settled(await _signatures(asked, drawn.candidates, texts, until)):
+        if asked.config.early_exit and settled(await _signatures(asked, drawn.candidates, texts, until)):
             break
     return drawn
 

@@ -1,10 +1,11 @@
-"""The description at /openapi.json: small, by hand, with the limits of this very server in it."""
+"""The description at /openapi.json: the settings a request may change, with the limits of this very server."""
 
 from typing import Any
 
+from caps.config import RunConfig, per_request_options
 from caps.datasets.jsonl import DOMAINS
-from caps.server.options import SHORTEST, strategy_names
-from caps.server.rules import Defaults, Limits
+from caps.server.options import SHORTEST, strategy_names, with_ceilings
+from caps.server.rules import Limits
 
 ERRORS = {
     "400": "The request cannot be taken as it is",
@@ -19,7 +20,7 @@ ERRORS = {
 }
 
 
-def description(defaults: Defaults, limits: Limits) -> dict[str, Any]:
+def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     """What can be asked for and how."""
     from caps import __version__  # noqa: PLC0415  (the package imports its parts first)
 
@@ -30,7 +31,7 @@ def description(defaults: Defaults, limits: Limits) -> dict[str, Any]:
         "n": {"type": "integer", "minimum": 1, "maximum": limits.n, "description": "the best n, in order"},
         "stream": {"type": "boolean"},
         "stream_options": {"type": "object"},
-        "caps": _options(defaults, limits),
+        "caps": _options(base, limits),
     }
     case = {"type": "object", "required": ["problem", "candidates"], "additionalProperties": True}
     case["properties"] = {
@@ -38,7 +39,7 @@ def description(defaults: Defaults, limits: Limits) -> dict[str, Any]:
         "candidates": {"type": "array", "minItems": 1, "maxItems": limits.n},
         "domain": {"enum": list(DOMAINS)},
         "model": {"type": "string", "description": "caps/<model>: who judges, if the server has no judge"},
-        "caps": _options(defaults, limits),
+        "caps": _options(base, limits),
     }
     return {
         "openapi": "3.1.0",
@@ -55,18 +56,25 @@ def description(defaults: Defaults, limits: Limits) -> dict[str, Any]:
     }
 
 
-def _options(defaults: Defaults, limits: Limits) -> dict[str, Any]:
-    samples = {"type": "integer", "minimum": 1, "maximum": limits.n, "default": min(defaults.n, limits.n)}
-    properties = {
-        "n": {**samples, "description": "samples to choose from"},
-        "strategy": {"enum": list(strategy_names()), "default": defaults.strategy},
-        "set": {"type": "object", "description": "fields of the strategy"},
-        "domain": {"enum": list(DOMAINS), "description": "guessed from the answers if absent"},
-        "seed": {"type": "integer", "default": defaults.seed},
-        "early_exit": {"type": "boolean", "default": defaults.early_exit},
-        "seconds": {"type": "number", "minimum": SHORTEST, "maximum": limits.seconds},
-        "budget_tokens": {"type": "integer", "minimum": 0, "description": "for the judge"},
+def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
+    """The settings that a request may change, as `RunConfig` declares them, within this server's limits."""
+    config = with_ceilings(base, limits)
+    kinds = {"integer": "integer", "number": "number", "flag": "boolean", "mapping": "object"}
+    limited = {
+        "samples": {"minimum": 1, "maximum": limits.n},
+        "budget_seconds": {"minimum": SHORTEST, "maximum": limits.seconds},
+        "budget_tokens": {"minimum": 0, **({"maximum": limits.tokens} if limits.tokens else {})},
+        "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
+        "strategy": {"enum": list(strategy_names())},
+        "domain": {"enum": list(DOMAINS)},
     }
+    properties = {}
+    for one in per_request_options():
+        row = {"type": kinds.get(one.kind, "string"), "description": one.help, **limited.get(one.name, {})}
+        default = getattr(config, one.name)
+        properties[one.aliases[0] if one.aliases else one.name] = row | (
+            {} if default in (None, {}) else {"default": default}
+        )
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

@@ -1,69 +1,74 @@
 """What a client asks of the selection: the object `caps` of a body, under the server's ceilings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
-from caps.assemble import make_strategy
+from caps.config import Option, RunConfig, find_option, per_request_options
 from caps.core.errors import SettingError
-from caps.core.play import Strategy
 from caps.core.settings import nearest
 from caps.datasets.jsonl import DOMAINS
 from caps.registry import STRATEGIES, listing
+from caps.runner import Runner
 from caps.server.refusals import Refusal
-from caps.server.rules import Defaults, Limits
+from caps.server.rules import Limits
 
-FIELDS = ("n", "strategy", "set", "domain", "seed", "early_exit", "seconds", "budget_tokens")
 SHORTEST = 0.1  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How one request is answered, already checked."""
+def read_request(given: object, base: RunConfig, limits: Limits, *, least: int = 1) -> RunConfig:
+    """The config of one request: the server's, with what the client may change; `least` samples at any rate.
 
-    n: int
-    name: str
-    strategy: Strategy
-    domain: str | None
-    seed: int
-    early_exit: bool
-    seconds: float
-    tokens: int | None
-
-
-def read_options(given: object, defaults: Defaults, limits: Limits, *, least: int = 1) -> Options:
-    """Read the object; `least` samples are drawn at any rate. A `Refusal` names the field."""
+    A `Refusal` names the field that cannot be taken.
+    """
     row = {} if given is None else given
     if not isinstance(row, dict):
         raise wrong("caps", "must be an object")
-    for name in row:
-        if name not in FIELDS:
-            known = list(FIELDS)
-            raise wrong(f"caps.{name}"[:80], f"is none of ours: {nearest(name, known)}{', '.join(known)}")
-    name = _strategy_name(row.get("strategy", defaults.strategy), defaults)
-    changes = dict(defaults.changes) if name == defaults.strategy else {}
-    changes |= _changes(row.get("set"), limits.n)
+    config = with_ceilings(base, limits)
+    changes: dict[str, Any] = {}
+    for name, value in row.items():
+        option = _option(name)
+        try:
+            changes[option.name] = option.check(value, "")
+        except SettingError:
+            raise wrong(f"caps.{name}", f"must be {option.expected}") from None
+    strategy = _listed_strategy(changes.get("strategy", base.strategy), base)
+    kept = base.settings if strategy == base.strategy else {}
+    changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.n)}
+    if changes.get("domain") not in (None, *DOMAINS):
+        raise wrong("caps.domain", f"must be one of {', '.join(DOMAINS)}")
+    ceilings = {"samples": (1, limits.n), "budget_seconds": (SHORTEST, limits.seconds)}
+    if limits.tokens:
+        ceilings["budget_tokens"] = (0, limits.tokens)
+    for field, (lowest, highest) in ceilings.items():
+        if changes.get(field) is not None and not lowest <= changes[field] <= highest:
+            name = next(one for one in row if _option(one).name == field)
+            raise wrong(f"caps.{name}", f"must be a number from {lowest:g} to {highest:g}")
+    stated = {name: value for name, value in changes.items() if value is not None}
+    config = replace(config, **stated)
     try:
-        strategy = make_strategy(name, changes)
+        _ = Runner(config, offline=True).strategy
     except SettingError as error:
         raise wrong("caps.set", str(error)) from None
-    domain = row.get("domain")
-    if domain is not None and domain not in DOMAINS:
-        raise wrong("caps.domain", f"must be one of {', '.join(DOMAINS)}")
-    early = row.get("early_exit", defaults.early_exit)
-    if not isinstance(early, bool):
-        raise wrong("caps.early_exit", "must be true or false")
-    tokens = _ours(row, "budget_tokens", limits.tokens, 0, limits.tokens or 2**53)
-    return Options(
-        n=max(int(_ours(row, "n", min(defaults.n, limits.n), 1, limits.n)), least),
-        name=name,
-        strategy=strategy,
-        domain=domain,
-        seed=int(_ours(row, "seed", defaults.seed, -(2**63), 2**63 - 1)),
-        early_exit=early,
-        seconds=_ours(row, "seconds", limits.seconds, SHORTEST, limits.seconds, whole=False),
-        tokens=int(tokens) if limits.tokens or "budget_tokens" in row else None,
+    return replace(config, samples=max(config.samples, least))
+
+
+def with_ceilings(base: RunConfig, limits: Limits) -> RunConfig:
+    """The server's config within its own limits."""
+    return replace(
+        base,
+        samples=min(base.samples, limits.n),
+        budget_seconds=limits.seconds,
+        budget_tokens=limits.tokens or base.budget_tokens,
     )
+
+
+def _option(name: str) -> Option:
+    try:
+        return find_option(name, among=per_request_options())
+    except SettingError as error:
+        raise wrong(f"caps.{name}"[:80], str(error).partition(": ")[2][:300]) from None
 
 
 def number(
@@ -87,12 +92,6 @@ def number(
     return value
 
 
-def _ours(
-    row: Mapping[str, object], name: str, default: float, least: float, most: float, *, whole: bool = True
-) -> float:
-    return number(row, name, default=default, least=least, most=most, where="caps.", whole=whole)
-
-
 def wrong(param: str, words: str) -> Refusal:
     """A field of a body that cannot be taken as it is."""
     return Refusal(400, f"{param}: {words}", code="invalid_value", param=param)
@@ -104,32 +103,23 @@ def strategy_names() -> tuple[str, ...]:
     return (*(name for name, *_ in listing(STRATEGIES)), *STRATEGIES.aliases)
 
 
-def _strategy_name(name: object, defaults: Defaults) -> str:
+def _listed_strategy(name: object, base: RunConfig) -> str:
     """A listed strategy: whoever sends requests may not name a module of this machine to be imported."""
     known = strategy_names()
-    if not isinstance(name, str) or name not in (*known, defaults.strategy):
+    if not isinstance(name, str) or name not in (*known, base.strategy):
         hint = nearest(name, list(known)) if isinstance(name, str) else ""
         raise wrong("caps.strategy", f"must be a listed strategy; {hint}see caps list strategies")
     return name
 
 
-def _changes(given: object, most: int) -> dict[str, str]:
-    """Fields of a strategy as words; a number among them may not ask for more work than samples may."""
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise wrong("caps.set", "must be an object of fields and values")
-    words = {}
-    for name, value in given.items():
-        if isinstance(value, bool):
-            words[name] = str(value).lower()
-        elif isinstance(value, int | float | str):
-            words[name] = str(value)
-        else:
+def _settings(given: Mapping[str, object] | None, most: int) -> dict[str, object]:
+    """Fields of a strategy; a number among them may not ask for more work than samples may."""
+    for name, value in (given or {}).items():
+        if not isinstance(value, int | float | str):
             raise wrong("caps.set", f"{name[:40]!r} must be a number, a text, true or false")
-        if _size(words[name]) > most:
+        if _size(str(value)) > most:
             raise wrong("caps.set", f"{name[:40]!r} must be at most {most} here")
-    return words
+    return dict(given or {})
 
 
 def _size(word: str) -> float:

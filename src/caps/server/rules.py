@@ -1,23 +1,10 @@
-"""What clients get if they say nothing, and how much they may ask for."""
+"""How much clients may ask for."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from caps.core.settings import check_settings, setting
-from caps.registry import DEFAULT_STRATEGY
 
 MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
-    """What a request that does not say otherwise gets; `changes` are fields of the strategy."""
-
-    n: int = 8
-    strategy: str = DEFAULT_STRATEGY
-    changes: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 1234
-    early_exit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
