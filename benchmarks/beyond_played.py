@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 from beyond_pools import Pools
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.core.settings import settings_of

@@ -8,7 +8,7 @@ from math import log
 from pathlib import Path
 from typing import NamedTuple
 
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.datasets.imports import open_cases

@@ -22,7 +22,7 @@ from statistics import fmean, pstdev
 import numpy as np
 from beyond_played import calibration_error, simulated
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.judging import JudgeProfile
 from caps.core.settings import settings_of

@@ -22,7 +22,7 @@ import aiohttp
 from stub import endpoint
 
 from caps import Caps, Case, Verdict
-from caps.assemble import Endpoint, Setup, make_prepare, session
+from caps.building import Endpoint, Setup, make_prepare, session
 from caps.cli.main import spare_collector
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine

@@ -20,7 +20,7 @@ from aiohttp import web
 from stub import REPLY, endpoint
 
 from caps import Caps, Case
-from caps.assemble import Endpoint, Setup, session
+from caps.building import Endpoint, Setup, session
 from caps.core.types import Candidate, Problem
 from caps.models import fleet
 

@@ -31,7 +31,7 @@ from peers.pools import marked_cases
 from peers.tables import Page, insert
 
 from caps import Case, Verdict
-from caps.assemble import Endpoint, Setup, make_prepare, make_strategy, session
+from caps.building import Endpoint, Setup, make_prepare, make_strategy, session
 from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine

@@ -24,7 +24,7 @@ import aiohttp
 from serve import process
 from stub import endpoint
 
-from caps.assemble import Endpoint, Setup
+from caps.building import Endpoint, Setup
 from caps.server.building import Serving, opened
 from caps.server.logs import Log
 from caps.server.rules import Limits

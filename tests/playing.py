@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating, Selection, Verdict

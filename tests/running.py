@@ -5,11 +5,12 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from caps.assemble import Endpoint, Setup, make_strategy
 from caps.cli.run import Run
+from caps.config import RunConfig
 from caps.datasets.imports import open_cases
 from caps.models.base import Completion, Request, Wiring
 from caps.models.scripted import ScriptedModel
+from caps.runner import Runner
 from judging import better_quality_wins
 
 REPLY: list[Callable[[Request], str]] = []
@@ -47,14 +48,15 @@ def run_cases(
     **settings: object,
 ) -> Path:
     """Run cases into a folder beside a journal; the folder."""
-    setup = Setup(
-        endpoint=Endpoint("running:connect", "scripted"),
-        journal=out.parent / "journal.sqlite",
-        **settings,
+    config = RunConfig(
+        model="scripted",
+        base_url=("running:connect",),
+        strategy=strategy,
+        seed=7,
+        journal=str(out.parent / "journal.sqlite"),
+        **{"hard_evidence": "off", **settings},
     )
-    run = Run(
-        setup, strategy, make_strategy(strategy), 7, None, limit=limit, quiet=True, bracket=False, lines=False
-    )
+    run = Run(Runner(config), limit=limit, quiet=True, bracket=False, lines=False)
     REPLY.append(reply)
     try:
         asyncio.run(run.play(islice(open_cases(str(cases)), limit), None, out, str(cases)))

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import caps as api
-from caps.assemble import make_strategy
 from caps.datasets.jsonl import parse_case
 from cli.test_batch import batch, provide, written
 from judging import better_quality_wins
@@ -111,9 +110,7 @@ def through_solve(contest: Contest) -> dict:
 
 
 def chosen_strategy(contest: Contest) -> dict:
-    changes = {name: str(value) for name, value in contest.settings.items()}
-    strategy = make_strategy(contest.strategy, changes) if changes else contest.strategy
-    return {"strategy": strategy, "seed": contest.seed}
+    return {"strategy": contest.strategy, "settings": contest.settings, "seed": contest.seed}
 
 
 def through_api_select(contest: Contest) -> dict:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caps.assemble import load_templates, make_prepare
+from caps.building import load_templates, make_prepare
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
 from caps.prompts.parse import read_reply
 from caps.prompts.render import render, template_name

@@ -9,7 +9,7 @@ from typing import Any
 from driving import drive, errand
 
 from caps import Case
-from caps.assemble import Endpoint, Setup, make_strategy, session
+from caps.building import Endpoint, Setup, make_strategy, session
 
 GIVEN = errand()
 

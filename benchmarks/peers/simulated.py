@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.experiments.pools import LabelledPool, PoolModel, made_up

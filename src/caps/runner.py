@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from platformdirs import user_cache_path
 
-from caps.assemble.parts import (
+from caps.building import (
     load_templates,
     make_finders,
     make_prepare,
@@ -251,6 +251,8 @@ class Runner:
         stated = self.stated_price
         if (
             stated is not None
+            or self._offline
+            or self._model is not None
             or self.config.engine == "batch"
             or not self.asks_judge
             or self._judge is not None

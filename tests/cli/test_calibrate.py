@@ -1,14 +1,14 @@
 """`caps select --calibrate`: fitted on the first cases, frozen, written down, replayed, never paid twice."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from caps.assemble import Endpoint, Setup, make_strategy
 from caps.cli.calibrating import Calibrating
+from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.judges.profiles import read_profile
+from caps.runner import Runner
 from judging import better_quality_wins
 from models.server import StubServer
 from shell import caps
@@ -88,8 +88,8 @@ def test_a_budget_in_all_holds_for_both_steps_and_nothing_is_learnt_from_half_th
     assert (judge["e2_high"], len(judge["assumed"])) == (0.82, 9)
 
 
-def calibrating(count=20, name="posterior"):
-    return Calibrating(count, name, make_strategy(name), {})
+def calibrating(count=20, name="posterior", journal="j", **settings):
+    return Calibrating(Runner(RunConfig(calibrate=count, strategy=name, journal=journal, **settings)))
 
 
 @pytest.mark.parametrize("count", [3, 5000])
@@ -99,14 +99,13 @@ def test_too_few_and_too_many_cases_are_refused(count):
 
 
 def test_a_strategy_with_no_use_for_it_is_refused():
-    with pytest.raises(SettingError, match="'caps-r' does not reckon"):
+    with pytest.raises(SettingError, match="'caps-r' does not use"):
         calibrating(name="caps-r")
 
 
 def test_without_a_journal_it_would_be_paid_twice(tmp_path):
-    setup = Setup(endpoint=Endpoint("http://x", "m"))
     with pytest.raises(SettingError, match="leave --no-journal out"):
-        calibrating().check(setup)
-    calibrating().check(replace(setup, journal=tmp_path / "j"))
+        calibrating(journal=None)
+    assert calibrating(journal=str(tmp_path / "j")).count == 20
     with pytest.raises(SettingError, match="--engine local, not batch"):
-        calibrating().check(replace(setup, journal=tmp_path / "j", engine="batch"))
+        calibrating(engine="batch")

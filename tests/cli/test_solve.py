@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from caps import Case, solve, solve_sync
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.errors import CapsError
 from caps.registry import METHODS, PRESETS, STRATEGIES, resolve
 from caps.sampling.making import make_method, make_preset

@@ -1,7 +1,7 @@
 import pytest
 
 from caps import Caps, V1Infer
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.errors import SettingError
 from caps.core.settings import override
 

@@ -9,34 +9,38 @@ import pytest
 from aiohttp import web
 
 from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality
-from caps.assemble import Endpoint, Setup, make_strategy, prepare_for, remembering, session
+from caps.building import make_strategy
+from caps.config import RunConfig
 from caps.core.errors import AccessError, BusyError, MissingFeatureError, RefusedError, SettingError
 from caps.engines.base import Play
-from caps.engines.batch_files import BatchSettings
 from caps.engines.batch_notes import BatchNotes
-from caps.engines.budget import Budget
 from caps.engines.forward import fast_forward
 from caps.journal.store import Journal
-from caps.judges.llm import JudgeSettings
+from caps.runner import Runner
 from judging import better_quality_wins, cases
 from models.server import Reply, Status, StubServer
 from waiting import until
 
-QUICK = BatchSettings(poll=0.01)
+QUICK = {"poll": 0.01}
 TOO_LONG = Status(
     400, {"error": {"message": "over the maximum context length", "code": "context_length_exceeded"}}
 )
 
 
 def setup_at(server, tmp_path, *, engine="batch", **more):
-    settings = {"batch": QUICK, "judge": JudgeSettings(max_tokens=64), **more}
-    where = Endpoint(server.url, "stub")
-    return Setup(endpoint=where, engine=engine, journal=tmp_path / f"{engine}.sqlite", **settings)
+    usual = {
+        "batch": QUICK,
+        "max_tokens": 64,
+        "journal": tmp_path / f"{engine}.sqlite",
+        "hard_evidence": "off",
+    }
+    settings = {"model": "stub", "base_url": (server.url,), "engine": engine, "seed": 3, **usual, **more}
+    return RunConfig(**settings)
 
 
 async def played(setup, some, strategy="caps", heard=None, silent=None):
     """Selections, and what was asked, billed and went wrong, of each case."""
-    async with session(setup) as ready:
+    async with Runner(setup).session() as ready:
         if heard is not None:
             ready.engine.courier.told = ready.engine.courier.warned = heard.append
         found = {}
@@ -91,7 +95,8 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
     assert max(server.paid.values()) == 1
     with Journal.open(tmp_path / "batch.sqlite") as journal, Journal.open(tmp_path / "local.sqlite") as other:
         assert len(journal.get_many(server.paid)) == len(other.get_many(server.paid)) > 0
-        judge, prepare = remembering(live_setup, journal, silent), prepare_for(live_setup)
+        runner = Runner(live_setup)
+        judge, prepare = runner.recorded_judge(journal, silent), runner.prepare
         for number, case in enumerate(some):
             again = Play(number, prepare(case), make_strategy(strategy), 3)
             assert fast_forward(again, judge) == []
@@ -123,13 +128,13 @@ def test_identical_requests_are_sent_and_billed_once(tmp_path):
 
 def test_files_are_cut_at_both_limits_and_only_so_many_batches_are_under_way(tmp_path):
     with BatchServer() as server:
-        play(setup_at(server, tmp_path, batch=BatchSettings(lines=10, at_once=2, poll=0.01)), cases(6))
+        play(setup_at(server, tmp_path, batch={"lines": 10, "at_once": 2, "poll": 0.01}), cases(6))
         assert sorted(server.sizes[:3]) == [4, 10, 10]  # two at once arrive in either order
         assert sorted(server.sizes[3:]) == [6, 10, 10, 10]
         assert server.busiest == 2
     (tmp_path / "more").mkdir()
     with BatchServer() as server:
-        play(setup_at(server, tmp_path / "more", batch=BatchSettings(megabytes=0.01, poll=0.01)), cases(6))
+        play(setup_at(server, tmp_path / "more", batch={"megabytes": 0.01, "poll": 0.01}), cases(6))
         requests = [text for text in server.files.values() if '"method"' in text]
         assert max(map(len, requests)) <= 10_000
         assert len(requests) > 6
@@ -138,7 +143,7 @@ def test_files_are_cut_at_both_limits_and_only_so_many_batches_are_under_way(tmp
 
 def test_another_judge_at_partial_views_gets_files_of_its_own(tmp_path):
     with BatchServer() as server, BatchServer() as small:
-        play(setup_at(server, tmp_path, endpoint_partial=Endpoint(small.url, "small")), cases(2))
+        play(setup_at(server, tmp_path, judge_model_e1="small", judge_base_url_e1=small.url), cases(2))
         assert (server.sizes, small.sizes) == ([2 * 6], [2 * 4])
 
 
@@ -231,22 +236,19 @@ def test_a_server_that_wants_the_newer_name_of_the_limit_gets_it_in_the_next_fil
 
 
 def test_a_budget_of_tokens_for_a_case_ends_where_it_ends_live(tmp_path):
-    budget = Budget(tokens=2_500)
+    budget = 2_500
     with BatchServer() as server:
-        batch = play(setup_at(server, tmp_path, case_budget=budget), cases(3))
-        live = play(setup_at(server, tmp_path, engine="local", case_budget=budget), cases(3))
+        batch = play(setup_at(server, tmp_path, budget_tokens=budget), cases(3))
+        live = play(setup_at(server, tmp_path, engine="local", budget_tokens=budget), cases(3))
     assert batch == live
     assert any(one[0].provisional for one in live.values())
     assert server.sizes[0] == 3, "one by one, because the money might not last for a whole round"
 
 
-@pytest.mark.parametrize(
-    "more", [{"case_budget": Budget(seconds=9)}, {"total_budget": Budget(tokens=9)}, {"journal": None}]
-)
+@pytest.mark.parametrize("more", [{"budget_seconds": 9}, {"budget_total_tokens": 9}, {"journal": None}])
 def test_what_a_batch_cannot_keep_is_refused_before_anything_is_sent(tmp_path, more):
     with BatchServer() as server:
-        where = Endpoint(server.url, "stub")
-        setup = Setup(**{"endpoint": where, "engine": "batch", "journal": tmp_path / "j.sqlite"} | more)
+        setup = setup_at(server, tmp_path, **more)
         with pytest.raises(SettingError, match="a batch keeps|need a journal"):
             play(setup, cases(1))
     assert (server.requests, server.calls) == (0, [])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps import Caps, Level
-from caps.assemble import load_templates, make_prepare, make_strategy
+from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.errors import SettingError
 from caps.core.types import Usage
 from caps.costs.prices import Price

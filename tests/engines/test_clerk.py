@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from caps.assemble import Endpoint, Setup, load_templates, make_prepare, make_strategy
-from caps.assemble.engines import equipped
+from caps.building import make_prepare, make_strategy
+from caps.config import RunConfig
 from caps.core.errors import InputError, JournalError, MissingExtraError, SettingError
 from caps.core.types import Found, Unanswered, Usage, Verdict
 from caps.datasets.jsonl import cases_in_rows
@@ -19,6 +19,7 @@ from caps.engines.local import LocalEngine
 from caps.engines.told import Job, Told, retell
 from caps.engines.worker import Worker
 from caps.judges.base import Ruling
+from caps.runner import Runner
 from judging import better_quality_wins, cases
 from models.server import StubServer
 from playing import JUDGED
@@ -155,10 +156,10 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
     job = Job(0, case, make_strategy("caps"), 1)
 
     async def lives(server):
-        setup = Setup(endpoint=Endpoint(server.url, "stub"), connections=4)
+        config = RunConfig(model="stub", base_url=(server.url,), max_connections=4, hard_evidence="off")
 
         def equip(journal, pot):
-            return equipped(setup, load_templates(), None, journal, pot)
+            return Runner(config).worker("verbal", journal, pot)
 
         clerk = Here(Clerk(equip, tmp_path / "journal.sqlite", Budget(), None, durable=False))
         first, second = Worker("w"), Worker("w")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps import Level
-from caps.assemble import load_templates, make_prepare, make_strategy
+from caps.building import load_templates, make_prepare, make_strategy
 from caps.engines.base import Play
 from caps.engines.budget import Budget, CasePurse, Total
 from caps.engines.forward import fast_forward

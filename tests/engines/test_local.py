@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from caps import Caps, Pairing, Unanswered, Verdict
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.core.errors import AccessError, InputError
 from caps.core.types import Found
 from caps.datasets.jsonl import parse_case

@@ -12,14 +12,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from caps.assemble import Endpoint, Setup, cases_for, make_strategy, session
+from caps.building import cases_for
+from caps.config import Keys, RunConfig
 from caps.core.errors import AccessError, InputError
 from caps.datasets.jsonl import read_cases
 from caps.engines.base import in_order
-from caps.engines.budget import Budget
 from caps.engines.cluster import Cluster, connect
 from caps.engines.ray import AHEAD
 from caps.journal.store import Journal
+from caps.runner import Runner
 from judging import better_quality_wins, case_line, cases, spread, write_cases
 from models.server import Reply, StubServer
 from waiting import until
@@ -53,18 +54,18 @@ class Counted:
 
 
 def setup_for(server, tmp_path, **settings):
-    return Setup(
-        endpoint=Endpoint(server.url, "stub"), engine="ray", cluster=Cluster(workers=WORKERS),
-        connections=CONNECTIONS, journal=tmp_path / "journal.sqlite", **settings,
+    return RunConfig(
+        model="stub", base_url=(server.url,), engine="ray", ray_workers=WORKERS, max_connections=CONNECTIONS,
+        journal=tmp_path / "journal.sqlite", strategy="caps", seed=7, **{"hard_evidence": "off", **settings},
     )  # fmt: skip
 
 
-async def played(setup, source, *, strike=None):
+async def played(setup, source, *, strike=None, key=None):
     """Play all; after three outcomes a strike may be made at the engine."""
-    async with session(setup, probe=False) as ready:
+    async with Runner(setup, keys=Keys(api_key=key), grace=60.0).session(probe=False) as ready:
         heard, outcomes = [], []
         ready.engine.watch = heard.append
-        async for outcome in in_order(ready.engine.run(source, make_strategy("caps"), seed=7)):
+        async for outcome in in_order(ready.run(source)):
             outcomes.append(outcome)
             if len(outcomes) == 3 and strike is not None:
                 await strike(ready.engine)
@@ -88,11 +89,11 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
 ):
     counted, source, flying = Counted(), cases(20, n=16), []
     with StubServer(counted) as server:
-        setup = setup_for(server, tmp_path, hard_evidence="on", grace=60.0)
+        setup = setup_for(server, tmp_path, hard_evidence="on")
 
         async def kill(engine):
             process = await engine.workers[0].ready.remote(None)
-            with Journal.open(setup.journal) as journal:
+            with Journal.open(tmp_path / "journal.sqlite") as journal:
                 stored = journal.stats().replies
             os.kill(process, signal.SIGKILL)
             flying.append(server.requests - stored)
@@ -110,7 +111,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
     assert all(one.bout.case.candidates[one.selection.winner].correct for one in outcomes)
     assert all(one.found.cluster for outcome in outcomes for one in outcome.bout.case.candidates)
     assert len(heard) == len(counted.came) == 20 * 18
-    with Journal.open(setup.journal) as journal:
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
         assert journal.stats().replies == len(counted.came)
         assert len(journal.facts("finding")) == len(source)
     assert capfd.readouterr().out == "", "what Ray says of a death is not a result"
@@ -119,7 +120,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
 def test_a_budget_of_the_run_holds_across_workers_and_a_bad_line_fails_alone(cluster, tmp_path):
     source = [InputError("cases.jsonl:1: not JSON"), *cases(12)]
     with StubServer(Counted(delay=0)) as server:
-        setup = setup_for(server, tmp_path, total_budget=Budget(tokens=25_000))
+        setup = setup_for(server, tmp_path, budget_total_tokens=25_000)
         outcomes, _ = asyncio.run(played(setup, iter(source)))
         spent = sum(server.tokens.values())
     assert 10_000 < spent <= 25_000
@@ -139,11 +140,8 @@ def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_no
 
     with StubServer(Counted(), api_key="right") as server:
         setup = setup_for(server, tmp_path)
-        wrong = replace(
-            setup, cluster=Cluster(workers=1), endpoint=replace(setup.endpoint, api_key="sk-wrong-key")
-        )
         with pytest.raises(AccessError) as refused:
-            asyncio.run(played(wrong, endless()))
+            asyncio.run(played(replace(setup, ray_workers=1), endless(), key="sk-wrong-key"))
     assert "sk-wrong-key" not in str(refused.value)
     assert next(read) <= AHEAD * CONNECTIONS
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.errors import SettingError
 from caps.core.types import Entrant, Level

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.core.judging import JudgeProfile
 from caps.core.types import Level
 from caps.datasets.jsonl import parse_case

@@ -1,6 +1,6 @@
 import asyncio
 
-from caps.assemble import make_graders
+from caps.building import make_graders
 from caps.core.types import Candidate, Case, Problem
 from caps.experiments.grading import GradeBook
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.assemble import load_templates, make_prepare, make_strategy
+from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.contest import Contest
 from caps.core.counting import estimate_tokens
 from caps.core.types import Case, Level, Pairing

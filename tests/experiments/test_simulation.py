@@ -1,6 +1,6 @@
 import pytest
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.errors import InputError, SettingError
 from caps.costs.closed_form import caps_calls
 from caps.datasets.jsonl import parse_case

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from caps import Contest
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from playing import ALL, erratic, field_of, played
 
 FOLDER = Path(__file__).parent / "transcripts"

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from caps import Level, Pairing, Pick, Rating, Unanswered, Verdict
-from caps.assemble import load_templates, make_prepare
+from caps.building import load_templates, make_prepare
 from caps.core.errors import AccessError, BusyError, SettingError, TooLongError
 from caps.core.types import Group, Solo, TokenLogprob, Usage
 from caps.datasets.jsonl import parse_case

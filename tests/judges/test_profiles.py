@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.errors import InputError, SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Capabilities

@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
-from platformdirs import user_cache_path
 
-from caps.assemble import Setup, find, load_templates, make_prepare
+from caps.building import load_templates, make_prepare
+from caps.config import RunConfig
 from caps.core.types import Candidate, Case, Problem
 from caps.diagnostics.sequential import standing
 from caps.diagnostics.suitability import usable
 from caps.experiments.conclusion import measured_of
 from caps.experiments.diagnosis import Plan, ask, schedule, subjects
-from caps.judges.llm import JudgeSettings
+from caps.runner import Runner
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 
@@ -28,15 +28,9 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
     for name in load_templates():  # in few words: one core reads a hundred tokens a second
         if name.startswith("pair"):
             (tmp_path / name).write_text("{problem}\n{a}\n{b}\nWho is right?")
-    setup = Setup(
-        endpoint=find("embedded", None, None, cache=user_cache_path("caps")),
-        judge=JudgeSettings(reply="tags"),
-        prompts=tmp_path,
-        context=512,
-        threads=1,
-    )
+    config = RunConfig(model="embedded", prompts=str(tmp_path), context=512, threads=1, hard_evidence="off")
     plan = Plan(pairs=1)
-    asked = asyncio.run(ask(setup, schedule(list(subjects([SUM], make_prepare())), plan), plan))
+    asked = asyncio.run(ask(Runner(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
     assert [look.malformed for look in asked.looks] == [False] * 4
     assert all(look.tokens > 20 for look in asked.looks)
     full = measured_of(asked).levels["E2"]

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 from platformdirs import user_cache_path
 
-from caps.assemble import load_templates, make_prepare
+from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, TooLongError
 from caps.core.types import Case, Group, Level, Message, Pairing, Solo, Unanswered
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat

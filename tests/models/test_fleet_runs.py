@@ -7,11 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from caps import select_sync
-from caps.assemble import Endpoint, Setup, make_strategy, session
 from caps.cli.main import make_app
+from caps.config import RunConfig
 from caps.core.errors import MissingFeatureError, UnknownModelError, UnreachableError
 from caps.engines.base import in_order
 from caps.journal.keys import request_key
+from caps.runner import Runner
 from judging import better_quality_wins, cases, write_cases
 from models.fleets import ask, said, slowly
 from models.server import Reply, StubServer
@@ -25,11 +26,11 @@ def run(*urls, count=8, told=None, **settings):
     """Play cases; who won each, what each cost, and how the servers fared."""
 
     async def play():
-        where = Endpoint(",".join(urls), "stub")
-        setup = Setup(endpoint=where, tell=(told if told is not None else []).append, **settings)
-        async with session(setup) as ready:
-            strategy = make_strategy("caps-r")
-            outcomes = [one async for one in in_order(ready.engine.run(cases(count), strategy, seed=7))]
+        settings_ = {"strategy": "caps-r", "seed": 7, "hard_evidence": "off", **settings}
+        config = RunConfig(model="stub", base_url=urls, **settings_)
+        runner = Runner(config, warn=(told if told is not None else []).append)
+        async with runner.session() as ready:
+            outcomes = [one async for one in in_order(ready.run(cases(count)))]
             return outcomes, ready.servers()
 
     outcomes, records = asyncio.run(play())
@@ -84,7 +85,7 @@ def test_the_key_of_a_request_knows_no_group():
 
 def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
     with StubServer(slowly(0.01)) as one, StubServer(slowly(0.01)) as other:
-        _, outcomes, _ = run(one.url, other.url, count=24, connections=4)
+        _, outcomes, _ = run(one.url, other.url, count=24, max_connections=4)
         seen = [[text for text in said(server) if "BEGIN PROBLEM" in text] for server in (one, other)]
     at_home = total = 0
     for outcome in outcomes:
@@ -130,7 +131,7 @@ def test_nobody_at_all_ends_it_at_the_start():
 def test_from_python_several_addresses_are_a_list():
     with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
         for case in cases(4):
-            assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], connections=1).text
+            assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], max_connections=1).text
         assert one.requests
         assert other.requests
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caps.assemble import load_templates
+from caps.building import load_templates
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Message, Problem
 from caps.prompts.generate import STYLES, ask_for_answer, generation_name

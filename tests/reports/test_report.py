@@ -13,7 +13,6 @@ from caps.cli.report import _write, opened, report
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Verdict
-from caps.engines.budget import Budget
 from caps.reports import page as pages
 from caps.reports.compared import compare_runs
 from caps.reports.flips import flips
@@ -149,13 +148,13 @@ def test_a_flip_is_what_the_contest_would_have_made_of_it():
 
 
 def flips_of(contest: Contest, entrants):
-    from caps.assemble import make_strategy  # noqa: PLC0415
+    from caps.building import make_strategy  # noqa: PLC0415
 
     return flips(make_strategy("caps"), entrants, seed=0, contest=contest)
 
 
 def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_path):
-    out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, case_budget=Budget(tokens=6_500))
+    out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, budget_tokens=6_500)
     with opened(out) as run:
         told = receipt_line(run, "first")
         shown = read(page_html(case_page(run, "first"), Kept())).text

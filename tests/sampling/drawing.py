@@ -2,9 +2,11 @@
 
 import asyncio
 
-from caps.assemble import Endpoint, Setup, load_templates, sampler
+from caps.building import load_templates
+from caps.config import RunConfig
 from caps.core.types import Case, Problem
 from caps.models.scripted import ScriptedModel
+from caps.runner import Runner
 from caps.sampling.base import Aids
 from caps.sampling.independent import Independent
 from caps.sampling.presets import Preset
@@ -35,10 +37,11 @@ def run(method, desk, problems, n=4, aids=None):
 
 def draw(server, problems, n=4, *, preset=None, method=None, logprobs=False, probe=False, **settings):
     """Sample problems at a stub server."""
-    setup = Setup(endpoint=Endpoint(server.url, "stub"), **settings)
+    config = RunConfig(model="stub", base_url=(server.url,), **settings)
+    runner = Runner(config, preset=preset or Preset())
 
     async def all_of():
-        async with sampler(setup, preset or Preset(), logprobs=logprobs, probe=probe) as desk:
+        async with runner.sampler(logprobs=logprobs, probe=probe) as desk:
             return [one async for one in sample_all(problems, method or Independent(), desk, n=n)]
 
     return asyncio.run(all_of())

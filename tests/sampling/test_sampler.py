@@ -5,7 +5,6 @@ import pytest
 
 from caps.core.errors import AccessError, MissingFeatureError, RefusedError
 from caps.core.types import Candidate, Usage
-from caps.engines.budget import Budget
 from caps.evidence.anatomy import dissect
 from caps.models.base import Completion
 from caps.registry import PRESETS
@@ -30,7 +29,7 @@ SENT = {
 def test_requests_carry_exactly_what_the_preset_says(name):
     problems = [problem("a", "code"), problem("b", "math")]
     with StubServer() as server:
-        draw(server, problems, n=2, preset=make_preset(name), connections=1)
+        draw(server, problems, n=2, preset=make_preset(name), max_connections=1)
     heat = {"small": (0.5, 0.5)}.get(name, (0.6, 1.0))
     for body, temperature, seed in zip(
         server.bodies, (heat[0], heat[0], heat[1], heat[1]), (1234, 1235) * 2, strict=True
@@ -54,7 +53,7 @@ def test_the_i_th_sample_is_the_i_th_draw_and_cases_come_in_the_order_of_input()
         return Reply(f"{name} seed {body['seed']}", delay=0.05 if name.startswith("0") else 0)
 
     with StubServer(reply) as server:
-        found = draw(server, [problem(str(i)) for i in range(6)], n=3, connections=8)
+        found = draw(server, [problem(str(i)) for i in range(6)], n=3, max_connections=8)
     assert [one.name for one in found] == [str(i) for i in range(6)]
     for i, one in enumerate(found):
         assert texts(one) == [f"{i}? seed {1234 + k}" for k in range(3)]
@@ -78,7 +77,7 @@ def test_problems_are_read_only_as_far_as_needed_and_connections_are_kept_busy()
             yield problem(str(i))
 
     with StubServer([Reply(delay=0.01)]) as server:
-        draw(server, source(server), n=4, connections=6)
+        draw(server, source(server), n=4, max_connections=6)
         assert server.peak == 6
     assert max(ahead) <= 4
 
@@ -133,7 +132,7 @@ def test_an_empty_reply_is_no_candidate_and_what_it_cost_is_known():
 def test_a_budget_holds_and_what_it_could_not_pay_for_is_told():
     preset = make_preset("default", {"max_tokens": "100"})
     with StubServer() as server:
-        (sampled,) = draw(server, [problem()], n=20, preset=preset, total_budget=Budget(tokens=400))
+        (sampled,) = draw(server, [problem()], n=20, preset=preset, budget_total_tokens=400)
         assert 1 < server.requests < 20
         assert sum(server.tokens.values()) <= 400
     assert len(sampled.case.candidates) == server.requests

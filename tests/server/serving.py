@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
-from caps.assemble import Endpoint, Setup
+from caps.config import Keys, RunConfig
+from caps.runner import Endpoint, Runner
 from caps.server.building import Serving, opened
 from caps.server.logs import Log
 from judging import better_quality_wins
@@ -126,7 +127,7 @@ def inside(
     base_url: str,
     work: Callable[[Inside], Any],
     *,
-    setup: dict | None = None,
+    config_: dict | None = None,
     model: str = "",
     key: str | None = None,
     judge: Endpoint | None = None,
@@ -136,12 +137,14 @@ def inside(
     """Run `work` with a server's app in this process."""
 
     async def run() -> Any:
-        log, where = StringIO(), Endpoint(base_url, model, key)
-        judging = Setup(endpoint=judge or where, **(setup or {}))
-        named = judge.model if judge else None
-        serving = Serving(
-            upstream=where, judging=judging, judge=named, log=Log(prompts=prompts, file=log), **settings
-        )
+        log, named = StringIO(), {}
+        if judge is not None:
+            named = {"judge_model": judge.model, "judge_base_url": (judge.base_url,)}
+        server = {"model": model or None, "base_url": (base_url,), "samples": 8, "sandbox": "off"}
+        config = RunConfig(**{**server, **named, **(config_ or {})})
+        keys = Keys(api_key=key, judge_api_key=judge.api_key if judge else None)
+        runner = Runner(config, keys=keys, any_model=True)
+        serving = Serving(runner=runner, log=Log(prompts=prompts, file=log), **settings)
         async with opened(serving) as door:
             return await work(Inside(door, log))
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caps.config import RunConfig
 from caps.server.answers import PIECE, chunks
 from caps.server.drawing import settled
-from caps.server.options import read_options
+from caps.server.options import read_request
 from caps.server.problems import problem_of_chat
 from caps.server.refusals import Refusal
-from caps.server.rules import Defaults, Limits
+from caps.server.rules import Limits
 from models.server import Hang, Reply, StubServer
 from server.serving import asked, inside, is_judge, upstream
 
@@ -72,18 +73,23 @@ def test_answers_have_settled_when_the_commonest_is_surely_so():
 )  # fmt: skip
 def test_what_a_client_may_not_ask_for(given):
     with pytest.raises(Refusal) as caught:
-        read_options(given, Defaults(), Limits())
+        read_request(given, RunConfig(), Limits())
     assert (caught.value.status, caught.value.param.split(".")[0]) == (400, "caps")
 
 
 def test_defaults_of_the_server_hold_until_a_client_says_otherwise():
-    defaults = Defaults(n=64, strategy="caps", changes={"finalists": "2"})
-    plain = read_options(None, defaults, Limits(n=16, tokens=500))
-    assert (plain.n, plain.strategy.finalists, plain.tokens, plain.seconds) == (16, 2, 500, 600.0)
-    other = read_options({"strategy": "caps-r", "budget_tokens": 100}, defaults, Limits(tokens=500))
-    assert (other.strategy.finalists, other.tokens) == (4, 100)
+    base = RunConfig(samples=64, strategy="caps", settings={"finalists": 2})
+    plain = read_request(None, base, Limits(n=16, tokens=500))
+    assert (plain.samples, plain.settings, plain.budget_tokens, plain.budget_seconds) == (
+        16,
+        {"finalists": 2},
+        500,
+        600.0,
+    )
+    other = read_request({"strategy": "caps-r", "budget_tokens": 100}, base, Limits(tokens=500))
+    assert (other.settings, other.budget_tokens) == ({}, 100)
     with pytest.raises(Refusal, match=r"budget_tokens"):
-        read_options({"budget_tokens": 501}, defaults, Limits(tokens=500))
+        read_request({"budget_tokens": 501}, base, Limits(tokens=500))
 
 
 def test_a_judge_reads_every_message_and_is_told_what_it_cannot_see():

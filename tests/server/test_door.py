@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from caps.assemble import Endpoint
 from caps.core.errors import SettingError
+from caps.runner import Endpoint
 from caps.server.rules import Limits
 from models.server import Hang, Raw, Reply, Status, StubServer
 from server.serving import asked, inside, upstream
@@ -208,7 +208,7 @@ def test_a_client_that_hangs_up_ends_the_work_upstream():
         return [json.loads(line)["status"] for line in call.log.getvalue().splitlines()]
 
     with StubServer([Hang()]) as stub:
-        assert inside(stub.url, work, setup={"connections": 16}, heartbeat=0.05) == [499, 499]
+        assert inside(stub.url, work, config_={"max_connections": 16}, heartbeat=0.05) == [499, 499]
 
 
 def test_logs_hold_figures_and_no_words_and_metrics_count_them(stub):

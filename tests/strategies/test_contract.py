@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps import Contest, Pairing, Unanswered
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.play import capabilities_of
 from playing import (
     ALL,

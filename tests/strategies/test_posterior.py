@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps import Contest, Entrant, Level, Pairing, Unanswered, Verdict
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.errors import SettingError
 from caps.experiments.pools import PoolModel, made_up
 from caps.judges.simulated import JudgeModel, SimulatedJudge

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from caps.assemble import open_journal
+from caps.building import open_journal
 from caps.core.errors import InputError, NotRecordedError
 from caps.core.types import Case
 from caps.costs.prices import Price

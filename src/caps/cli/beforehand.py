@@ -5,7 +5,7 @@ from itertools import chain, islice
 
 import typer
 
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.cli.calibrating import Calibrating
 from caps.cli.output import say, stdout
 from caps.core.contest import Contest

@@ -55,11 +55,15 @@ LOADED = "caps.loaded"  # of a context: which settings came from which file
 
 
 def configured(
-    *groups: str, defaults: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+    *groups: str,
+    defaults: Mapping[str, Any] | None = None,
+    without: Iterable[str] = (),
+    announce: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some groups of settings; it is called with `config` and `keys`.
 
-    `defaults` replaces the default of single settings for this command, `without` leaves some out.
+    `defaults` replaces the default of single settings for this command, `without` leaves some out. Which
+    file settings came from is announced on standard error, unless the command does that itself.
     """
     usual, left_out = defaults or {}, frozenset(without)
     taken = [one for one in options().values() if one.group in groups and one.name not in left_out]
@@ -79,8 +83,8 @@ def configured(
         @wraps(command)
         def run(ctx: typer.Context, **given: Any) -> None:
             words = {name: given.pop(name) for name in generated}
-            if not given.get("quiet"):
-                _report_loaded(ctx)
+            if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
+                say("settings from {}: {}".format(*loaded))
             found = {name: words[name] for name in keys}
             config = _config(taken, words, usual)
             if journaled and not words["no_journal"] and config.journal is None:
@@ -128,15 +132,24 @@ def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, A
 
 
 def _parameter(one: Option, default: Any) -> inspect.Parameter:
-    empty = one.kind in ("list", "mapping")
-    option = typer.Option(
+    annotation: Any = Annotated[TYPES[one.kind], _typer_option(one, default)]
+    return _plain(one.name, annotation, default=None if one.kind in ("list", "mapping") else default)
+
+
+def _typer_option(one: Option, default: Any) -> Any:
+    return typer.Option(
         *one.flags,
         envvar=None if one.kind == "mapping" else list(one.env),
         help=one.help,
         metavar=one.metavar,
-        show_default=not empty and default not in (None, "", False),
+        show_default=one.kind not in ("list", "mapping") and default not in (None, "", False),
     )
-    return _plain(one.name, Annotated[TYPES[one.kind], option], default=None if empty else default)
+
+
+def setting_option(name: str) -> Any:
+    """The option of a single setting, for commands that take only a few of them."""
+    one = options()[name]
+    return _typer_option(one, one.default)
 
 
 def _key_parameter(name: str) -> inspect.Parameter:
@@ -197,11 +210,10 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _report_loaded(ctx: typer.Context) -> None:
+def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
+    """The file that settings came from, and their names; nothing where there is none."""
     loaded = ctx.meta.get(LOADED)
-    if loaded is not None:
-        path, names = loaded
-        say(f"settings from {path}: {', '.join(names) or 'none for this command'}")
+    return None if loaded is None else (str(loaded[0]), ", ".join(loaded[1]) or "none for this command")
 
 
 CONFIG_FILE = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from platformdirs import user_data_path
 
-from caps.assemble import load_templates, make_prepare, make_strategy
+from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
 from caps.cli.demo_simulated import show_simulated
 from caps.cli.meter import Meter

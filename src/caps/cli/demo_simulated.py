@@ -1,6 +1,6 @@
 """`caps demo --simulated`: one contest between made-up candidates, with no model at all."""
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.cli.output import stdout
 from caps.core.contest import Contest
 from caps.core.types import Level

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.cli import options
 from caps.cli.config_options import configured
 from caps.cli.diagnose_run import Told, judged_live

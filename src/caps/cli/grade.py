@@ -12,11 +12,12 @@ import typer
 from platformdirs import user_data_path
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from caps.assemble import make_graders, open_journal
-from caps.cli import given, options
+from caps.building import make_graders, open_journal
+from caps.cli import options
 from caps.cli.beforehand import opened
 from caps.cli.options import Cases
 from caps.cli.output import bar, say
+from caps.config import options as options_of_runs
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.datasets.imports import count_cases, open_cases
@@ -52,7 +53,7 @@ def grade(
     """
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
-    name = given.parse_sandbox(sandbox)
+    name = options_of_runs()["sandbox"].check(sandbox, "--sandbox")
     source = opened(partial(open_cases, cases), limit)
     counted = count_cases(cases)
     total = limit if counted is None else min(counted, limit or counted)

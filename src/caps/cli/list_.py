@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.cli.list_models import models
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.core.settings import allowed

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from caps.assemble import has_setting, load_templates, make_strategy
-from caps.cli import given, options
+from caps.building import load_templates, make_strategy
+from caps.cli import options
 from caps.cli.output import JsonFlag, SetOption, print_json
 from caps.cli.plan_capacity import (
     BatchHours,
@@ -28,13 +28,14 @@ from caps.config import parse_assignments
 from caps.core.errors import SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
+from caps.core.settings import settings_of
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.casework import PER_CHARACTER
 from caps.costs.closed_form import ViewSizes
 from caps.costs.prices import Price, listed_price
 from caps.costs.terms import Terms, measured_output
 from caps.experiments.planning import Task
-from caps.judges.profiles import profile_fields
+from caps.judges.profiles import profile_fields, read_profile
 from caps.models.fleet_addresses import join_addresses
 from caps.registry import STRATEGIES
 
@@ -113,7 +114,9 @@ def plan(
     problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
     differ, which is the dearest case. With --problems that is reckoned up for many of them.
     """
-    strategies = _configured(strategy, finalists, set_ or [], given.known_judge(judge_profile))
+    strategies = _configured(
+        strategy, finalists, set_ or [], None if judge_profile is None else read_profile(judge_profile)
+    )
     if problems is None:
         _refuse(ctx, SCALE_ONLY, "needs --problems: how many are to be reckoned with?")
     if cases is None:
@@ -203,7 +206,7 @@ def _configured(
     for name in wanted:
         known = judge if len(wanted) == 1 or profile_fields(make_strategy(name)) else None
         strategy = make_strategy(name, assigned, known)
-        if finalists is not None and has_setting(strategy, "finalists"):
+        if finalists is not None and "finalists" in settings_of(strategy):
             strategy = make_strategy(name, {**assigned, "finalists": str(finalists)}, known)
         made[name] = strategy
     return made

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from caps.assemble import make_prepare, make_strategy
+from caps.building import make_prepare, make_strategy
 from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.plan_capacity import Scale, print_capacity, with_capacity
 from caps.core.errors import InputError

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.cli.output import stdout
 from caps.cli.plan_cases import whole
 from caps.core.play import Strategy

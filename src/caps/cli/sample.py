@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from caps.assemble import load_templates
+from caps.building import load_templates
 from caps.cli import options
 from caps.cli.config_options import configured
 from caps.cli.output import JsonFlag, print_json, say, stdout

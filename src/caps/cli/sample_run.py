@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from caps.assemble import make_graders
+from caps.building import make_graders
 from caps.cli.output import bar, print_json, say
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from caps.assemble import cases_for
+from caps.building import cases_for
 from caps.cli import options
 from caps.cli.beforehand import opened, refuse_if_too_expensive, rehearse
 from caps.cli.calibrating import Calibrating

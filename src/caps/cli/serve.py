@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from caps.cli.config_options import configured
+from caps.cli.config_options import configured, loaded_settings
 from caps.cli.fetching import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
@@ -50,8 +50,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log faults only.")]
     "embedded",
     defaults={"samples": 8, "sandbox": "off"},
     without=("judge_profile", "preset", "method", "api_key"),
+    announce=False,
 )  # fmt: skip
 def serve(
+    ctx: typer.Context,
     config: RunConfig,
     keys: Keys,
     upstream_api_key: UpstreamKey = None,
@@ -82,6 +84,8 @@ def serve(
     from caps.server.rules import Limits  # noqa: PLC0415
 
     log = Log(prompts=log_prompts, quiet=quiet)
+    if loaded := loaded_settings(ctx):
+        log.say("settings", file=loaded[0], settings=loaded[1])
     if not config.base_url and not config.model:
         raise SettingError("no model server: give --base-url http://localhost:8000/v1, or --model embedded")
     with fetch_bar(hidden=quiet) as report:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.cli.output import JsonFlag, bar, print_json, stdout
 from caps.cli.picturing import Html, Plots, put_out
 from caps.core.errors import SettingError

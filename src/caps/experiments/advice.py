@@ -6,7 +6,7 @@ from math import ceil
 from random import Random
 from typing import TypeAlias
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.types import Case

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.core.types import Case
 from caps.experiments.columns import Book
 from caps.experiments.live import play_live

@@ -52,8 +52,8 @@ def believer_of(strategy: object, name: str) -> Posterior:
     shared = profile_fields(strategy)
     if not shared:
         raise SettingError(
-            f"strategy {name!r} does not reckon with what a judge is worth, so --calibrate has nothing to "
-            "fit for it: leave it out, or choose --strategy posterior"
+            f"strategy {name!r} does not use a judge profile, so --calibrate has nothing to fit for it: "
+            "leave it out, or choose --strategy posterior"
         )
     if isinstance(strategy, Posterior):
         return strategy

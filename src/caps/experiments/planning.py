@@ -8,7 +8,7 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import TypeAlias
 
-from caps.assemble import make_prepare
+from caps.building import make_prepare
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing

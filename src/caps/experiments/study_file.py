@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import make_strategy
+from caps.building import make_strategy
 from caps.config import RunConfig, options, read_values
 from caps.core.judging import JudgeProfile
 from caps.core.settings import nearest

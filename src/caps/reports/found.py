@@ -1,11 +1,10 @@
-"""What hard evidence found and saved, for a result and for a run."""
+"""What hard evidence found, for a result and for a run."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from caps.judges.base import Bout
-from caps.reports.console import number
 
 
 def found_line(bout: Bout) -> dict[str, Any]:
@@ -20,7 +19,7 @@ def found_line(bout: Bout) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class FoundSummary:
-    """Running totals of what was found; what it saved is forecast, on some cases."""
+    """Running totals of what was found."""
 
     cases: int = 0
     candidates: int = 0
@@ -28,8 +27,6 @@ class FoundSummary:
     unparsed: int = 0
     passed: int = 0
     tried: int = 0
-    forecasts: int = 0
-    saved: float = 0.0
     unusable: Counter[str] = field(default_factory=Counter)
 
     def add(self, bout: Bout) -> None:
@@ -45,35 +42,24 @@ class FoundSummary:
         self.tried += len(tried)
         self.passed += sum(one.passed == one.examples for one in tried)
 
-    def save(self, tokens: float) -> None:
-        """Enter what one case was spared, by a forecast."""
-        self.forecasts += 1
-        self.saved += tokens
-
-    @property
-    def saved_a_case(self) -> float:
-        """Tokens a case was spared, by the forecasts."""
-        return self.saved / max(1, self.forecasts)
-
     def as_line(self) -> dict[str, Any]:
         """All of it as plain data."""
         names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried")
         counts = {name: getattr(self, name) for name in names}
-        saved = {"saved_tokens_a_case_forecast": round(self.saved_a_case)}
-        return {**counts, **saved, "unusable": dict(self.unusable)}
+        return {**counts, "unusable": dict(self.unusable)}
 
     def as_text(self) -> list[str]:
         """A line or two for people."""
         lines = []
         if self.cases:
-            of = f"{self.candidates} candidates of {self.cases} cases"
-            words = f"hard evidence: {of} do {self.clusters} different things"
+            cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
+            words = (
+                f"hard evidence: {self.candidates} candidates in {cases}, {self.clusters} distinct answers"
+            )
             if self.tried:
                 words += f"; {self.passed} of {self.tried} programs pass all public examples"
             if self.unparsed:
                 words += f", {self.unparsed} cannot be parsed"
-            if self.saved_a_case >= 1:
-                words += f"; about {number(self.saved_a_case, 0)} tokens a case saved (a forecast)"
             lines.append(words)
         lines += [f"hard evidence: {count} cases without: {why}" for why, count in self.unusable.items()]
         return lines

@@ -27,10 +27,6 @@ class Summary:
     labelled: int = 0
     right: int = 0
     v1_calls: int = 0
-    predicted_cases: int = 0
-    predicted_least: int = 0
-    predicted_most: int = 0
-    predicted_asked: int = 0
     trial: Usage = field(default_factory=lambda: Usage(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
     findings: FoundSummary = field(default_factory=FoundSummary)
@@ -57,14 +53,6 @@ class Summary:
         """Count a call that tried an endpoint."""
         self.trial += usage
 
-    def predict(self, outcome: Outcome, least: int, most: int) -> None:
-        """Set what was forecast for a case against what it asked; one that ended early proves nothing."""
-        if outcome.selection is not None and not outcome.selection.provisional:
-            self.predicted_cases += 1
-            self.predicted_least += least
-            self.predicted_most += most
-            self.predicted_asked += outcome.ledger.total().asked
-
     @property
     def v1_share(self) -> float | None:
         """Asked tokens over what V1-Infer's calls would take at the mean size of a full pair here."""
@@ -89,12 +77,6 @@ class Summary:
             "trial": {"billed": self.trial.prompt, "cached": self.trial.cached, "output": self.trial.output},
             "rho": self.ledger.rho,
             "token_share_of_v1_infer": self.v1_share,
-            "predicted": {
-                "cases": self.predicted_cases,
-                "least": self.predicted_least,
-                "most": self.predicted_most,
-                "asked": self.predicted_asked,
-            },
             "usd": None if price is None else self._dollars(price),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
@@ -115,11 +97,6 @@ class Summary:
             f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
             f"cost: {self._money(price, seconds, gpu_hour_usd)}",
         ]
-        if self.predicted_most:
-            least, most = number(self.predicted_least, 0), number(self.predicted_most, 0)
-            asked = number(self.predicted_asked, 0)
-            some = f"for {self.predicted_cases} cases " if self.predicted_cases < self.cases else ""
-            lines.append(f"predicted: {some}{least} to {most} tokens (an estimate), asked {asked}")
         if self.labelled:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")

@@ -1,4 +1,4 @@
-"""The description at /openapi.json: the settings a request may change, with the limits of this very server."""
+"""The description at /openapi.json, with the settings a request may change and this server's limits."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
     """The settings that a request may change, as `RunConfig` declares them, within this server's limits."""
     config = with_ceilings(base, limits)
     kinds = {"integer": "integer", "number": "number", "flag": "boolean", "mapping": "object"}
-    limited = {
+    limited: dict[str, dict[str, object]] = {
         "samples": {"minimum": 1, "maximum": limits.n},
         "budget_seconds": {"minimum": SHORTEST, "maximum": limits.seconds},
         "budget_tokens": {"minimum": 0, **({"maximum": limits.tokens} if limits.tokens else {})},
@@ -70,7 +70,11 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
     }
     properties = {}
     for one in per_request_options():
-        row = {"type": kinds.get(one.kind, "string"), "description": one.help, **limited.get(one.name, {})}
+        row: dict[str, object] = {
+            "type": kinds.get(one.kind, "string"),
+            "description": one.help,
+            **limited.get(one.name, {}),
+        }
         default = getattr(config, one.name)
         properties[one.aliases[0] if one.aliases else one.name] = row | (
             {} if default in (None, {}) else {"default": default}

@@ -44,7 +44,8 @@ def read_request(given: object, base: RunConfig, limits: Limits, *, least: int =
     for field, (lowest, highest) in ceilings.items():
         if changes.get(field) is not None and not lowest <= changes[field] <= highest:
             name = next(one for one in row if _option(one).name == field)
-            raise wrong(f"caps.{name}", f"must be a number from {lowest:g} to {highest:g}")
+            kind = "a whole number" if _option(name).kind == "integer" else "a number"
+            raise wrong(f"caps.{name}", f"must be {kind} from {lowest:g} to {highest:g}")
     stated = {name: value for name, value in changes.items() if value is not None}
     config = replace(config, **stated)
     try:

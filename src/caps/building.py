@@ -1,27 +1,26 @@
-"""From names to strategies, prompt templates, graders, finders, and cases made ready."""
+"""From names to objects: strategies, prompt templates, graders, finders, journals, cases of a file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from caps.assemble.setup import Setup
 from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
-from caps.costs.prices import Price, listed_price
+from caps.core.types import Case
+from caps.datasets.imports import open_cases
+from caps.engines.cluster import Cluster
 from caps.evidence.profiles import profile_named, with_views
 from caps.files import read_text
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Finder
 from caps.findings.behaviour import BehaviourFinder
-from caps.findings.kept import Findings
 from caps.graders.base import Grader, Opening
 from caps.graders.code import CodeGrader
 from caps.graders.math import MathGrader
 from caps.graders.sandbox import Limits, find_sandbox
-from caps.journal.base import Keeper
 from caps.journal.store import Journal
 from caps.judges.preparing import CasePreparation
 from caps.judges.profiles import with_profile
@@ -40,12 +39,6 @@ def make_strategy(
     return override(informed, changes) if changes else informed
 
 
-def with_shortlist(strategy: Strategy) -> Strategy:
-    """The strategy, told that what fails a public example need not be judged, if it can be told."""
-    able = capabilities_of(strategy).can_skip_failing
-    return override(cast(Any, strategy), {"shortlist": "tests"}) if able else strategy
-
-
 def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
     """The strategy with programs that fail a public example left out of the judging."""
     if not capabilities_of(strategy).can_skip_failing:
@@ -54,16 +47,6 @@ def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
             "caps or caps-r"
         )
     return cast(Strategy, override(cast(Any, strategy), {"shortlist": "tests"}))
-
-
-def counts_votes(strategy: Strategy) -> bool:
-    """Whether candidates found to be alike are merged for this strategy."""
-    return capabilities_of(strategy).counts_votes
-
-
-def has_setting(strategy: Strategy, name: str) -> bool:
-    """Whether a strategy has a field of that name."""
-    return name in getattr(strategy, "__dataclass_fields__", {})
 
 
 def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> dict[str, str]:
@@ -99,19 +82,6 @@ def make_prepare(
     return CasePreparation(profile, tuple((views or {}).items()), findings=findings)
 
 
-def price_for(setup: Setup) -> Price | None:
-    """What a token costs: as stated, or as listed; no list knows what a batch costs."""
-    if setup.price is not None or setup.engine == "batch":
-        return setup.price
-    return listed_price(setup.endpoint.model, setup.endpoint.base_url)
-
-
-def prepare_for(setup: Setup) -> CasePreparation:
-    """How a run makes its cases ready."""
-    findings = setup.merge_found and setup.hard_evidence != "off"
-    return make_prepare(setup.profile, setup.views, findings=findings)
-
-
 def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
     """Who grades which domain; each is made when it is first needed: not everyone has a sandbox."""
 
@@ -141,12 +111,11 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
     return Journal.open(path, durable=durable)
 
 
-def make_findings(setup: Setup, journal: Keeper | None, texts: TextWorkers | None = None) -> Findings | None:
-    """What is looked into before any judge is asked, unless that is off."""
-    if setup.hard_evidence == "off":
-        return None
-    finders: dict[str, Finder] = {
-        "code": BehaviourFinder(setup.sandbox),
-        "math": AnswerFinder(MathGrader(), texts),
-    }
-    return Findings(finders, journal, insist=setup.hard_evidence == "on")
+def cases_for(engine: str, cluster: Cluster, path: str) -> Iterator[Case | InputError]:
+    """The cases of a file; for the ray engine Ray reads the files it knows."""
+    if engine == "ray":
+        from caps.engines.ray_cases import is_for_ray, read_with_ray  # noqa: PLC0415
+
+        if is_for_ray(path):
+            return read_with_ray(path, cluster)
+    return open_cases(path)
