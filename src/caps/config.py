@@ -13,7 +13,6 @@ Secrets are never fields. The config names the environment variables a key comes
 
 import math
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
@@ -21,8 +20,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import SettingError
 from caps.core.settings import nearest
+from caps.files import read_toml
 from caps.registry import DEFAULT_STRATEGY
 
 LOCAL_FILE = "caps.toml"
@@ -328,7 +328,10 @@ class RunConfig:
         if (self.price_input is None) != (self.price_output is None) or (
             self.price_input is None and self.price_cached is not None
         ):
-            raise SettingError("a price needs both price_input and price_output (USD per million tokens)")
+            raise SettingError(
+                "a price needs both --price-input and --price-output (price_input, price_output): USD per "
+                "million tokens"
+            )
 
     def with_values(self, values: Mapping[str, Any], *, where: str = "") -> "RunConfig":
         """A copy with some settings changed, each checked and named by where it was given."""
@@ -432,12 +435,7 @@ def per_request_options() -> tuple[Option, ...]:
 
 def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
     """The settings of a TOML file; one `found` in the working directory may not set guarded ones."""
-    try:
-        values = tomllib.loads(path.read_text("utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: {error}") from None
+    values = read_toml(path, option="" if found else "--config")
     if found:
         for name, value in values.items():
             one = _by_alias().get(name.replace("-", "_"))

@@ -197,7 +197,10 @@ def test_what_a_folder_remembers_is_not_overruled_and_what_cannot_be_is_refused(
     ):  # fmt: skip
         with pytest.raises((SettingError, InputError), match=complaint):
             batch(*words)
-    assert b"api" not in (tmp_path / "batch" / "run.json").read_bytes()
+    config = json.loads((tmp_path / "batch" / "run.json").read_text())["config"]
+    assert {value for name, value in config.items() if "key" in name} == {""}, (
+        "where keys come from, never keys"
+    )
 
 
 def test_hard_evidence_is_found_before_the_first_file(tmp_path):

@@ -55,8 +55,8 @@ def test_the_first_cases_are_asked_about_once_and_a_run_resumes_and_replays_with
     assert piped.returncode == 0, piped.stderr
     assert "calibrated on 12 cases, going by the votes" in " ".join(piped.stderr.split())
     made, judge = json.loads((out / "run.json").read_text()), read_profile(out / "judge.json")
-    assert made["strategy"]["e2_high"] == judge.e2_high > 0.82
-    assert made["strategy"]["e1_low"] == 0.6 != judge.e1_low
+    assert made["config"]["settings"]["e2_high"] == judge.e2_high > 0.82
+    assert made["config"]["settings"]["e1_low"] == 0.6 != judge.e1_low
     assert made["calibration"]["cases"] == 12
     by_stage = {line["stage"]: line["calls"] for line in made["summary"]["by_stage"] if line["level"] == "E2"}
     assert by_stage["calibration"] == 12 * 4

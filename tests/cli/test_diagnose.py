@@ -13,11 +13,14 @@ from shell import caps, caps_json
 TOY = '''
 from dataclasses import dataclass
 from caps.core.settings import setting
+from typing import ClassVar
+from caps.core.play import Capabilities
 from caps.core.types import Selection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toy:
     """Knows its judge."""
+    capabilities: ClassVar = Capabilities(uses_judge_profile=True)
     e2_high: float = setting(0.5, "how often a HIGH verdict is right")
 
     def play(self, entrants, rng):
@@ -65,7 +68,7 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     made = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert made["strategy"]["e2_high"] == kept["e2_high"]
+    assert made["config"]["settings"]["e2_high"] == kept["e2_high"]
 
 
 def test_labels_that_tell_nothing_apart_and_none_at_all_are_explained(tmp_path):

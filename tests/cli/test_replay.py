@@ -162,11 +162,11 @@ def test_what_cannot_be_replayed_is_named(run, tmp_path, damage):
     elif damage == "garbage":
         (out / "run.json").write_text("{")
     elif damage == "no journal":
-        made["journal"] = str(tmp_path / "gone.sqlite")
+        made["config"]["journal"] = str(tmp_path / "gone.sqlite")
     elif damage == "stdin":
         made["cases"] = "-"
     else:
-        made["prompts"]["pair-e1-math.v1.txt"] = "0" * 16
+        made["prompt_digests"]["pair-e1-math.v1.txt"] = "0" * 16
     if damage in ("no journal", "stdin", "prompts"):
         (out / "run.json").write_text(json.dumps(made))
     done = caps("replay", out)

@@ -46,7 +46,7 @@ def run(tmp_path, text=STUDY, folder="out", **play):
     path.write_text(text)
     study = load_study(path)
     played = []
-    with Bench(lots_of(study, limit=None, setup_of=None, skipped=pytest.fail), tmp_path / folder) as bench:
+    with Bench(lots_of(study, limit=None, runner_of=None, skipped=pytest.fail), tmp_path / folder) as bench:
         bench.play(**{"limit": None, "processes": 1, "hear": played.append, **play})
         (table,) = (make_table(study, spec, bench.book()) for spec in study.tables)
     return table, sum(played)
@@ -96,7 +96,7 @@ def test_more_processes_change_nothing(tmp_path):
     path.write_text(
         text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
     )  # nobody asks: it is quick
-    lots = lots_of(load_study(path), limit=None, setup_of=None, skipped=pytest.fail)
+    lots = lots_of(load_study(path), limit=None, runner_of=None, skipped=pytest.fail)
     bench = Bench(lots, tmp_path)
     errands = [errand for lot in lots for errand in bench._errands(lot, None)]
     assert list(run_errands(errands, processes=2)) == list(run_errands(errands, processes=1))

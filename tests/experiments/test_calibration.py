@@ -122,5 +122,5 @@ def test_what_was_learnt_enters_the_strategy_and_what_a_user_set_stays():
 
 
 def test_a_strategy_that_reckons_with_no_judge_is_refused():
-    with pytest.raises(SettingError, match="'caps-r' does not reckon .* choose --strategy posterior"):
+    with pytest.raises(SettingError, match="'caps-r' does not use .* choose --strategy posterior"):
         believer_of(make_strategy("caps-r"), "caps-r")

@@ -162,7 +162,7 @@ def test_select_tells_what_every_server_did_and_hides_passwords(tmp_path):
         calls = one.requests + other.requests - 2
     assert done.exit_code == 0, done.stderr
     made = json.loads((out / "run.json").read_text())
-    assert made["base_url"] == f"{one.url},{other.url}=3"
+    assert made["config"]["base_url"] == [f"{one.url},{other.url}=3"]
     servers = made["summary"]["servers"]
     assert [(row["address"], row["weight"], row["outs"]) for row in servers] == [
         (one.url, 1.0, 0), (other.url, 3.0, 0),

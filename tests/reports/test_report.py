@@ -50,7 +50,7 @@ def run(folder):
 
 
 def test_figures_counted_from_the_lines_are_those_the_run_ended_with(run):
-    figures, summary = tell(run).figures, run.made["summary"]
+    figures, summary = tell(run).figures, run.file.summary
     total = figures.total
     assert figures.pass_at_1 == summary["pass_at_1"]
     assert (total.asked, total.billed, total.output) == tuple(
@@ -189,10 +189,8 @@ def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
 def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
-    made = json.loads((folder / "run" / "run.json").read_text()) | {
-        "cases": "/gone.jsonl",
-        "journal": "/gone.sqlite",
-    }
+    made = json.loads((folder / "run" / "run.json").read_text()) | {"cases": "/gone.jsonl"}
+    made["config"]["journal"] = "/gone.sqlite"
     (bare / "run.json").write_text(json.dumps(made))
     for name in ("selections.jsonl", "rulings.jsonl"):
         (bare / name).write_bytes((folder / "run" / name).read_bytes())
@@ -208,7 +206,8 @@ def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
 def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp_path):
     bare = tmp_path / "bare"
     bare.mkdir()
-    made = json.loads((folder / "run" / "run.json").read_text()) | {"prompts_folder": "/gone"}
+    made = json.loads((folder / "run" / "run.json").read_text())
+    made["config"]["prompts"] = "/gone"
     (bare / "run.json").write_text(json.dumps(made))
     for name in ("selections.jsonl", "rulings.jsonl"):
         (bare / name).write_bytes((folder / "run" / name).read_bytes())

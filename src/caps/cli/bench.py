@@ -151,17 +151,18 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
 def _judge_of(lot: Lot) -> str:
     if lot.runner is None:
         return SIMULATED
-    return lot.runner.endpoints.full.model if lot.runner.asks_judge else "none"
+    return lot.runner.endpoints.full.model if lot.runner.asks_judge else ""
 
 
 def _show_progress(runs: Bench, lots: list[Lot]) -> None:
     rows = []
-    for lot in lots:
-        done, total = runs.progress(lot)
-        methods = ", ".join(dict.fromkeys(turn.method for turn in lot.turns))
-        source = "made up" if lot.made_up else str(lot.suite.cases)
-        judge = _judge_of(lot)
-        rows.append((lot.suite.name, source, judge, methods, str(len(lot.cases)), str(total), str(done)))
+    for name in dict.fromkeys(lot.suite.name for lot in lots):
+        own = [lot for lot in lots if lot.suite.name == name]
+        done, total = (sum(counts) for counts in zip(*map(runs.progress, own), strict=True))
+        methods = ", ".join(dict.fromkeys(turn.method for lot in own for turn in lot.turns))
+        judges = ", ".join(dict.fromkeys(filter(None, map(_judge_of, own)))) or "none"
+        source = "made up" if own[0].made_up else str(own[0].suite.cases)
+        rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))
     columns = ("suite", "cases", "judge", "strategies", "problems", "selections", "done")
     stdout().print(drawn("", columns, rows, numbers_from=4))
 
