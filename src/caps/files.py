@@ -120,7 +120,7 @@ class Output:
         self, name: str | Path, *, option: str = "", keep: bool = False, inputs: Iterable[str | Path] = ()
     ) -> None:
         self.name, self._keep = str(name), keep
-        self._said = f"{option} {name}".strip()
+        self._said = "standard output" if self.name == "-" else f"{option} {name}".strip()
         self._place: str | None = None  # of a regular file that is to be replaced
         self._partial: str | None = None
         with file_errors(self._said):

@@ -113,8 +113,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _FAULTS_OF_DISKS:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        _fail(f"caps: {where}{error.strerror}", 2, "red")
+        _fail(f"caps: {error.filename or 'cannot write'}: {error.strerror}", 2, "red")
     except Exception as error:
         # Typer's own errors of a command line, which quote its words; some versions bring their own click.
         if not hasattr(error, "format_message"):
@@ -124,12 +123,12 @@ def main() -> None:
 
 def _usage(error: Any) -> str:
     """What is wrong with a command line, as Typer says it."""
-    said = f"Error: {error.format_message()}"
-    context = getattr(error, "ctx", None)
+    said, context = str(error.format_message()), getattr(error, "ctx", None)
+    if said.startswith("Usage: "):
+        return said  # a group without a command: the help itself
+    said = f"Error: {said}"
     if context is None:
         return said
-    if not said.removeprefix("Error: "):
-        return str(context.get_help())
     return f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n{said}"
 
 
