@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -26,8 +27,8 @@ from caps.files import open_input, read_text, read_toml
 from caps.judges.profiles import read_profile
 from judging import case_line, spread, write_cases
 from logs import lm_eval, reply, request, result, sample
-from shell import CAPS, caps, clean
-from waiting import PATIENCE
+from shell import CAPS, caps, clean, start
+from waiting import PATIENCE, wait_until
 
 if sys.version_info >= (3, 14):
     zstd_zips = zipfile
@@ -144,6 +145,26 @@ def test_a_pipe_is_read_once_and_whole(tmp_path):
     done = caps("grade", fifo, "--no-journal", "--quiet")
     assert done.returncode == 0, done.stderr
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_the_first_interrupt_ends_the_wait_for_the_other_end_of_a_pipe(tmp_path, side):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "cases.jsonl").write_text(CASE)
+    words = (tmp_path / "fifo",) if side == "input" else (tmp_path / "cases.jsonl", "-o", tmp_path / "fifo")
+    process = start("grade", *words, "--no-journal", "--quiet")
+    wait_until(lambda: process.poll() is not None or is_opening(process.pid))
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+
+
+def is_opening(pid):
+    """Whether a process waits in a call that opens a file; where nobody may know, that it has begun is enough."""
+    try:
+        return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("2", "56", "257")  # open, openat
+    except OSError:
+        return True
 
 
 def test_a_gzipped_pipe_and_a_process_substitution_are_read(tmp_path):

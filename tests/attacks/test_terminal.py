@@ -1,5 +1,6 @@
 """A terminal obeys nobody but us: no text of candidates, cases, endpoints or file names reaches it as a command."""
 
+import io
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ from caps.core.printable import printable, printable_json, printable_line
 from caps.datasets.jsonl import parse_case
 from caps.datasets.writing import write_case
 from caps.reports.console import table
+from caps.server.logs import Log
 from judging import better_quality_wins
 from models.server import Reply, Status, StubServer
 from shell import caps, json_lines
@@ -123,7 +125,12 @@ def cases(tmp_path):
 
 @pytest.fixture
 def server():
-    with StubServer(better_quality_wins, models=("stub", f"evil{ALL}")) as running:
+    def answer(body, number):
+        prompt = body["messages"][-1]["content"]
+        asked = "winner" in prompt or "rating" in prompt
+        return better_quality_wins(body) if asked else Reply(f"code {ALL} \\boxed{{{ALL}}}")
+
+    with StubServer(answer, models=("stub", f"evil{ALL}")) as running:
         yield running
 
 
@@ -184,6 +191,16 @@ def test_what_an_endpoint_says_is_printed_harmlessly(status, tmp_path):
             harmless(done.stdout, done.stderr)
 
 
+def test_the_log_of_a_server_is_printed_harmlessly():
+    said = io.StringIO()
+    log = Log(prompts=True, file=said)
+    log.say(f"event {ALL}", path=ALL)
+    log.say_words("run", prompt=ALL)
+    harmless(said.getvalue())
+    first, second = map(json.loads, said.getvalue().splitlines())
+    assert (first["path"], second["prompt"]) == (ALL, ALL)
+
+
 def test_names_of_files_and_words_of_the_command_line_are_printed_harmlessly(tmp_path):
     name = ALL.replace("\x00", "").replace("/", "")
     good = tmp_path / f"{name[:60]}.jsonl"
@@ -242,12 +259,31 @@ SAFE_STYLES = (
 )
 
 
-@pytest.mark.parametrize("command", ["grade", "text", "import"])
-def test_on_a_real_terminal_only_our_own_styles_are_sent(cases, command):
+@pytest.mark.parametrize("command", ["grade", "text", "import", "select", "solve", "batch", "report"])
+def test_on_a_real_terminal_only_our_own_styles_are_sent(cases, server, tmp_path, command):
+    where = ("--base-url", server.url, "--model", "stub", "--no-journal", "--quiet")
+    odd = tmp_path / f"code {ESCAPES['colour']}{ESCAPES['direction']}"
+    if command == "report":
+        assert caps("select", cases, *where, "--out", odd).returncode == 1
     words = {
         "grade": ("grade", cases, "--no-journal", "--explain", "--quiet"),
         "text": ("export", cases, "--format", "text"),
         "import": ("import", cases),
+        "select": ("select", cases, *where),
+        "solve": ("solve", f"code {ALL.replace(chr(0), '')}", "-n", 2, *where),
+        "batch": (
+            "batch",
+            "prepare",
+            cases,
+            "--model",
+            "m",
+            "--journal",
+            tmp_path / "j",
+            "--out",
+            odd,
+            "--quiet",
+        ),
+        "report": ("report", odd),
     }[command]
     said = on_a_terminal(*words)
     assert "code" in said
