@@ -167,6 +167,13 @@ def test_the_name_of_standard_output_writes_behind_what_stands_in_it(tmp_path, g
     assert link.is_symlink()
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_never_becomes_an_output_file(tmp_path, cases, closed):
+    done = shell_line(f'"$CAPS" grade cases.jsonl --no-journal --explain -o out.jsonl {closed}', tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert labelled((tmp_path / "out.jsonl").read_text()) == [[True, False]] * 2
+
+
 @pytest.mark.parametrize("depth", [1, 3])
 def test_a_symbolic_link_stays_and_its_target_is_replaced_with_its_mode(grade, tmp_path, depth):
     (tmp_path / "deep").mkdir()
@@ -303,6 +310,39 @@ def test_a_journal_is_never_replaced_by_an_output(cases, tmp_path):
     one_sentence(caps("grade", cases, "--journal", journal, "--quiet", "-o", journal), "is a database")
     one_sentence(caps("simulate", "--problems", 3, "--html", journal), "is a database")
     assert journal.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_a_journal_is_neither_a_pipe_nor_a_device(cases, tmp_path, kind):
+    path = tmp_path / "j"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        made_node(path, stat.S_IFCHR, 1, 3)
+    before = path.stat()
+    for words in (
+        ("grade", cases),
+        ("journal", "stats"),
+        ("journal", "redact", "--all", "--yes"),
+        ("journal", "prune", "--all", "--yes"),
+    ):
+        one_sentence(caps(*words, "--journal", path), "is a device or a pipe")
+    assert (path.stat().st_mode, path.stat().st_ino) == (before.st_mode, before.st_ino)
+
+
+@pytest.mark.parametrize("name", ["run.json", "selections.jsonl", "rulings.jsonl"])
+def test_a_pipe_or_a_deep_text_in_the_folder_of_a_run_is_a_sentence_and_no_wait(
+    select, cases, tmp_path, name
+):
+    run = tmp_path / "run"
+    assert select(cases, "--out", run).returncode == 0
+    (run / name).write_text("[" * 100_000 + "\n")
+    one_sentence(caps("export", run, "--format", "preferences"), run)
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    one_sentence(caps("report", run), run)
+    one_sentence(select(cases, "--out", run), run)
+    assert stat.S_ISFIFO((run / name).stat().st_mode)
 
 
 def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path):

@@ -93,6 +93,7 @@ def spare_collector() -> None:
 def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit code 2."""
     try:
+        _open_standard_streams()
         try:
             _refuse_odd_names(sys.argv[1:])
             app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
@@ -146,6 +147,18 @@ def _close_stdout() -> None:
         sys.stdout.flush()
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Make sure that standard streams are open: else a file we open takes the place of one, and what is
+    printed, or what a child process says, goes into it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _refuse_odd_names(words: list[str]) -> None:

@@ -4,6 +4,7 @@
 fitted to the judge, if anything, is in `judge.json`.
 """
 
+import errno
 import re
 import sys
 from collections.abc import Mapping
@@ -208,7 +209,7 @@ def _is_expected(path: Path, made: Mapping[str, Any]) -> bool:
 
 def read_made(path: Path) -> dict[str, Any]:
     """What made the run of a folder."""
-    return msgspec.json.decode((path / "run.json").read_bytes(), type=dict[str, Any])
+    return msgspec.json.decode(_bytes(path / "run.json"), type=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ def read_run(path: Path) -> Record:
         unanswered = {(line["case"], ask_of(line)): str(line["unanswered"]) for line in silent}
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not the folder of a run, or a damaged one ({error!r})") from None
     return Record(made_of, selections, unanswered)
 
@@ -240,14 +241,21 @@ def read_rulings(path: Path) -> list[Line]:
         return [line for line in _read_lines(path / "rulings.jsonl") if isinstance(line, dict)]
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(f"{path}: the folder of a run is damaged ({error})") from None
 
 
 def _read_lines(path: Path) -> list[Line]:
     """Lines of a file that may end in the middle of one, as a killed run leaves it."""
-    whole = path.read_bytes().rpartition(b"\n")[0]
+    whole = _bytes(path).rpartition(b"\n")[0]
     return [msgspec.json.decode(line) for line in whole.splitlines() if line]
+
+
+def _bytes(path: Path) -> bytes:
+    """The content of a file of a run; anything but a regular file is no such file, and is not waited for."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return path.read_bytes()
 
 
 def versions() -> dict[str, str]:
