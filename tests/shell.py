@@ -13,7 +13,7 @@ from pathlib import Path
 from select import select
 from tempfile import TemporaryFile
 from threading import Thread
-from typing import Any
+from typing import IO, Any
 
 from waiting import PATIENCE
 
@@ -21,9 +21,9 @@ CAPS = Path(sys.executable).with_name("caps")
 Done = subprocess.CompletedProcess[str]
 
 
-def caps(*words: object, stdin: str | None = None, **environment: str) -> Done:
+def caps(*words: object, stdin: str | None = None, stdout: IO[Any] | None = None, **environment: str) -> Done:
     """Run `caps` with these words to its end; nothing of the caller's settings or width of window leaks in."""
-    process = start(*words, stdin=stdin, **environment)
+    process = Process([str(CAPS), *map(str, words)], clean(environment), stdin, stdout)
     try:
         out, error = process.communicate()
     except subprocess.TimeoutExpired:
@@ -71,14 +71,16 @@ def clean(environment: dict[str, str]) -> dict[str, str]:
 class Process:
     """A command under way, with as much of `subprocess.Popen` as is used of it; what it says is there at its end."""
 
-    def __init__(self, words: list[str], environment: dict[str, str], stdin: str | None) -> None:
+    def __init__(
+        self, words: list[str], environment: dict[str, str], stdin: str | None, stdout: IO[Any] | None = None
+    ) -> None:
         self.returncode: int | None = None
         self._out, self._error = TemporaryFile("w+"), TemporaryFile("w+")  # noqa: SIM115  # until it is read
         heard, told = os.pipe()
         self._heard = os.fdopen(heard)
         given = _written(stdin)
         order = {"words": words, "environment": environment, "folder": str(Path.cwd())}
-        streams = [given, self._out.fileno(), self._error.fileno(), told]
+        streams = [given, (stdout or self._out).fileno(), self._error.fileno(), told]
         socket.send_fds(_line(), [json.dumps(order).encode()], streams)
         os.close(given)
         os.close(told)

@@ -32,6 +32,8 @@ PARTIAL = ".partial"
 _SQLITE = b"SQLite format 3\x00"
 _DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd|/dev/fd")
 _MOST_LINKS = 40
+_PLAIN = getattr(os, "O_BINARY", 0)  # Windows alone has it, and lacks the others
+_UNWAITED = getattr(os, "O_NONBLOCK", 0)  # a FIFO without a reader is refused, not waited for
 _LINES_OF_OURS = (b'{"id":', b"\x1f\x8b")  # how a part that an earlier run left begins
 
 
@@ -120,7 +122,7 @@ class Output:
         self, name: str | Path, *, option: str = "", keep: bool = False, inputs: Iterable[str | Path] = ()
     ) -> None:
         self.name, self._keep = str(name), keep
-        self._said = f"{option} {name}".strip()
+        self._said = "standard output" if self.name == "-" else f"{option} {name}".strip()
         self._place: str | None = None  # of a regular file that is to be replaced
         self._partial: str | None = None
         with file_errors(self._said):
@@ -165,11 +167,13 @@ class Output:
             if self._raw is None:
                 return
             self._raw.flush()
-            if self._partial is not None and self._place is not None:
-                os.fsync(self._raw.fileno())
-                Path(self._partial).replace(self._place)
-                self._partial = None
+            if self._partial is None or self._place is None:
+                self._raw.close()
+                return
+            os.fsync(self._raw.fileno())
             self._raw.close()
+            Path(self._partial).replace(self._place)
+            self._partial = None
 
     def _opened(self) -> IO[bytes] | None:
         if self.name == "-":
@@ -200,7 +204,7 @@ class Output:
             return _taken_over(self._partial)
         folder, name = os.path.split(place)
         self._partial = os.path.join(folder, f".{name[:40]}.{token_hex(6)}{PARTIAL}")  # noqa: PTH118
-        return os.fdopen(os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb")
+        return os.fdopen(os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666), "wb")
 
     def _refuse_inputs(self, inputs: Iterable[str | Path]) -> None:
         """Refuse to write over what is read: a line that cannot be read, or is left out, would be lost."""
@@ -220,7 +224,7 @@ def write_file(path: str | Path, data: bytes | Iterable[bytes], *, option: str =
 
 def append_file(path: Path, *, empty: bool = False) -> IO[bytes]:
     """Open a regular file that grows while a run goes on, `empty` or behind what is in it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _PLAIN | _UNWAITED, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise InputError(f"{path}: is not a regular file")
@@ -281,7 +285,7 @@ def _opened_special(place: str, found: os.stat_result) -> IO[bytes]:
         raise IsADirectoryError(21, "Is a directory")
     if stat.S_ISBLK(found.st_mode):
         raise InputError(f"{place}: is a disk; a file is wanted")
-    return os.fdopen(os.open(place, os.O_WRONLY | os.O_NOCTTY), "wb")
+    return os.fdopen(os.open(place, os.O_WRONLY | _PLAIN | getattr(os, "O_NOCTTY", 0)), "wb")
 
 
 def _refuse_precious(place: str) -> None:
@@ -302,7 +306,7 @@ def _copy_owner(descriptor: int, found: os.stat_result) -> None:
 
 def _taken_over(partial: str) -> IO[bytes]:
     """The part of an earlier run, emptied; one that another process writes, or caps did not, is refused."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_RDWR | os.O_CREAT | _PLAIN | _UNWAITED | getattr(os, "O_NOFOLLOW", 0)
     file = os.fdopen(os.open(partial, flags, 0o666), "r+b")
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -215,3 +215,20 @@ def test_a_journal_of_a_newer_version_exits_2_and_stays_as_it_is(path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "newer version" in done.stderr
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [("--yes",), ("--dry-run",)])
+def test_redact_states_what_must_be_paid_for_again_before_it_does_anything(path, words):
+    done = journal("redact", "--all", *words, "--journal", path)
+    assert done.exit_code == 0, done.stderr
+    assert "12 replies (" in done.stderr
+    assert "have to be paid for again" in done.stderr
+
+
+def test_no_how_to_takes_replies_away_without_asking():
+    pages = Path(__file__).parents[2].joinpath("docs").rglob("*.md")
+    commands = [
+        line for page in pages for line in page.read_text().splitlines() if line.startswith("caps journal")
+    ]
+    assert commands
+    assert not [line for line in commands if "--yes" in line]

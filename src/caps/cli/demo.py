@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from platformdirs import user_data_path
+from rich.markup import escape
 
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
@@ -22,7 +23,7 @@ from caps.engines.base import Outcome, in_order
 from caps.experiments.planning import BASELINE, forecast_case
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
-from caps.reports.console import number, table
+from caps.reports.console import number, shown, table
 from caps.reports.demo import judge_words, result_row
 from caps.reports.summary import Summary
 from caps.runner import Runner
@@ -116,7 +117,7 @@ class _Tour:
 
     def _judge(self) -> str:
         where = self._runner.endpoints.full
-        return "the same small model, in this process" if where.model == SMALL else where.model
+        return "the same small model, in this process" if where.model == SMALL else escape(shown(where.model))
 
     def _plan(self) -> None:
         """What strategies would ask here at most of the time, from the prompts as they are rendered."""
@@ -152,7 +153,7 @@ class _Tour:
             style="bold",
         )
         for words in (*summary.findings.as_text(), *judge_words(played)):
-            self._console.print(words)
+            self._console.print(shown(words), markup=False)
         if self._runner.endpoints.full.model == SMALL:
             self._console.print("A model this small lets you see everything work; it is no judge to rely on.")
         self._console.print(NEXT, markup=False)

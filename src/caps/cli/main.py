@@ -93,6 +93,7 @@ def spare_collector() -> None:
 def main() -> None:
     """Run the command line; a mistake of the user's ends in one line and exit code 2."""
     try:
+        _open_standard_streams()
         try:
             _refuse_odd_names(sys.argv[1:])
             app = make_app(sys.argv[1] if len(sys.argv) > 1 else None)
@@ -113,8 +114,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _FAULTS_OF_DISKS:
             raise
-        where = f"{error.filename}: " if error.filename else ""
-        _fail(f"caps: {where}{error.strerror}", 2, "red")
+        _fail(f"caps: {error.filename or 'cannot write'}: {error.strerror}", 2, "red")
     except Exception as error:
         # Typer's own errors of a command line, which quote its words; some versions bring their own click.
         if not hasattr(error, "format_message"):
@@ -124,12 +124,12 @@ def main() -> None:
 
 def _usage(error: Any) -> str:
     """What is wrong with a command line, as Typer says it."""
-    said = f"Error: {error.format_message()}"
-    context = getattr(error, "ctx", None)
+    said, context = str(error.format_message()), getattr(error, "ctx", None)
+    if said.startswith("Usage: "):
+        return said  # a group without a command: the help itself
+    said = f"Error: {said}"
     if context is None:
         return said
-    if not said.removeprefix("Error: "):
-        return str(context.get_help())
     return f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n{said}"
 
 
@@ -147,6 +147,18 @@ def _close_stdout() -> None:
         sys.stdout.flush()
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_standard_streams() -> None:
+    """Make sure that standard streams are open: else a file we open takes the place of one, and what is
+    printed, or what a child process says, goes into it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _refuse_odd_names(words: list[str]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from caps.core.printable import printable_json
 from caps.core.types import Candidate, Case
 from caps.datasets.fields import Row
 from caps.datasets.writing import message_value
@@ -35,7 +36,7 @@ def livecodebench(chosen: Iterable[Chosen]) -> Iterator[bytes]:
             "code_list": [dissect(one).code or "" for one in item.candidates],
             "output_list": [one.text for one in item.candidates],
         }
-        yield opening + b"\n" + msgspec.json.encode(row)
+        yield opening + b"\n" + printable_json(msgspec.json.encode(row))
         opening = b","
     yield b"[]\n" if opening == b"[" else b"\n]\n"
 
@@ -113,4 +114,4 @@ def _said(candidate: Candidate, *, chat: bool) -> str | list[Row]:
 
 
 def _line(row: Row) -> bytes:
-    return msgspec.json.encode(row) + b"\n"
+    return printable_json(msgspec.json.encode(row)) + b"\n"

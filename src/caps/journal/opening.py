@@ -37,6 +37,8 @@ def refuse_directory(path: Path) -> None:
     """Refuse a path that no file can be at."""
     if path.is_dir():
         raise JournalError(f"journal {str(path)!r} is a directory: name a file in it")
+    if path.exists() and not path.is_file():
+        raise JournalError(f"journal {str(path)!r} is a device or a pipe: name a file")
 
 
 def examine(connection: sqlite3.Connection, path: Path, *, checked: int = CHECKED_BYTES) -> None:

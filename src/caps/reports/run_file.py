@@ -3,6 +3,7 @@
 There is one format. What version 0.1 wrote is converted when it is read, so it can be reported and replayed.
 """
 
+import errno
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -108,13 +109,20 @@ def run_file_of(
 def read_run_file(folder: Path) -> RunFile:
     """Read what makes the run of a folder; raises what reading a file raises."""
     path = folder / NAME
-    row = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    row = msgspec.json.decode(regular_bytes(path), type=dict[str, Any])
     try:
         return RunFile.from_row(row, where=str(path))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: {error!r} is missing or wrong: was it made by this version?") from None
     except SettingError as error:
         raise InputError(str(error)) from None
+
+
+def regular_bytes(path: Path) -> bytes:
+    """The content of a file of a run; anything but a regular file is no such file, and is not waited for."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return path.read_bytes()
 
 
 def check_prompts(file: RunFile, runner: Runner) -> None:

@@ -19,7 +19,7 @@ from caps.core.errors import InputError
 from caps.core.types import Ask, Case
 from caps.files import FolderLock, append_file, file_errors, is_own_output, write_file
 from caps.reports.lines import Line, ask_of
-from caps.reports.run_file import RunFile, read_run_file
+from caps.reports.run_file import RunFile, read_run_file, regular_bytes
 
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a process that was killed
 
@@ -195,7 +195,7 @@ def read_run(path: Path) -> Record:
         raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
     except InputError:
         raise
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not the folder of a run, or a damaged one ({error!r})") from None
     return Record(file, selections, unanswered)
 
@@ -206,11 +206,11 @@ def read_rulings(path: Path) -> list[Line]:
         return [line for line in _read_lines(path / "rulings.jsonl") if isinstance(line, dict)]
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(f"{path}: the folder of a run is damaged ({error})") from None
 
 
 def _read_lines(path: Path) -> list[Line]:
     """Lines of a file that may end in the middle of one, as a killed run leaves it."""
-    whole = path.read_bytes().rpartition(b"\n")[0]
+    whole = regular_bytes(path).rpartition(b"\n")[0]
     return [msgspec.json.decode(line) for line in whole.splitlines() if line]

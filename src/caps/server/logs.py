@@ -7,6 +7,8 @@ from typing import IO
 
 import msgspec
 
+from caps.core.printable import printable_json
+
 LONGEST = 200
 
 
@@ -24,14 +26,14 @@ class Log:
             return
         line = {"time": round(time.time(), 3), "level": level, "event": event}
         line |= {name: _short(value) for name, value in fields.items() if value is not None}
-        self.file.write(msgspec.json.encode(line).decode() + "\n")
+        self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
         self.file.flush()
 
     def say_words(self, run: str, **words: object) -> None:
         """Write what was said, if that is wanted."""
         if self.prompts:
             line = {"time": round(time.time(), 3), "level": "info", "event": "words", "run": run, **words}
-            self.file.write(msgspec.json.encode(line).decode() + "\n")
+            self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
             self.file.flush()
 
 

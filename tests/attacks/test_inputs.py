@@ -1,0 +1,457 @@
+"""Input files as others wrote them: odd kinds of files, byte order marks, bombs, depths and numbers without end."""
+
+import codecs
+import gzip
+import io
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+from caps.assemble import load_templates
+
+from caps.core.errors import CapsError, InputError
+from caps.core.types import Case
+from caps.datasets.imports import count_cases, open_cases
+from caps.datasets.inspect_logs import read_eval
+from caps.datasets.jsonl import parse_case, read_cases
+from caps.datasets.reading import Limits, decode, lines, refuse_flood
+from caps.experiments.study_file import load_study
+from caps.files import open_input, read_text, read_toml
+from caps.judges.profiles import read_profile
+from judging import case_line, spread, write_cases
+from logs import lm_eval, reply, request, result, sample
+from shell import CAPS, caps, clean, start
+from waiting import PATIENCE, wait_until
+
+if sys.version_info >= (3, 14):
+    zstd_zips = zipfile
+else:
+    from backports.zstd import zipfile as zstd_zips
+
+BOM = codecs.BOM_UTF8
+CASE = case_line("a", spread(2), answer="0")
+
+
+def names(path, **more):
+    return [one.id if isinstance(one, Case) else str(one) for one in open_cases(str(path), **more)]
+
+
+def one_sentence(done, *words):
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("caps: ")
+    for word in words:
+        assert str(word) in line
+
+
+# Byte order marks
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
+def test_cases_behind_a_byte_order_mark_are_read(tmp_path, packed):
+    path = tmp_path / ("cases.jsonl.gz" if packed else "cases.jsonl")
+    data = BOM + f"{CASE}\n{case_line('b', spread(2))}\n".encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert names(path) == ["a", "b"]
+    assert [case.id for case in read_cases(str(path))] == ["a", "b"]
+    assert count_cases(str(path)) == 2
+
+
+def test_cases_behind_a_byte_order_mark_are_graded_from_a_file_and_from_standard_input(tmp_path):
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(BOM + CASE.encode())
+    for done in (
+        caps("grade", path, "--no-journal", "--quiet"),
+        caps("grade", "-", "--no-journal", "--quiet", stdin="\ufeff" + CASE),
+    ):
+        assert done.returncode == 0, done.stderr
+        assert [one["correct"] for one in json.loads(done.stdout)["candidates"]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(lm_eval(1, "4", "5")),
+        json.dumps([result("q")]),
+        json.dumps(request("x")) + "\n" + json.dumps(reply("x", "4")),
+    ],
+    ids=["lm-eval", "livecodebench", "openai-batch"],
+)
+def test_logs_of_other_tools_behind_a_byte_order_mark_are_told_apart(tmp_path, text):
+    (tmp_path / "plain").write_text(text)
+    (tmp_path / "marked").write_bytes(BOM + text.encode())
+    plain, marked = (list(open_cases(str(tmp_path / kind))) for kind in ("plain", "marked"))
+    assert plain == marked
+    assert all(isinstance(one, Case) for one in plain)
+
+
+def test_a_json_log_of_inspect_and_a_json_list_behind_a_byte_order_mark_are_read(tmp_path):
+    log = {"version": 2, "eval": {}, "samples": [sample("s", 1, "4"), sample("s", 2, "5")]}
+    (tmp_path / "log.json").write_bytes(BOM + json.dumps(log, indent=2).encode())
+    assert names(tmp_path / "log.json") == ["s"]
+
+
+def test_settings_studies_profiles_prompts_and_questions_behind_a_byte_order_mark_are_read(tmp_path):
+    (tmp_path / "caps.toml").write_bytes(BOM + b"limit = 1\r\nno-journal = true\r\n")
+    assert read_toml(tmp_path / "caps.toml") == {"limit": 1, "no-journal": True}
+    study = 'title = "A"\nseeds = [1]\nreference = "V1"\nsuites = [{ name = "s", n = 4, simulated = { problems = 3 } }]\nstrategies = [{ name = "V1", use = "v1-infer" }]\n[[tables]]\nname = "t"\ntitle = "T"\nmetrics = ["pass_at_1"]\n'
+    (tmp_path / "study.toml").write_bytes(BOM + study.encode())
+    assert load_study(tmp_path / "study.toml").title == "A"
+    (tmp_path / "judge.json").write_bytes(BOM + b'{"e2_high": 0.9}')
+    assert read_profile(tmp_path / "judge.json").e2_high == 0.9
+    (tmp_path / "question.txt").write_bytes(BOM + "Wie viel?\r\nÄh".encode())
+    assert read_text(tmp_path / "question.txt") == "Wie viel?\nÄh"
+    name, words = next(iter(load_templates().items()))
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / name).write_bytes(BOM + words.encode())
+    assert load_templates(tmp_path / "prompts")[name] == words
+
+
+def test_a_configuration_behind_a_byte_order_mark_holds_for_a_command(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 3, n=2)
+    (tmp_path / "caps.toml").write_bytes(BOM + b"limit = 1\n")
+    done = caps("select", cases, "--dry-run", "--config", tmp_path / "caps.toml")
+    assert done.returncode == 0, done.stderr
+    assert "case 0" in done.stdout
+    assert "case 1" not in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "latin-1"])
+def test_another_encoding_is_named_and_no_traceback(tmp_path, encoding):
+    path = tmp_path / "text"
+    path.write_bytes("größer".encode(encoding))
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_text(path)
+    path.write_bytes(CASE.replace("What", "Größe").encode(encoding))
+    (only, *_) = names(path)
+    assert f"{path}:1: not JSON" in only
+
+
+# Kinds of files
+
+
+def test_a_pipe_is_read_once_and_whole(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    text = f"{CASE}\n{case_line('b', spread(2), answer='0')}\n"
+    threading.Thread(target=fifo.write_text, args=(text,), daemon=True).start()
+    done = caps("grade", fifo, "--no-journal", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_the_first_interrupt_ends_the_wait_for_the_other_end_of_a_pipe(tmp_path, side):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "cases.jsonl").write_text(CASE)
+    words = (tmp_path / "fifo",) if side == "input" else (tmp_path / "cases.jsonl", "-o", tmp_path / "fifo")
+    process = start("grade", *words, "--no-journal", "--quiet")
+    wait_until(lambda: process.poll() is not None or is_opening(process.pid))
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+
+
+def is_opening(pid):
+    """Whether a process waits in a call that opens a file; where nobody may know, that it has begun is enough."""
+    try:
+        return Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("2", "56", "257")  # open, openat
+    except OSError:
+        return True
+
+
+def test_a_gzipped_pipe_and_a_process_substitution_are_read(tmp_path):
+    (tmp_path / "cases.jsonl.gz").write_bytes(gzip.compress(CASE.encode()))
+    line = '"$CAPS" grade <(cat cases.jsonl.gz) --no-journal --quiet && "$CAPS" import <(zcat cases.jsonl.gz)'
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=clean({"CAPS": str(CAPS)}), capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(one)["id"] for one in done.stdout.splitlines()] == ["a", "a"]
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
+@pytest.mark.parametrize("command", ["grade", "import", "sample", "plan", "solve"])
+def test_a_device_without_end_is_refused_by_every_command_that_reads(command, device):
+    words = {
+        "sample": (device, "--model", "m", "--base-url", "http://127.0.0.1:9"),
+        "solve": ("--file", device, "--model", "m", "--base-url", "http://127.0.0.1:9"),
+    }.get(command, (device,))
+    done = caps(command, *words)
+    one_sentence(done, device, "is a device")
+
+
+def test_settings_from_a_device_without_end_are_refused(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=2)
+    one_sentence(caps("select", cases, "--dry-run", "--config", "/dev/zero"), "/dev/zero", "is a device")
+    one_sentence(
+        caps("select", cases, "--dry-run", "--judge-profile", "/dev/zero"), "/dev/zero", "is a device"
+    )
+    (tmp_path / "long.toml").write_bytes(b"#" * (64 << 20) + b"\n")
+    with pytest.raises(InputError, match="holds more than"):
+        read_toml(tmp_path / "long.toml")
+
+
+def test_a_block_device_is_refused(tmp_path):
+    try:
+        os.mknod(tmp_path / "disk", 0o060600, os.makedev(1, 0))
+        Path(tmp_path / "disk").open("rb").close()
+    except OSError as error:
+        pytest.skip(f"no device can be made or opened here: {error}")
+    with pytest.raises(InputError, match="is a device"):
+        open_input(tmp_path / "disk")
+
+
+def test_nothing_in_it_and_a_folder_and_no_file_are_sentences(tmp_path):
+    one_sentence(caps("grade", "/dev/null", "--no-journal"), "no cases")
+    one_sentence(caps("grade", tmp_path, "--no-journal"), "Is a directory")
+    one_sentence(caps("grade", tmp_path / "none", "--no-journal"), "No such file")
+    for broken in (b"\x1f\x8b", b"\x1f\x8bnot gzip at all", gzip.compress(CASE.encode())[:-9]):
+        (tmp_path / "x.gz").write_bytes(broken)
+        done = caps("grade", tmp_path / "x.gz", "--no-journal")
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+
+
+# Bombs, depths and numbers
+
+
+def test_a_line_without_end_ends_at_a_limit_that_names_file_and_line(tmp_path):
+    path = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(CASE.encode() + b"\n")
+        for _ in range(64):
+            file.write(b" " * (1 << 20))
+    read = lines(str(path), Limits(line=1 << 20))
+    assert json.loads(next(read))["id"] == "a"
+    with pytest.raises(InputError, match=rf"{path}:2: a line is longer than 1,048,576 bytes"):
+        next(read)
+
+
+@pytest.mark.parametrize("flood", [b"[[],", b"[{},", b"[0,", b'{"a":[1,'], ids=lambda flood: flood.decode())
+def test_json_of_too_many_values_is_refused_before_it_is_built(flood):
+    limits = Limits(values=100_000)
+    with pytest.raises(InputError, match="holds more than 100,000 values"):
+        refuse_flood(flood[:1] + flood[1:] * 120_000, limits)
+    refuse_flood(json.dumps(["a, text, with, commas" * 10_000] * 2), limits)
+
+
+def nested(depth, kind):
+    return {"list": "[" * depth + "]" * depth, "object": '{"a":' * depth + "1" + "}" * depth}[kind]
+
+
+@pytest.mark.parametrize("kind", ["list", "object"])
+@pytest.mark.parametrize("depth", [200, 900, 1_500, 100_000])
+def test_json_nested_without_end_is_a_bad_line_and_the_others_are_graded(tmp_path, depth, kind):
+    path = tmp_path / "cases.jsonl"
+    deep = f'{CASE[:-1]}, "more": {nested(depth, kind)}}}'.replace('"id": "a"', '"id": "deep"')
+    path.write_text(f"{deep}\n{CASE}\n")
+    done = caps("grade", path, "--no-journal", "--quiet")
+    assert "Traceback" not in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["id"] == "a"
+    assert done.returncode == (0 if depth == 200 else done.returncode)
+    if depth == 100_000:
+        assert done.returncode == 1
+        assert f"{path}:1: not JSON" in done.stderr
+
+
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_settings_nested_without_end_are_refused_in_a_sentence(tmp_path, depth):
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=2)
+    (tmp_path / "c.toml").write_text("a = " + nested(depth, "list"))
+    (tmp_path / "j.json").write_text(nested(depth, "list"))
+    one_sentence(caps("select", cases, "--dry-run", "--config", tmp_path / "c.toml"), "c.toml")
+    one_sentence(caps("bench", tmp_path / "c.toml", "--simulate"), "c.toml")
+    one_sentence(caps("select", cases, "--dry-run", "--judge-profile", tmp_path / "j.json"), "j.json")
+    done = caps("sample", cases, "--dry-run", "--extra", f"x={nested(depth, 'list')}", "--json")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("score", "NaN"),
+        ("score", "Infinity"),
+        ("score", "-Infinity"),
+        ("score", "1e999"),
+        ("score", "9" * 400),
+        ("score", "9" * 5_000),
+        ("score", "9" * 100_000),
+        ("logprob", "-" + "9" * 400),
+        ("logprob", "true"),
+        ("text", '"\\ud800"'),
+        ("text", "9" * 30),
+        ("correct", "1"),
+        ("code", "[]"),
+    ],
+)
+def test_a_number_or_text_that_is_none_is_a_bad_line_with_its_place_and_the_others_are_graded(
+    tmp_path, field, value
+):
+    path = tmp_path / "cases.jsonl"
+    row = {"id": "odd", "problem": "?", "answer": "1", "candidates": [{"text": "\\boxed{1}", field: "HERE"}]}
+    path.write_text(json.dumps(row).replace('"HERE"', value) + f"\n{CASE}\n")
+    done = caps("grade", path, "--no-journal", "--quiet")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith(f"failed: {path}:1: ")
+    assert len(done.stderr) < 2_000
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["a"]
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "-" + "9" * 30, "1e-999", "12345678901234567890.5"])
+def test_huge_numbers_where_anything_may_stand_go_through_unharmed(tmp_path, value):
+    path = tmp_path / "cases.jsonl"
+    path.write_text(f'{CASE[:-1]}, "year": {value}, "answer": 0}}\n')
+    done = caps("grade", path, "--no-journal", "--quiet")
+    assert "Traceback" not in done.stderr
+    assert (
+        float(json.loads(done.stdout)["year"]) == float(value) if len(value) < 300 else value in done.stdout
+    )
+
+
+def test_of_a_key_that_stands_twice_the_last_counts_everywhere_alike(tmp_path):
+    text = '{"id": "x", "id": "y", "problem": "?", "candidates": ["one"], "candidates": ["two", "three"]}'
+    case = parse_case(text, default_id="1")
+    assert (case.id, [one.text for one in case.candidates]) == ("y", ["two", "three"])
+    path = tmp_path / "cases.jsonl"
+    path.write_text(text)
+    assert [one.text for one in next(open_cases(str(path))).candidates] == ["two", "three"]
+    assert decode('{"a": 1, "a": 2}') == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "id_", ["[[1]]", "{}", "null", "true", "9" * 300, '""', '"\\u0000"', '"../../x"', '"a\\nb"']
+)
+def test_an_odd_id_is_a_name_like_any_other(tmp_path, id_):
+    path = tmp_path / "cases.jsonl"
+    path.write_text(CASE.replace('"id": "a"', f'"id": {id_}') + "\n")
+    done = caps("grade", path, "--no-journal", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout)["id"], str)
+
+
+# Logs of Inspect
+
+
+def log(path, members, method=None):
+    """An archive as Inspect writes it today: every member packed with Zstandard."""
+    with zstd_zips.ZipFile(path, "w", zstd_zips.ZIP_ZSTANDARD if method is None else method) as file:
+        file.writestr("header.json", "{}")
+        for name, content in members.items():
+            file.writestr(name, content if isinstance(content, str | bytes) else json.dumps(content))
+    return str(path)
+
+
+def epochs(count=2):
+    return {f"samples/s_epoch_{i}.json": sample("s", i, str(3 + i)) for i in range(1, count + 1)}
+
+
+def test_a_log_packed_with_zstandard_is_read_like_one_packed_with_deflate(tmp_path):
+    new = log(tmp_path / "new.eval", epochs())
+    with zipfile.ZipFile(new) as file:
+        assert {member.compress_type for member in file.infolist()} == {93}
+    old = log(tmp_path / "old.eval", epochs(), zipfile.ZIP_DEFLATED)
+    assert list(read_eval(new)) == list(read_eval(old))
+    (case,) = read_eval(new)
+    assert [(one.text, one.correct) for one in case.candidates] == [("4", True), ("5", False)]
+
+
+def test_the_command_reads_a_log_packed_with_zstandard(tmp_path):
+    path = log(tmp_path / "new.eval", epochs())
+    done = caps("import", path)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["candidates"]) == 2
+
+
+def test_a_member_that_unpacks_without_end_is_named_and_the_others_are_read(tmp_path):
+    members = {"samples/bomb.json": b" " * (8 << 20), **epochs()}
+    path = log(tmp_path / "bomb.eval", members)
+    assert Path(path).stat().st_size < 10_000
+    bomb, case = read_eval(path, Limits(packed=1 << 20))
+    assert "samples/bomb.json: unpacks to more than 1,048,576 bytes" in str(bomb)
+    assert len(case.candidates) == 2
+
+
+def test_an_archive_of_many_bombs_ends_at_a_limit_for_all(tmp_path):
+    members = {f"samples/{i}.json": b" " * (2 << 20) for i in range(30)}
+    path = log(tmp_path / "bombs.eval", members)
+    seen = []
+    with pytest.raises(InputError, match="more than 5,242,880 bytes are unpacked by here"):
+        seen.extend(read_eval(path, Limits(packed=1 << 20, archive=5 << 20)))
+
+
+def test_an_archive_of_too_many_members_is_refused_before_they_are_listed(tmp_path):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for number in range(3_000):
+            file.writestr(f"samples/{number}_epoch_1.json", "")
+    (tmp_path / "many.eval").write_bytes(packed.getvalue())
+    with pytest.raises(InputError, match="holds more than 1,000 members"):
+        list(read_eval(str(tmp_path / "many.eval"), Limits(members=1_000)))
+
+
+def test_a_false_record_at_the_end_of_an_archive_makes_it_unreadable_only(tmp_path):
+    whole = Path(log(tmp_path / "ok.eval", epochs())).read_bytes()
+    place = whole.rfind(b"PK\x05\x06")
+    for offset, value in ((12, 0xFFFFFFFF), (12, 0), (12, 0x7FFFFFFF), (16, 0xFFFFFFFF), (10, 0), (8, 0)):
+        broken = bytearray(whole)
+        struct.pack_into("<L" if offset >= 12 else "<H", broken, place + offset, value)
+        (tmp_path / "broken.eval").write_bytes(broken)
+        try:
+            found = list(read_eval(str(tmp_path / "broken.eval")))
+        except CapsError as error:
+            assert str(tmp_path) in str(error)
+        else:
+            assert found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/samples/x.json",
+        "../samples/x.json",
+        "samples/../../x.json",
+        "samples/\x1b]0;x.json",
+        "samples/x.json",
+    ],
+)
+def test_the_names_of_members_lead_nowhere(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = log(tmp_path / "log.eval", {name: sample("x", 1, "4")})
+    before = sorted(tmp_path.rglob("*"))
+    try:
+        found = list(read_eval(path))
+    except InputError as error:
+        found = [error]
+    assert found
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("cut", [1, 30, 60, 100])
+def test_broken_zstandard_frames_are_bad_members_and_no_traceback(tmp_path, cut):
+    whole = bytearray(
+        Path(log(tmp_path / "ok.eval", {"samples/x.json": sample("x", 1, "4" * 500)})).read_bytes()
+    )
+    start = whole.find(b"samples/x.json") + len("samples/x.json")
+    whole[start + cut : start + cut + 8] = b"\xff" * 8
+    (tmp_path / "broken.eval").write_bytes(whole)
+    done = caps("import", tmp_path / "broken.eval")
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert "samples/x.json" in done.stderr
+
+
+def test_garbage_that_begins_like_an_archive_is_refused_in_a_sentence(tmp_path):
+    for number, data in enumerate(
+        (b"PK\x03\x04", b"PK\x03\x04" + os.urandom(5_000), b"PK\x03\x04" + b"PK\x05\x06" * 500)
+    ):
+        path = tmp_path / f"{number}.eval"
+        path.write_bytes(data)
+        one_sentence(caps("import", path), "not an archive")
