@@ -21,8 +21,13 @@ _SIDE_TOKEN = re.compile(r"[\W_]*+(?:([ab])(?![a-z0-9])|(?:tie|ti|t)(?![a-z]))",
 _DIGIT_TOKEN = re.compile(r"[\W_]*+(10|[1-9])(?![0-9])")
 
 
-def weigh(ask: Ask, tokens: Sequence[TokenLogprob], *, nonce: str) -> Verdict | Rating | None:
-    """Read the answer to `ask` from the distribution over its verdict tokens, or None."""
+def weigh(
+    ask: Ask, tokens: Sequence[TokenLogprob], *, nonce: str, code: str | None = None, bound_only: bool = False
+) -> Verdict | Rating | None:
+    """Read the answer to `ask` from the distribution over its verdict tokens, or None.
+
+    Which tag is weighed follows the rule of `read_reply`: one with the code goes before one without.
+    """
     if isinstance(ask, Pairing) and ask.dialect != "ratings":
         return _weigh_winner(tokens, nonce)
     if isinstance(ask, Pairing):

@@ -28,7 +28,8 @@ _REFUSAL = re.compile(
 class Reading(NamedTuple):
     """What was read from a reply and how; `cause` says why there is no answer.
 
-    Causes: `truncated`, `refused`, `empty`, and `no-tag` for whatever says nothing readable.
+    Causes: `truncated`, `refused`, `empty`, `unbound` for a verdict without the code where only one with it
+    counts, and `no-tag` for whatever says nothing readable. `bound` tells that the answer carries the code.
     """
 
     answer: Verdict | Rating | Pick | None
@@ -36,6 +37,7 @@ class Reading(NamedTuple):
     cause: str | None = None
     winner: str | None = None
     confidence: str | None = None
+    bound: bool = False
 
 
 class _Reply(NamedTuple):
@@ -59,20 +61,43 @@ class _Reply(NamedTuple):
         return next((value for value in map(read, reversed(self.lines)) if value is not None), None)
 
 
-def read_reply(ask: Ask, text: str, *, truncated: bool, nonce: str) -> Reading:
-    """Read the judge's answer to `ask`; what it thought, quoted or echoed does not count."""
+def read_reply(
+    ask: Ask,
+    text: str,
+    *,
+    truncated: bool,
+    nonce: str,
+    code: str | None = None,
+    bound_only: bool = False,
+) -> Reading:
+    """Read the judge's answer to `ask`; what it thought, quoted or echoed does not count.
+
+    Where the prompt asked for a `code` inside the verdict, one that carries it goes before any other, and with
+    `bound_only` no other counts.
+    """
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
-    found = [tag for tag in tags(words.text) if tag.closed or whole]
-    reply = _Reply(found, words.text, whole)
-    reading = _read(ask, reply)
+    found = [tag for tag in tags(words.text, code) if tag.closed or whole]
+    if code:
+        reading = _read(ask, _Reply([tag for tag in found if tag.bound or tag.name == "confidence"], "", whole))
+        if reading is not None:
+            return reading._replace(bound=True)
+    reading = _read(ask, _Reply(found, words.text, whole))
     if reading is not None:
-        return reading
+        return Reading(None, "none", "unbound") if code and bound_only else reading
     if truncated:
         return Reading(None, "none", "truncated")
     if not words.text.strip():
         return Reading(None, "none", "no-tag" if words.unfinished else "empty")
     return Reading(None, "none", "refused" if _REFUSAL.search(words.text) else "no-tag")
+
+
+def readable(text: str) -> bool:
+    """Whether any part of a text, repeated by a judge without its fence, may be read as an answer.
+
+    In doubt it is true. Linear in the text.
+    """
+    return any(True for _ in tags(text)) or any(map(plain.reads_plain, text.split("\n")))
 
 
 def _read(ask: Ask, reply: _Reply) -> Reading | None:

@@ -22,7 +22,8 @@ NUMBER = (
 PLACE = r"(?<![\w.-])([0-9]{1,6}+)(?![\w/]|[.,][0-9])(?! ?(?:,|-|–|to|or|and) ?[0-9])"
 
 _TAG = re.compile(
-    r"<[ \t]{0,4}(winner|confidence|best|rating[ _-]?[ab]|rating)[ \t]{0,4}\\?>([^<]{0,200})(?=(<)?)",
+    r"<[ \t]{0,4}(winner|confidence|best|rating[ _-]?[ab]|rating)(?![^\W_])([^<>\n]{0,40}?)[ \t]{0,4}\\?>"
+    r"([^<]{0,200})(?=(<)?)",
     re.IGNORECASE,
 )
 _LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|tt)?|math(?:rm|bf)) ?\{")
@@ -39,22 +40,33 @@ _PLACE = re.compile(rf"(?:(?:the|best|is|number|{NOUN}|[,:=]) ?){{0,5}}{PLACE}",
 
 
 class Tag(NamedTuple):
-    """An opening tag and what follows it: lower-case name, content, where that starts, whether it ends."""
+    """An opening tag and what follows it: lower-case name, content, where that starts, whether it ends.
+
+    `bound` tells that it carries the code the prompt asked for; the content is then without it.
+    """
 
     name: str
     content: str
     start: int
     closed: bool
+    bound: bool = False
 
 
-def tags(text: str) -> Iterator[Tag]:
-    """Every verdict tag in order; a closing tag may be missing."""
+def tags(text: str, code: str | None = None) -> Iterator[Tag]:
+    """Every verdict tag in order; a closing tag may be missing. Attributes are read for the code only."""
     for found in _TAG.finditer(text):
-        name, content, after = found.groups()
+        name, attributes, content, after = found.groups()
+        bound = False
+        if code:
+            key = re.compile(rf"(?<![^\W_]){re.escape(code)}(?![^\W_])", re.IGNORECASE)
+            bound = bool(key.search(attributes) or key.search(content))
+            content = key.sub(lambda one: " " * len(one[0]), content)
+        if attributes.strip(" \t") and not bound:
+            continue
         name = name.lower()
         if name.startswith("rating") and name != "rating":
             name = f"rating_{name[-1]}"
-        yield Tag(name, content, found.start(2), after is not None)
+        yield Tag(name, content, found.start(3), after is not None, bound)
 
 
 def bare(text: str) -> str:
