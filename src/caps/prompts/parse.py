@@ -1,28 +1,58 @@
 """A judge's reply becomes an answer and a word on how well it was read. Total and linear: it never raises.
 
-Tags first; plain words only on the last lines of a whole reply, since a cut one stops in mid-thought.
+A wrong reading is far worse than none, because a reply that cannot be read is asked for again. So:
+
+* tags and structured forms are read generously, whatever their brackets and decoration;
+* plain words count only in an unmistakable final statement of a whole reply (see `statements`);
+* what contradicts itself, is doubted, quoted, or stands in a thought that was cut, is no answer;
+* where the prompt asked for a code, a verdict that carries it goes before all others.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
 from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
-from caps.prompts import plain
+from caps.prompts import statements
 from caps.prompts.said import said
 from caps.prompts.scale import MIDDLE, verdict_of
-from caps.prompts.tags import Tag, bare, place, rating, side, sureness, tags
+from caps.prompts.statements import PLACE, RATING, SIDE, Forms, Line, fields, lines_of
+from caps.prompts.tags import Tag, place, plainly, rating, side, sureness, tags, without_code
 
 T = TypeVar("T")
 How = Literal["tags", "plain", "none"]
 
-_LAST_LINES = 4
 _REFUSAL = re.compile(
     r"\b(?:i|we)(?: am|['’]m| are)? (?:(?:really )?sorry\b|must decline\b"
     r"|(?:can ?not|can['’]t|won['’]t|will not|unable to|not able to) "
     r"(?:assist|help|comply|provide|answer|judge|evaluate|compare|do|rate|fulfill|continue|engage)\b)",
     re.IGNORECASE,
 )
+# Before a tag on its line: somebody else's words, or doubt.
+_QUOTING = re.compile(
+    r"\b(?:contains?|includes?|says?|said|claims?|claimed|prints?|injects?|injected|writes?|wrote|ends? with|outputs?|embeds?"
+    r"|the (?:line|text|comment|string)|tries|e\.g|for example|for instance|such as|like)\b",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|if|whether|might|could|would not|not|never|n['’]t|cannot|neither|so far|leaning)\b[^.;!\n]{0,60}$",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(
+    r"\b(?:wait|hmm+|but|however|actually|let me|let['’]s|alternatively|though|although|check|verify|maybe|perhaps|hold on|no,)\b|\?",
+    re.IGNORECASE,
+)
+_THINKING = re.compile(
+    r"\s{0,20}(?:okay|ok|alright|all right|hmm+|so,|well,|let me|let['’]s|first, (?:i|let)|i need to|we need to|i should)\b", re.IGNORECASE
+)
+_WORD = re.compile(r"\w")
+_ANY_TAG = re.compile(r"(?:<|&lt;|\[)/?[^<>\[\]\n]{0,80}(?:>|&gt;|\])")
+_PARTIAL_TAG = re.compile(r"<[^<>\n]{0,40}$")
+_NEAR = 300  # how far from a tag words may stand that go against it
+_LINE = 300
 
 
 class Reading(NamedTuple):
@@ -40,25 +70,115 @@ class Reading(NamedTuple):
     bound: bool = False
 
 
-class _Reply(NamedTuple):
-    """What of a reply may be read: its tags, and its last lines where it is whole."""
+@dataclass(frozen=True)
+class Reply:
+    """What of a reply may be read: its tags, and the rest of its words where it is whole.
 
-    tags: Sequence[Tag]
+    `bound` keeps only what carries the code, `strict` only tags in the very form that prompts ask for: the form
+    that quoted candidates are kept from having, whatever the prompt.
+    """
+
     text: str
     whole: bool
+    code: str | None = None
+    bound: bool = False
+    strict: bool = False
 
-    @property
-    def lines(self) -> Sequence[str]:
-        return _last_lines(self.text) if self.whole else ()
+    @cached_property
+    def tags(self) -> Sequence[Tag]:
+        """The tags that are closed, or end a whole reply."""
+        found = [tag for tag in tags(self.text, self.code) if tag.closed or self.whole]
+        return [tag for tag in found if tag.asked] if self.strict else found
 
-    def tagged(self, name: str, read: Callable[[str], T | None]) -> T | None:
-        for tag in reversed(self.tags):
-            if tag.name == name and (value := read(tag.content)) is not None:
-                return value
-        return None
+    @cached_property
+    def all_lines(self) -> Sequence[Line]:
+        """The lines of a whole reply that hold no tags."""
+        if not self.whole or self.strict:
+            return ()
+        found = list(tags(self.text, self.code))
+        starts = [tag.opens for tag in found]
+        return [line for line in lines_of(self.text) if not _touched(line, found, starts)]
 
-    def stated(self, read: Callable[[str], T | None]) -> T | None:
-        return next((value for value in map(read, reversed(self.lines)) if value is not None), None)
+    @cached_property
+    def lines(self) -> Sequence[Line]:
+        """The lines that may state an answer: where only a bound one counts, those that carry the code, without it."""
+        lines = self.all_lines
+        if not self.bound:
+            return lines
+        stripped = [(line, *without_code(line.words, self.code)) for line in lines]
+        return [line._replace(words=_tidy(words)) for line, words, bound in stripped if bound]
+
+    @cached_property
+    def fields(self) -> Sequence[tuple[str, str]]:
+        """Fields of JSON and the like that say a verdict; all of them count as one statement."""
+        if self.strict:
+            return ()
+        found = [(name, *without_code(value, self.code)) for name, value, _, _ in fields(self.text)]
+        return [(name, value) for name, value, bound in found if bound or name == "confidence" or not self.bound]
+
+    def counting(self, *names: str) -> list[Tag]:
+        """The tags of these names that may be the verdict."""
+        found = [tag for tag in self.tags if tag.name in names and (tag.bound or not self.bound)]
+        return found if self.bound else [tag for tag in found if not self.quoted(tag)]
+
+    def quoted(self, tag: Tag) -> bool:
+        """Whether the line of a tag says that its words are somebody else's."""
+        before, after = self.around(tag)
+        mark = before[-1:]
+        if mark in "`\"'“”‘«" and mark and (_WORD.search(before[:-1]) or _WORD.search(after)):
+            return True
+        return bool(_QUOTING.search(before))
+
+    @cached_property
+    def prose(self) -> str:
+        """The text with all tags and what stands in them blanked; nothing is moved."""
+        pieces, at = list[str](), 0
+        for tag in tags(self.text, self.code):
+            pieces += self.text[at : tag.opens], " " * (tag.ends - tag.opens)
+            at = tag.ends
+        return _ANY_TAG.sub(lambda found: " " * len(found[0]), "".join([*pieces, self.text[at:]]))
+
+    def around(self, tag: Tag) -> tuple[str, str]:
+        """What stands before and after a tag on its line, without tags."""
+        before = self.prose[max(0, tag.opens - _LINE) : tag.opens].rpartition("\n")[2]
+        return before, self.prose[tag.ends : tag.ends + _LINE].partition("\n")[0]
+
+    def said_between(self, first: Tag, second: Tag) -> bool:
+        """Whether there is a word between two tags that stands in no tag."""
+        between = self.prose[first.ends : min(second.opens, first.ends + _LINE)]
+        return second.opens - first.ends > _LINE or bool(_WORD.search(between))
+
+    def settled(self, tag: Tag) -> bool:
+        """Whether a verdict in a reply that was cut is its last word, not a draft in a thought that goes on."""
+        rest = _PARTIAL_TAG.sub("", self.prose[tag.ends :])
+        if not _WORD.search(rest):
+            return True
+        before, _ = self.around(tag)
+        if _WORD.search(before) or _THINKING.match(self.text):
+            return False
+        return not _GOES_ON.search(rest)
+
+    def choose(self, names: tuple[str, ...], read: Callable[[str], T | None]) -> "Choice[T] | None":
+        """The last tag of these names that can be read; with no value where tags go against each other."""
+        found = [(tag, value) for tag in self.counting(*names) if (value := read(tag.content)) is not None]
+        if not found:
+            return None
+        tag, value = found[-1]
+        before, after = self.around(tag)
+        doubted = _UNSURE.search(before) or after.lstrip(" *_`.\"'").startswith("?")
+        if doubted or not (self.whole or self.settled(tag)):
+            return Choice(tag, None)
+        differing = next((one for one, other in reversed(found[:-1]) if other != value), None)
+        if differing is not None and not self.said_between(differing, tag):
+            return Choice(tag, None)
+        return Choice(tag, value)
+
+
+class Choice(NamedTuple, Generic[T]):
+    """The tag that decides, and what it says; None where it is doubted or contradicted."""
+
+    tag: Tag
+    value: T | None
 
 
 def read_reply(
@@ -72,19 +192,24 @@ def read_reply(
 ) -> Reading:
     """Read the judge's answer to `ask`; what it thought, quoted or echoed does not count.
 
-    Where the prompt asked for a `code` inside the verdict, one that carries it goes before any other, and with
-    `bound_only` no other counts.
+    Where the prompt asked for a `code` inside the verdict, one that carries it goes before any other. With
+    `bound_only` (the texts shown hold something that reads as a verdict) no other counts; if the prompt asked for
+    no code, then only tags in the form that quoting keeps from candidates.
     """
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
-    found = [tag for tag in tags(words.text, code) if tag.closed or whole]
+    own = plainly(words.text)
     if code:
-        reading = _read(ask, _Reply([tag for tag in found if tag.bound or tag.name == "confidence"], "", whole))
+        reading = _read(ask, Reply(own, whole, code, bound=True), bound_only=bound_only)
         if reading is not None:
-            return reading._replace(bound=True)
-    reading = _read(ask, _Reply(found, words.text, whole))
-    if reading is not None:
-        return Reading(None, "none", "unbound") if code and bound_only else reading
+            return reading._replace(bound=reading.answer is not None)
+    if bound_only and not code:
+        reading = _read(ask, Reply(words.text, whole, strict=True))
+        if reading is not None:
+            return reading
+    reading = _read(ask, Reply(own, whole, code))
+    if reading is not None and reading.answer is not None:
+        return Reading(None, "none", "unbound") if bound_only else reading
     if truncated:
         return Reading(None, "none", "truncated")
     if not words.text.strip():
@@ -92,67 +217,195 @@ def read_reply(
     return Reading(None, "none", "refused" if _REFUSAL.search(words.text) else "no-tag")
 
 
-def readable(text: str) -> bool:
-    """Whether any part of a text, repeated by a judge without its fence, may be read as an answer.
-
-    In doubt it is true. Linear in the text.
-    """
-    return any(True for _ in tags(text)) or any(map(plain.reads_plain, text.split("\n")))
+_CONTRADICTED = Reading(None, "none", "no-tag")
 
 
-def _read(ask: Ask, reply: _Reply) -> Reading | None:
+def _read(ask: Ask, reply: Reply, *, bound_only: bool = False) -> Reading | None:
+    """The reading of a reply; without an answer where it contradicts itself, None where it says nothing."""
     if isinstance(ask, Pairing):
-        return _read_ratings(reply) if ask.dialect == "ratings" else _read_winner(reply)
-    return _read_solo(reply) if isinstance(ask, Solo) else _read_best(ask, reply)
+        if ask.dialect == "ratings":
+            return _read_ratings(reply)
+        return _read_winner(reply, bound_only=bound_only)
+    return _read_value(reply) if isinstance(ask, Solo) else _read_best(ask, reply)
 
 
-def _read_winner(reply: _Reply) -> Reading | None:
-    tagged = reply.tagged("winner", side)
-    winner = tagged or reply.stated(plain.plain_side)
-    if winner is None:
+def _first_choice(
+    reply: Reply, names: Sequence[tuple[str, ...]], read: Callable[[str], T | None]
+) -> Choice[T] | None:
+    choices = (reply.choose(some, read) for some in names)
+    return next((choice for choice in choices if choice is not None), None)
+
+
+def _field(reply: Reply, names: tuple[str, ...], read: Callable[[str], T | None]) -> "Found[T] | None":
+    """What the fields of these names say; no value where they differ."""
+    values = [value for name, text in reply.fields if name in names and (value := read(text)) is not None]
+    if not values:
         return None
-    sure = _last_sureness(reply.tags) or reply.stated(plain.plain_sureness) or "LOW"
-    return Reading(verdict_of(winner, sure), "tags" if tagged else "plain", None, winner, sure)
+    return Found(values[0] if all(value == values[0] for value in values) else None)
 
 
-def _last_sureness(found: Sequence[Tag]) -> str | None:
-    """The last confidence said; one said of a winner that was then taken back does not carry over."""
-    sure = winner = None
-    for tag in found:
-        if tag.name == "confidence":
-            sure = sureness(tag.content) or sure
-        elif tag.name == "winner" and (named := side(tag.content)) is not None:
-            sure = sure if winner in (None, named) else None
-            winner = named
+class Found(NamedTuple, Generic[T]):
+    """What was found; no value where it contradicts itself."""
+
+    value: T | None
+    how: How = "plain"
+    tag: Tag | None = None
+
+
+def _find(
+    reply: Reply, forms: Forms, names: Sequence[tuple[str, ...]], read: Callable[[str], T | None]
+) -> Found[T] | None:
+    """Look for an answer in the tags, then in fields, then in words."""
+    choice = _first_choice(reply, names, read)
+    if choice is not None:
+        return Found(choice.value, "tags", choice.tag)
+    found = _field(reply, tuple(name for some in names for name in some), read)
+    if found is not None:
+        return found
+    value = statements.stated(forms, reply.lines)
+    return None if value is None else Found(cast("T", value))
+
+
+def _read_winner(reply: Reply, *, bound_only: bool) -> Reading | None:
+    found = _find(reply, SIDE, (("winner",), ("answer", "best")), side) or _by_ratings(reply)
+    if found is None:
+        return None
+    winner = found.value
+    if winner is None or (found.tag and not reply.bound and _contradicted(reply, found.tag, winner)):
+        return _CONTRADICTED
+    sure = _sureness(reply, found.tag, winner, bound_only=bound_only)
+    return Reading(verdict_of(winner, sure), found.how, None, winner, sure)
+
+
+def _by_ratings(reply: Reply) -> Found[str] | None:
+    """The winner by two ratings, where the reply rates instead."""
+    found = _ratings(reply)
+    if found is None or None in found.value:
+        return None
+    a, b = found.value
+    return Found("TIE" if a == b else "A" if a > b else "B", found.how)
+
+
+def _contradicted(reply: Reply, tag: Tag, winner: str) -> bool:
+    """Whether the words right before a verdict, or any after it, name another winner or take it back."""
+    after = [line for line in reply.lines if line.start >= tag.ends]
+    before = [line for line in reply.lines if tag.opens - _NEAR <= line.start < tag.opens][-2:]
+    if statements.retracted(after):
+        return True
+    return bool((statements.statements(SIDE, before) | statements.statements(SIDE, after)) - {winner})
+
+
+def _sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_only: bool) -> str:
+    """How sure the judge is of this winner: a confidence belongs to the winner named last before it."""
+    sure = _tagged_sureness(reply, chosen, winner, bound_only=bound_only)
+    if sure is None and not reply.strict:
+        found = _field(reply, ("confidence",), sureness)
+        sure = found.value if found else None
+    if sure is None and reply.whole:
+        lines = reply.all_lines if chosen is not None or not bound_only else reply.lines
+        start = chosen.ends if chosen is not None and bound_only else 0
+        sure = statements.stated_sureness([line for line in lines if line.start >= start])
+    return sure or "LOW"
+
+
+def _tagged_sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_only: bool) -> str | None:
+    named = [tag for tag in reply.tags if tag.name in ("winner", "answer") and side(tag.content) is not None]
+    sure = None
+    for tag in reply.tags:
+        if tag.name != "confidence" or reply.quoted(tag) or (value := sureness(tag.content)) is None:
+            continue
+        before = [one for one in named if one.opens < tag.opens]
+        owner = before[-1] if before else next(iter(named), None)
+        if owner is not None:
+            ours = side(owner.content) == winner and not (reply.bound and not owner.bound) and not reply.quoted(owner)
+            beside = before or not bound_only or not reply.said_between(tag, owner)
+            if not ours or not beside:
+                continue
+        sure = value
+        if bound_only and chosen is not None and tag.opens > chosen.opens:
+            break
     return sure
 
 
-def _read_ratings(reply: _Reply) -> Reading | None:
-    a, b = reply.tagged("rating_a", rating), reply.tagged("rating_b", rating)
-    how: How = "tags"
+def _read_ratings(reply: Reply) -> Reading | None:
+    found = _ratings(reply)
+    if found is None:
+        return None
+    a, b = found.value
+    if (a is None and b is None) or (None in (a, b) and (not reply.whole or reply.bound)):
+        return None
+    return Reading(Verdict(MIDDLE if a is None else a, MIDDLE if b is None else b), found.how)
+
+
+def _ratings(reply: Reply) -> "_Ratings | None":
+    a, b = reply.choose(("rating_a",), rating), reply.choose(("rating_b",), rating)
     if a is None and b is None:
-        stated = {name: value for line in reply.lines for name, value in plain.plain_ratings(line).items()}
-        a, b, how = stated.get("A"), stated.get("B"), "plain"
-    if (a is None and b is None) or (not reply.whole and None in (a, b)):
+        stated = statements.stated_ratings(reply.lines)
+        return _Ratings((stated.get("A"), stated.get("B")), "plain") if stated else None
+    if reply.bound and (a is None or b is None):
+        return _completed(reply, a, b)
+    if (a and a.value is None) or (b and b.value is None):
+        return _Ratings((None, None), "tags")
+    return _Ratings((a.value if a else None, b.value if b else None), "tags")
+
+
+class _Ratings(NamedTuple):
+    value: tuple[float | None, float | None]
+    how: How
+
+
+def _completed(reply: Reply, a: Choice[float] | None, b: Choice[float] | None) -> _Ratings | None:
+    """Both ratings where only one carries the code and the other stands right beside it."""
+    bound, name = (a, "rating_b") if a else (b, "rating_a")
+    if bound is None:
         return None
-    return Reading(Verdict(MIDDLE if a is None else a, MIDDLE if b is None else b), how)
+    for tag in reply.tags:
+        first, second = (tag, bound.tag) if tag.opens < bound.tag.opens else (bound.tag, tag)
+        if tag.name == name and not reply.said_between(first, second):
+            value = rating(tag.content)
+            return _Ratings((bound.value, value) if a else (value, bound.value), "tags")
+    return None
 
 
-def _read_solo(reply: _Reply) -> Reading | None:
-    tagged = reply.tagged("rating", rating)
-    value = reply.stated(plain.plain_rating) if tagged is None else tagged
-    return None if value is None else Reading(Rating(value), "plain" if tagged is None else "tags")
+def _read_value(reply: Reply) -> Reading | None:
+    found = _find(reply, RATING, (("rating",), ("answer",)), rating)
+    if found is None:
+        return None
+    return _CONTRADICTED if found.value is None else Reading(Rating(found.value), found.how)
 
 
-def _read_best(ask: Group, reply: _Reply) -> Reading | None:
-    tagged = reply.tagged("best", place)
-    number = reply.stated(plain.plain_place) if tagged is None else tagged
+def _read_best(ask: Group, reply: Reply) -> Reading | None:
+    found = _find(reply, PLACE, (("best",), ("winner",), ("answer",)), place)
+    if found is None:
+        return None
+    number = found.value
     if number is None or not 1 <= number <= len(ask.entrants):
-        return None
-    return Reading(Pick(ask.entrants[number - 1]), "plain" if tagged is None else "tags")
+        return _CONTRADICTED
+    return Reading(Pick(ask.entrants[number - 1]), found.how)
 
 
-def _last_lines(text: str) -> list[str]:
-    """Bare, without lines that hold tags: what stands in an unreadable tag is not plain words either."""
-    lines = [line for line in text.split("\n") if line.strip() and not any(tags(line))]
-    return [bare(line) for line in lines[-_LAST_LINES:]]
+def _touched(line: Line, found: Sequence[Tag], starts: Sequence[int]) -> bool:
+    """Whether a line holds a tag, or stands in one: what is in an unreadable tag is not plain words either."""
+    at = bisect_left(starts, line.start)
+    if at < len(found) and found[at].opens < line.start + line.length:
+        return True
+    return at > 0 and found[at - 1].ends > line.start
+
+
+def _tidy(words: str) -> str:
+    """Words from which the code was taken: nor the brackets and the word it stood with."""
+    return re.sub(r"[ ,;:]*(?:\bcode\b)?[ ,;:]*$", "", " ".join(words.split()), flags=re.IGNORECASE)
+
+
+def readable(text: str, ask: Ask | None = None) -> bool:
+    """Whether any part of a text, repeated by a judge without its fence, may be read as an answer.
+
+    To one kind of ask where it is given, otherwise to any: a line that is a number alone may be read as a rating or
+    a pick, but never as the winner of a pair. In doubt it is true. Linear in the text.
+    """
+    plain = plainly(text)
+    if any(True for _ in tags(plain)) or any(True for _ in fields(plain)):
+        return True
+    if ask is None:
+        return statements.resembles(text, (SIDE, RATING, PLACE))
+    return statements.resembles(text, (SIDE if isinstance(ask, Pairing) else RATING if isinstance(ask, Solo) else PLACE,))
