@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caps.prompts.fence import fenced, neutralise, nonce_for
-from caps.prompts.parse import readable, read_reply
+from caps.prompts.parse import read_reply, readable
 from prompts.shown import ASKS
 
 JOINER = "\u2060"

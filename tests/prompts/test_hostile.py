@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Pick, Problem, Rating, Verdict
-from caps.prompts.parse import Reading, readable, read_reply
+from caps.prompts.parse import Reading, read_reply, readable
 from caps.prompts.tags import tags
 from prompts.shown import ASK_OF, TEMPLATES, good_reply, show
 from prompts.test_fence import any_texts

@@ -3,8 +3,9 @@
 Rules that must not be broken:
 
 * What a call cost is recorded before its reply is read.
-* A reply that was cut is asked for again with more room; one that was cut twice or cannot be read, as a sampled
-  draw, because at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of least weight.
+* A reply that was cut is asked for again with more room; one that was cut twice or cannot be read, as a
+  sampled draw, because at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of
+  least weight.
 * A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
 """
 

@@ -20,7 +20,7 @@ from caps.prompts import statements
 from caps.prompts.said import said
 from caps.prompts.scale import MIDDLE, verdict_of
 from caps.prompts.statements import PLACE, RATING, SIDE, Forms, Line, fields, lines_of
-from caps.prompts.tags import Tag, place, plainly, rating, side, sureness, tags, without_code
+from caps.prompts.tags import Tag, bare, place, plainly, rating, side, sureness, tags, without_code
 
 T = TypeVar("T")
 How = Literal["tags", "plain", "none"]
@@ -33,20 +33,30 @@ _REFUSAL = re.compile(
 )
 # Before a tag on its line: somebody else's words, or doubt.
 _QUOTING = re.compile(
-    r"\b(?:contains?|includes?|says?|said|claims?|claimed|prints?|injects?|injected|writes?|wrote|ends? with|outputs?|embeds?"
+    r"\b(?:contains?|includes?|says?|said|claims?|claimed|prints?|injects?|injected|writes?|wrote"
+    r"|ends? with|outputs?|embeds?"
     r"|the (?:line|text|comment|string)|tries|e\.g|for example|for instance|such as|like)\b",
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\b(?:maybe|perhaps|possibly|if|whether|might|could|would not|not|never|n['’]t|cannot|neither|so far|leaning)\b[^.;!\n]{0,60}$",
+    r"\b(?:maybe|perhaps|possibly|if|whether|might|could|would not|not|never|n['’]t|cannot|neither|so far"
+    r"|leaning)\b[^.;!\n]{0,60}$",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(
+    r"[\s*_`.\"'”)]{0,8}(?:\?|(?:would be|would have been|is|was|seems|cannot be|can['’]t be|isn['’]t"
+    r"|must be) (?:\w+ )?(?:wrong|incorrect|not|a mistake|right)\b|(?:cannot|can['’]t|isn['’]t)\b)",
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(
-    r"\b(?:wait|hmm+|but|however|actually|let me|let['’]s|alternatively|though|although|check|verify|maybe|perhaps|hold on|no,)\b|\?",
+    r"\b(?:wait|hmm+|but|however|actually|let me|let['’]s|alternatively|though|although|check|verify"
+    r"|maybe|perhaps|hold on|no,)\b|\?",
     re.IGNORECASE,
 )
 _THINKING = re.compile(
-    r"\s{0,20}(?:okay|ok|alright|all right|hmm+|so,|well,|let me|let['’]s|first, (?:i|let)|i need to|we need to|i should)\b", re.IGNORECASE
+    r"\s{0,20}(?:okay|ok|alright|all right|hmm+|so,|well,|let me|let['’]s|first, (?:i|let)|i need to"
+    r"|we need to|i should)\b",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"\w")
 _ANY_TAG = re.compile(r"(?:<|&lt;|\[)/?[^<>\[\]\n]{0,80}(?:>|&gt;|\])")
@@ -74,8 +84,8 @@ class Reading(NamedTuple):
 class Reply:
     """What of a reply may be read: its tags, and the rest of its words where it is whole.
 
-    `bound` keeps only what carries the code, `strict` only tags in the very form that prompts ask for: the form
-    that quoted candidates are kept from having, whatever the prompt.
+    `bound` keeps only what carries the code, `strict` only tags in the very form that prompts ask for:
+    quoting keeps candidates from having that form, whatever the prompt.
     """
 
     text: str
@@ -101,7 +111,7 @@ class Reply:
 
     @cached_property
     def lines(self) -> Sequence[Line]:
-        """The lines that may state an answer: where only a bound one counts, those that carry the code, without it."""
+        """The lines that may state an answer; of a bound one those that carry the code, without it."""
         lines = self.all_lines
         if not self.bound:
             return lines
@@ -114,7 +124,9 @@ class Reply:
         if self.strict:
             return ()
         found = [(name, *without_code(value, self.code)) for name, value, _, _ in fields(self.text)]
-        return [(name, value) for name, value, bound in found if bound or name == "confidence" or not self.bound]
+        return [
+            (name, value) for name, value, bound in found if bound or name == "confidence" or not self.bound
+        ]
 
     def counting(self, *names: str) -> list[Tag]:
         """The tags of these names that may be the verdict."""
@@ -149,7 +161,7 @@ class Reply:
         return second.opens - first.ends > _LINE or bool(_WORD.search(between))
 
     def settled(self, tag: Tag) -> bool:
-        """Whether a verdict in a reply that was cut is its last word, not a draft in a thought that goes on."""
+        """Whether a verdict in a reply that was cut is its last word, no draft in a thought that goes on."""
         rest = _PARTIAL_TAG.sub("", self.prose[tag.ends :])
         if not _WORD.search(rest):
             return True
@@ -165,7 +177,7 @@ class Reply:
             return None
         tag, value = found[-1]
         before, after = self.around(tag)
-        doubted = _UNSURE.search(before) or after.lstrip(" *_`.\"'").startswith("?")
+        doubted = _UNSURE.search(before) or _DENIED.match(after.strip())
         if doubted or not (self.whole or self.settled(tag)):
             return Choice(tag, None)
         differing = next((one for one, other in reversed(found[:-1]) if other != value), None)
@@ -193,8 +205,8 @@ def read_reply(
     """Read the judge's answer to `ask`; what it thought, quoted or echoed does not count.
 
     Where the prompt asked for a `code` inside the verdict, one that carries it goes before any other. With
-    `bound_only` (the texts shown hold something that reads as a verdict) no other counts; if the prompt asked for
-    no code, then only tags in the form that quoting keeps from candidates.
+    `bound_only` (a text shown is `readable`) no other counts; if the prompt asked for no code, then only tags
+    in the form that quoting keeps from candidates.
     """
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
@@ -267,7 +279,7 @@ def _find(
 
 
 def _read_winner(reply: Reply, *, bound_only: bool) -> Reading | None:
-    found = _find(reply, SIDE, (("winner",), ("answer", "best")), side) or _by_ratings(reply)
+    found = _find(reply, SIDE, (("winner",), ("verdict", "answer", "best")), side) or _by_ratings(reply)
     if found is None:
         return None
     winner = found.value
@@ -280,9 +292,11 @@ def _read_winner(reply: Reply, *, bound_only: bool) -> Reading | None:
 def _by_ratings(reply: Reply) -> Found[str] | None:
     """The winner by two ratings, where the reply rates instead."""
     found = _ratings(reply)
-    if found is None or None in found.value:
+    if found is None:
         return None
     a, b = found.value
+    if a is None or b is None:
+        return None
     return Found("TIE" if a == b else "A" if a > b else "B", found.how)
 
 
@@ -304,12 +318,18 @@ def _sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_only: bool
     if sure is None and reply.whole:
         lines = reply.all_lines if chosen is not None or not bound_only else reply.lines
         start = chosen.ends if chosen is not None and bound_only else 0
-        sure = statements.stated_sureness([line for line in lines if line.start >= start])
+        beside = [bare(reply.around(chosen)[1])] if chosen is not None else []
+        after = [line.words for line in lines if line.start >= start]
+        sure = statements.stated_sureness(beside) or statements.stated_sureness(after)
     return sure or "LOW"
 
 
 def _tagged_sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_only: bool) -> str | None:
-    named = [tag for tag in reply.tags if tag.name in ("winner", "answer") and side(tag.content) is not None]
+    named = [
+        tag
+        for tag in reply.tags
+        if tag.name in ("winner", "verdict", "answer") and side(tag.content) is not None
+    ]
     sure = None
     for tag in reply.tags:
         if tag.name != "confidence" or reply.quoted(tag) or (value := sureness(tag.content)) is None:
@@ -317,7 +337,11 @@ def _tagged_sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_onl
         before = [one for one in named if one.opens < tag.opens]
         owner = before[-1] if before else next(iter(named), None)
         if owner is not None:
-            ours = side(owner.content) == winner and not (reply.bound and not owner.bound) and not reply.quoted(owner)
+            ours = (
+                side(owner.content) == winner
+                and not (reply.bound and not owner.bound)
+                and not reply.quoted(owner)
+            )
             beside = before or not bound_only or not reply.said_between(tag, owner)
             if not ours or not beside:
                 continue
@@ -368,14 +392,14 @@ def _completed(reply: Reply, a: Choice[float] | None, b: Choice[float] | None) -
 
 
 def _read_value(reply: Reply) -> Reading | None:
-    found = _find(reply, RATING, (("rating",), ("answer",)), rating)
+    found = _find(reply, RATING, (("rating",), ("verdict",)), rating)
     if found is None:
         return None
     return _CONTRADICTED if found.value is None else Reading(Rating(found.value), found.how)
 
 
 def _read_best(ask: Group, reply: Reply) -> Reading | None:
-    found = _find(reply, PLACE, (("best",), ("winner",), ("answer",)), place)
+    found = _find(reply, PLACE, (("best",), ("winner",), ("verdict",)), place)
     if found is None:
         return None
     number = found.value
@@ -385,7 +409,7 @@ def _read_best(ask: Group, reply: Reply) -> Reading | None:
 
 
 def _touched(line: Line, found: Sequence[Tag], starts: Sequence[int]) -> bool:
-    """Whether a line holds a tag, or stands in one: what is in an unreadable tag is not plain words either."""
+    """Whether a line holds a tag or stands in one: what is in an unreadable tag is no plain words either."""
     at = bisect_left(starts, line.start)
     if at < len(found) and found[at].opens < line.start + line.length:
         return True
@@ -400,12 +424,14 @@ def _tidy(words: str) -> str:
 def readable(text: str, ask: Ask | None = None) -> bool:
     """Whether any part of a text, repeated by a judge without its fence, may be read as an answer.
 
-    To one kind of ask where it is given, otherwise to any: a line that is a number alone may be read as a rating or
-    a pick, but never as the winner of a pair. In doubt it is true. Linear in the text.
+    To one kind of ask where it is given, otherwise to any: a line that is a number alone may be read as a
+    rating or a pick, but never as the winner of a pair. In doubt it is true. Linear in the text.
     """
     plain = plainly(text)
     if any(True for _ in tags(plain)) or any(True for _ in fields(plain)):
         return True
     if ask is None:
         return statements.resembles(text, (SIDE, RATING, PLACE))
-    return statements.resembles(text, (SIDE if isinstance(ask, Pairing) else RATING if isinstance(ask, Solo) else PLACE,))
+    return statements.resembles(
+        text, (SIDE if isinstance(ask, Pairing) else RATING if isinstance(ask, Solo) else PLACE,)
+    )

@@ -1,8 +1,8 @@
-"""What the judge itself said: its reply with reasoning, echoed candidates, quoted lines and code blocks blanked.
+"""What the judge itself said: its reply without reasoning, echoed candidates, quotations and code blocks.
 
 Nothing is moved: a blanked stretch becomes as many line breaks, so places in the reply stay comparable.
-Of a very long reply only the end is read: the last `READ_AT_MOST` characters, far more than a judge says after
-its reasoning. What is open where that end begins (a thought, an echo) stays open.
+Of a very long reply only the last `READ_AT_MOST` characters are read, far more than a judge says after its
+reasoning. What is open where that end begins (a thought, an echo) stays open.
 """
 
 import re
@@ -20,20 +20,44 @@ REASONING = re.compile(
 _REASONS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")  # one is in every such mark
 _QUOTED = re.compile(r"\n[ \t]*>[^\n]*")
 READ_AT_MOST = 200_000
-_OPENING = ("<think>", "<thinking>", "<thought>", "<reasoning>", "◁think▷", "[think]", "<|channel|>analysis", "<|channel|>commentary")
-_CLOSING = ("</think>", "</thinking>", "</thought>", "</reasoning>", "◁/think▷", "[/think]", "<|channel|>final", "assistantfinal")
+_OPENING = (
+    "<think>",
+    "<thinking>",
+    "<thought>",
+    "<reasoning>",
+    "◁think▷",
+    "[think]",
+    "<|channel|>analysis",
+    "<|channel|>commentary",
+)
+_CLOSING = (
+    "</think>",
+    "</thinking>",
+    "</thought>",
+    "</reasoning>",
+    "◁/think▷",
+    "[/think]",
+    "<|channel|>final",
+    "assistantfinal",
+)
 _CODE_FENCE = re.compile(r"^[ \t]{0,8}(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
 # A block that is the verdict: the end of the reply, and nothing but tags, fields or one object in it.
 _VERDICT_LINE = re.compile(
-    r"[ \t*-]{0,8}(?:(?:<|\[|&lt;)[ \t]{0,4}/?(?:winner|confidence|best|rating|score|verdict|answer)\b"
-    r"|\W{0,4}(?:winner|confidence|best|rating|score|verdict)\b[^\n]{0,12}[:=])",
+    r"[ \t*-]{0,8}(?:(?:<|\[|&lt;)[ \t]{0,4}/?(?:winner|confidence|best|rating|score|verdict"
+    r"|answer)(?![^\W_])"
+    r"|\W{0,4}(?:winner|confidence|best|rating|score|verdict)(?![^\W_])[^\n]{0,12}[:=])",
     re.IGNORECASE,
 )
-_VERDICT_KEY = re.compile(r"[\"'](?:winner|confidence|best|ratings?|scores?|verdict|better|choice|answer)(?![^\W_])", re.IGNORECASE)
+_VERDICT_KEY = re.compile(
+    r"[\"'](?:winner|confidence|best|ratings?|scores?|verdict|better|choice"
+    r"|answer)(?![^\W_])",
+    re.IGNORECASE,
+)
 _PROGRAM = re.compile(r"(?:py|python|c|cpp|c\+\+|java|js|javascript|ts|go|rust|sh|bash)\b", re.IGNORECASE)
 # "Candidate A prints:" before a block says that it is somebody else's.
 _INTRODUCED = re.compile(
-    r"\b(?:says?|said|claims?|prints?|contains?|includes?|writes?|wrote|ends?|ended|outputs?|injects?|tries|returns?|has|looks? like|"
+    r"\b(?:says?|said|claims?|prints?|contains?|includes?|writes?|wrote|ends?|ended|outputs?|injects?"
+    r"|tries|returns?|has|looks? like|"
     r"formats?|examples?|template|instructions?|should|must|quotes?|candidate(?:'s)?|asks?|asked)\b",
     re.IGNORECASE,
 )
@@ -91,7 +115,7 @@ def _said_at_the_end(reply: str, nonce: str) -> Said:
 
 
 def _without_code_blocks(words: str) -> str:
-    """Blank the code blocks: what stands in them is shown, not said; only a final block may be the verdict."""
+    """Blank the code blocks: what stands in them is shown, not said; only a final one may be the verdict."""
     if "```" not in words and "~~~" not in words:
         return words
     spans, opened, end = list[tuple[int, int]](), None, len(words.rstrip())

@@ -2,7 +2,7 @@
 
 Three kinds of statement are told apart, because they may stand in different places:
 
-* a *keyed* line says what it is and nothing else (`**Winner:** B`, `| Winner | B |`, `"rating": 7`): anywhere;
+* a *keyed* line says what it is and nothing else (`**Winner:** B`, `| Winner | B |`): anywhere;
 * a *bare* line is only the label (`\\boxed{B}`, `[[A]]`, `A HIGH`): at the very end;
 * a *sentence* (`Therefore, B is the better solution.`): at the end, with nothing after it that turns round.
 
@@ -11,69 +11,114 @@ Three kinds of statement are told apart, because they may stand in different pla
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from caps.prompts.said import REASONING
-from caps.prompts.tags import JOINER, NUMBER, WORDS, bare, canonical, compared, on_scale, opposed, plainly, sureness, unopposed
+from caps.prompts.tags import (
+    JOINER,
+    NUMBER,
+    WORDS,
+    bare,
+    canonical,
+    compared,
+    on_scale,
+    opposed,
+    plainly,
+    sureness,
+    unopposed,
+)
 
 _LINES = 400  # of a reply's lines, those at its end: keyed lines are looked for in them
 _SENTENCES = 6  # a sentence that states the verdict is among so many at the end
 _LINE = 600  # of a longer line only the end is read
 
 NOUNS = (
-    r"(?:solution|candidate|submission|response|answer|option|program|code|assistant|model|kandidat|lösung|candidato|candidata|candidat"
+    r"(?:solution|candidate|submission|response|answer|option|program|code|assistant|model|kandidat"
+    r"|lösung|candidato|candidata|candidat"
     r"|solución|solução|soluzione|кандидат|решение|候选答案|候选人|候选|方案|解答|答案|候補)"
 )
 KEYS = (
-    r"(?:winner|verdict|answer|choice|preference|preferred|decision|judge?ment|conclusion|selection|pick|vote|result|better|best"
-    r"|recommendation|outcome|gewinner|sieger|urteil|antwort|ganadora?|veredicto|respuesta|gagnant|vainqueur|réponse|vincitore|verdetto"
-    r"|vencedora?|resposta|winnaar|kazanan|zwycięzca|победитель|вердикт|ответ|获胜者|胜者|赢家|胜出者|最终答案|最终结论|最佳答案|最佳候选|最佳"
+    r"(?:winner|verdict|answer|choice|preference|preferred|selected|chosen|correct (?:solution|candidate"
+    r"|one|program|response|submission)|mejor (?:candidato|solución|respuesta)|meilleure? (?:candidat"
+    r"|solution|réponse)|besser(?:er|e) (?:kandidat|lösung)|miglior[e]? (?:candidato|soluzione)"
+    r"|melhor (?:candidato|solução)|more correct|most correct|superior|stronger|decision|judge?ment"
+    r"|conclusion|selection|pick|vote|result|better|best"
+    r"|recommendation|outcome|gewinner|sieger|urteil|antwort|ganadora?|veredicto|respuesta|gagnant"
+    r"|vainqueur|réponse|vincitore|verdetto"
+    r"|vencedora?|resposta|winnaar|kazanan|zwycięzca|победитель|вердикт|ответ|获胜者|胜者|赢家|胜出者|最终答案|最终结论"
+    r"|最佳答案|最佳候选|最佳"
     r"|结论|答案|勝者|結論|승자|우승자|الفائز|विजेता)"
 )
 _LEAD = (
-    r"(?:(?:so|thus|therefore|hence|consequently|accordingly|overall|finally|ultimately|and|clearly|in conclusion|to conclude"
-    r"|in summary|in short|to sum up|in the end|as a result|all in all|(?:i|we) (?:think|believe|conclude|judge|say|would say|d say|find)(?: that)?"
-    r"|i am [0-9]{1,3} ?% (?:confident|sure|certain)(?: that)?|i am (?:very |quite |highly )?(?:confident|sure|certain)(?: that)?"
+    r"(?:(?:so|thus|therefore|hence|consequently|accordingly|overall|finally|ultimately|and|however|but"
+    r"|clearly|in conclusion|to conclude"
+    r"|in summary|in short|to sum up|in the end|as a result|all in all|(?:i|we) (?:think|believe|conclude"
+    r"|can conclude|judge|say|would say|d say|find)(?: that)?"
+    r"|i am [0-9]{1,3} ?% (?:confident|sure|certain)(?: that)?|i am (?:very |quite |highly )?(?:confident"
+    r"|sure|certain)(?: that)?"
     r"|it is clear that|my conclusion is that|if i (?:had|have) to choose"
     r"|因此|所以|综上所述|综上|总之|最终|したがって|also|daher|por lo tanto|donc)(?![^\W_]) ?[,:，]? ?){0,4}"
 )
 # A clause before the statement; it names no respect ("in terms of style") and no stage ("at first glance").
-_CLAUSE = r"(?:(?:after|having|based on|considering|since|because|although|even though|though|while|looking at|all things considered)(?![^\W_])[^,.;:?]{0,120}, )?"
+_CLAUSE = (
+    r"(?:(?:after|having|based on|given|considering|since|because|although|even though|though|while"
+    r"|looking at|all things considered)(?![^\W_])[^,.;:?]{0,120}, )?"
+)
 _RESPECT = re.compile(
-    r"\b(?:terms|respect|regard|style|read\w*|speed|effici\w*|perform\w*|memory|structur\w*|format\w*|length|clarity|alone|only|far|first|glance"
+    r"\b(?:terms|respect|regard|style|read\w*|speed|effici\w*|perform\w*|memory|structur\w*|format\w*"
+    r"|length|clarity|alone|only|far|first|glance"
     r"|if|when|whether|not|claims?|says?)\b",
     re.IGNORECASE,
 )
 _CONCEDES = re.compile(r"(?:although|even though|though|while)\b", re.IGNORECASE)
-_OF = rf"(?:(?:the|an?|{NOUNS}|number|no) ?\.? ?){{0,3}}"
-# A label stands alone; in scripts without spaces only other Latin letters and digits would be part of its word.
+_OF = rf"(?:(?:the|an?|le|la|el|der|die|il|{NOUNS}|number|no) ?\.? ?){{0,3}}"
+# A label stands alone; in scripts without spaces only Latin letters and digits would be part of its word.
 _SIDES = r"(?<![0-9A-Za-zÀ-ɏ])(?-i:([AB]))(?![0-9A-Za-zÀ-ɏ])(?! s\b)"
-_TIES = r"(?:an? )?(tie|draw|TIE|平局|平手|引き分け|unentschieden|empate|égalité|pareggio|ничья)(?![^\W_])(?! or\b)"
-_NUMBERED = r"(?<![\w.,-])#? ?([0-9]{1,6}|" + "|".join(WORDS) + r")(?![\w/%]|[.,][0-9])(?! ?(?:,|-|–|to|or|and|&) ?(?:candidate )?[0-9])"
-_LINK = r"(?: ?(?:is|goes to|would be|will be|ist|es|est|è|é|是|为|は)(?![^\W_])| ?(?::|=>|=|–|—|→|⇒|-)){0,3} ?"
-_REST = r"((?: ?[.,;:–—-].*| (?:because|since|as|with|over|due to|for|is|wins|high|low)\b.*)?)$"
-_MODIFIED = r"(?:(?:my|the|its|final|overall|ultimate|correct|so|thus) ){0,4}"
+_TIES = (
+    r"(?:an? )?(tie|draw|平局|平手|引き分け|unentschieden|empate|égalité|pareggio|ничья)"
+    r"(?![^\W_])(?! or\b)"
+)
+_NUMBERED = (
+    r"(?<![\w.,-])#? ?([0-9]{1,6}|"
+    + "|".join(WORDS)
+    + r")(?![\w/%]|[.,][0-9])(?! ?(?:,|-|–|to|or|and|&) ?(?:candidate )?[0-9])"
+)
+_LINK = (
+    r"(?: ?(?:is|goes to|would be|will be|ist|es|est|è|é|是|为|は)(?![^\W_])| ?(?::|=>|=|–|—|→|⇒|-)){0,3} ?"
+)
+_REST = r"((?: ?[.,;:–—-].*| (?:because|since|as|with|over|due to|for|is|wins|high|low|confidence)\b.*)?)$"
+_MODIFIED = r"(?:(?:my|the|its|el|la|le|der|die|il|o|final|overall|ultimate|correct|so|thus) ){0,4}"
 
 _KEYED_SIDE = re.compile(
-    rf"^{_LEAD}{_MODIFIED}{KEYS}(?: (?:{NOUNS}|one|overall|of the two)(?![^\W_]))?{_LINK}{_OF}(?:{_SIDES}|{_TIES}){_REST}",
+    rf"^{_LEAD}{_MODIFIED}{KEYS}(?: (?:{NOUNS}|one|overall|of the two)(?![^\W_]))?{_LINK}{_OF}(?:{_SIDES}"
+    rf"|{_TIES}){_REST}",
     re.IGNORECASE,
 )
 _KEY_ONLY = re.compile(
-    rf"^(?:[0-9]{{1,2}}[.:] )?(?:step [0-9]{{1,2}}[.:] )?{_MODIFIED}{KEYS}(?: (?:{NOUNS}|one|overall))? ?[:.–—-]?$",
+    rf"^(?:[0-9]{{1,2}}[.:] )?(?:step [0-9]{{1,2}}[.:] )?{_MODIFIED}{KEYS}(?: (?:{NOUNS}|one"
+    rf"|overall))? ?[:.–—-]?$",
     re.IGNORECASE,
 )
 _BETTER = (
-    r"(?:better|best|superior|stronger|winner|preferable|preferred|more correct|most correct|most likely correct|more likely correct|more accurate"
+    r"(?:better|best|superior|stronger|winner|preferable|preferred|more correct|most correct"
+    r"|most likely correct|more likely correct|more accurate"
     r"|more likely to be (?:correct|right)|more likely to pass(?: every test| all tests| all the tests)?)"
 )
-_ADVERBS = r"(?:(?:clearly|definitely|therefore|thus|still|slightly|much|far|overall|the|a|actually|likely) ){0,4}"
+_ADVERBS = (
+    r"(?:(?:clearly|definitely|therefore|thus|still|slightly|much|far|overall|the|a|actually|likely) ){0,4}"
+)
 _PRAISE_ENDS = (
-    rf"(?: (?:{NOUNS}|one|choice|overall|of the two))*(?= ?(?:$|[.,;–—-]|(?:than|because|since|as|due to|with|here|for)\b))"
+    rf"(?: (?:{NOUNS}|one|choice|overall|of the two))*(?= ?(?:$|[.,;–—-]|(?:than|because|since|as|due to"
+    rf"|with|here|for)\b))"
     r"(?! (?:in|at|for|as far)\b| with regard| with respect|-)"
 )
 _SAID_OF = re.compile(
-    rf"^{_LEAD}(?P<clause>{_CLAUSE}){_LEAD}{_OF}{_SIDES} (?:(?:is|seems|appears(?: to be)?|looks) {_ADVERBS}{_BETTER}{_PRAISE_ENDS}"
-    r"|(?:clearly |narrowly )?wins(?= ?(?:$|[.,;–—-]|(?:because|since|as|due to|with|over|against)\b))|(?:clearly )?(?:beats|outperforms) (?:\w+ )?[AB]\b(?= ?(?:$|[.,;–—-]|(?:because|since|as|due)\b))"
+    rf"^{_LEAD}(?P<clause>{_CLAUSE}){_LEAD}{_OF}{_SIDES} (?:(?:is|seems|appears(?: to be)?"
+    rf"|looks) {_ADVERBS}{_BETTER}{_PRAISE_ENDS}"
+    r"|(?:clearly |narrowly )?wins(?= ?(?:$|[.,;–—-]|(?:because|since|as|due to|with|over|against)\b))"
+    r"|(?:clearly )?(?:beats|outperforms) (?:\w+ )?[AB]\b(?= ?(?:$|[.,;–—-]|(?:because|since|as|due)\b))"
+    r"|(?:ist|est|es|è|é) (?:der |die |le |la |el |il )?(?:besser|bessere|meilleure?|mejor|migliore"
+    r"|melhor)(?= ?(?:$|[.,;]))"
     r"|(?:is )?more likely (?:passes|pass|correct)\b)(.*)$",
     re.IGNORECASE,
 )
@@ -82,129 +127,189 @@ _ONLY = re.compile(
     re.IGNORECASE,
 )
 _AGAINST = re.compile(
-    rf"^{_LEAD}{_OF}{_SIDES} is (?:correct|right) ?,? ?(?:and |but |while |whereas )?{_OF}(?-i:([AB])) (?:is (?:not|wrong|incorrect)(?: correct| right)?|fails|is not)(.{{0,2}})$",
+    rf"^{_LEAD}{_OF}{_SIDES} is (?:correct|right) ?,? ?(?:and |but |while "
+    rf"|whereas )?{_OF}(?-i:([AB])) (?:is (?:not|wrong|incorrect)(?: correct| right)?|fails"
+    rf"|is not)(.{{0,2}})$",
     re.IGNORECASE,
 )
 _CHOSEN = re.compile(
-    rf"^{_LEAD}(?P<clause>{_CLAUSE}){_LEAD}(?:i|we) (?:(?:would|d|will|ll|must|have to|therefore|thus|also) ){{0,2}}"
-    rf"(?:choose|pick|select|prefer|go with|vote for|favou?r|opt for|declare|lean towards?) {_OF}{_SIDES}{_REST}",
+    rf"^{_LEAD}(?P<clause>{_CLAUSE}){_LEAD}(?:i|we) (?:(?:would|d|will|ll|must|have to|therefore|thus"
+    rf"|also) ){{0,2}}"
+    rf"(?:choose|pick|select|prefer|go with|vote for|favou?r|opt for|declare"
+    rf"|lean towards?) {_OF}{_SIDES}{_REST}",
     re.IGNORECASE,
 )
 _CLAUSED = re.compile(
-    rf"^{_LEAD}(?P<clause>{_CLAUSE}){_MODIFIED}{KEYS}(?: (?:{NOUNS}|one|overall))?{_LINK}{_OF}{_SIDES}{_REST}", re.IGNORECASE
-)
-_HENCE = re.compile(
-    rf"^(?:therefore|thus|hence|so|consequently|in conclusion|conclusion|overall|finally|因此|所以|综上)(?![^\W_]) ?[,:，]? ?{_OF}{_SIDES} ?(?:(?:is|as) the (?:winner|answer))?()\.?$",
+    rf"^{_LEAD}(?P<clause>{_CLAUSE}){_MODIFIED}{KEYS}(?: (?:{NOUNS}|one"
+    rf"|overall))?{_LINK}{_OF}{_SIDES}{_REST}",
     re.IGNORECASE,
 )
+_HENCE = re.compile(
+    rf"^(?:therefore|thus|hence|so|consequently|in conclusion|conclusion|overall|finally|因此|所以"
+    rf"|综上)(?![^\W_]) ?[,:，]? ?{_OF}{_SIDES} ?(?:(?:is|as) the (?:winner|answer))?()\.?$",
+    re.IGNORECASE,
+)
+_BETTER_CJK = r"(?:更好|更优|更佳|胜出|获胜|更正确|の方が良い|が優れている)"
 _CJK = re.compile(
-    rf"^{_LEAD}{_OF}{_SIDES} ?(?:更好|更优|更佳|胜出|获胜|更正确|の方が良い|が優れている)()[。.]?$|^{_LEAD}(?:我)?(?:选择|选|選擇)[:：]? ?{_OF}{_SIDES}()[。.]?$",
+    rf"^{_LEAD}{_OF}{_SIDES} ?{_BETTER_CJK}()[。.]?$"
+    rf"|^{_LEAD}(?:我)?(?:选择|选"
+    rf"|選擇)[:：]? ?{_OF}{_SIDES}()[。.]?$",
     re.IGNORECASE,
 )
 _DRAWN = re.compile(
-    rf"^{_LEAD}(?:[^.?]{{0,120}}[;,] (?:so )?)?(?:it is|it s|this is|(?:i |we )?(?:would |d )?(?:call|declare) (?:it|this)|the result is|result|we have|as)(?: essentially| effectively)? ?:? a (?:tie|draw)\b(?! or\b)(.*)$",
+    rf"^{_LEAD}(?:[^.?]{{0,120}}[;,] (?:so )?)?(?:it is|it s|this is|(?:i |we )?(?:would |d )?(?:call"
+    rf"|declare) (?:it|this)|the result is|result|we have|as)(?: essentially| effectively)? ?:? a (?:tie"
+    rf"|draw)\b(?! or\b)(.*)$",
     re.IGNORECASE,
 )
 _BARE_SIDE = re.compile(
-    rf"^(?:(?:=>|→|⇒|-|–|—|•|[.,:]) ?)*{_OF}(?:{_SIDES}|(?-i:(TIE|Tie))) ?[.,:;/–—-]? ?((?:with )?(?:very |extremely )?(?:high|low|medium)(?: confidence)?|[0-9]{{1,3}} ?%)? ?[.,]{{0,2}}$",
+    rf"^(?:(?:=>|→|⇒|-|–|—|•|[.,:]) ?)*{_OF}(?:{_SIDES}|(?-i:(TIE"
+    rf"|Tie))) ?[.,:;/–—-]? ?((?:with )?(?:very |extremely )?(?:high|low|medium)(?: confidence)?"
+    rf"|[0-9]{{1,3}} ?%)? ?[.,]{{0,2}}$",
     re.IGNORECASE,
 )
 _COMPARED = re.compile(
-    rf"^\W*(?:(?:ranking|verdict|result|overall|therefore|thus|so|hence|conclusion|final ranking)\W{{1,3}})?(?:{NOUNS} )?(?-i:([AB])) ?(>{{1,3}}|<{{1,3}}|≻|=) ?(?:{NOUNS} )?(?-i:([AB]))\W*$",
+    rf"^\W*(?:(?:ranking|verdict|result|overall|therefore|thus|so|hence|conclusion"
+    rf"|final ranking)\W{{1,3}})?(?:{NOUNS} )?(?-i:([AB])) ?(>{{1,3}}|<{{1,3}}|≻"
+    rf"|=) ?(?:{NOUNS} )?(?-i:([AB]))\W*$",
     re.IGNORECASE,
 )
 # A sentence that doubts, asks, or reports.
 _DOUBT = re.compile(
-    r"\b(?:if|whether|not|t|unless|cannot|claims?|claimed|says?|said|either|neither|nor|could|might|may|perhaps|maybe|possibly|according"
-    r"|suppose|assum\w*|some|someone|so far|glance|initially|at first|seemingly|supposedly|allegedly)\b|\?|不|吗|？",
+    r"\b(?:if|whether|not|t|unless|cannot|claims?|claimed|says?|said|either|neither|nor|could|might|may"
+    r"|perhaps|maybe|possibly|according"
+    r"|suppose|assum\w*|some|someone|so far|glance|initially|at first|seemingly|supposedly|allegedly)\b"
+    r"|\?|不|吗|？",
     re.IGNORECASE,
 )
 _RETRACTS = re.compile(
-    r"(?:^|[.!?;:,…–—-] ?)(?:hmm+|wait|actually|correction|scratch that|on second thought|oops|i was wrong|let me (?:re|double|correct)|no, |nope)\b"
-    r"|\b(?:i am|i m) (?:lost|not sure|unsure|uncertain)\b|\bcan ?(?:not|t) (?:decide|tell)\b|\bthat is wrong\b|\bi made (?:a|an) (?:mistake|error)\b",
+    r"(?:^|[.!?;:,…–—-] ?)(?:hmm+|wait|actually|correction|scratch that|on second thought|oops"
+    r"|i was wrong|let me (?:re|double|correct)|no, |nope)\b"
+    r"|\b(?:i am|i m) (?:lost|not sure|unsure|uncertain)\b|\bcan ?(?:not|t) (?:decide|tell)\b"
+    r"|\bthat is wrong\b|\bi made (?:a|an) (?:mistake|error)\b",
     re.IGNORECASE,
 )
 _CONTRAST = re.compile(
-    r"^(?:however|but|yet|still|nevertheless|nonetheless|that said|on the other hand|then again|alternatively|although|though|unless)\b"
+    r"^(?:however|but|yet|still|nevertheless|nonetheless|that said|on the other hand|then again"
+    r"|alternatively|although|though|unless)\b"
     r"|^no\b",
     re.IGNORECASE,
 )
 _FAULT = re.compile(
-    r"\b(?:not|n t|t|never|wrong|incorrect|worse|fails?|failed|loses|misses|missing|breaks|crash\w*|errors?|raises|off by|overflows?|times? out|cannot|incomplete|bug\w*|loops forever|invalid)\b",
+    r"\b(?:not|n t|t|never|wrong|incorrect|worse|fails?|failed|loses|misses|missing|breaks|crash\w*"
+    r"|errors?|raises|off by|overflows?|times? out|cannot|incomplete|bug\w*|loops forever|invalid)\b",
     re.IGNORECASE,
 )
 _SURE_KEYS = (
-    r"(?:confidence|certainty|konfidenz|sicherheit|vertrauen|confianza|confiance|confiança|fiducia|置信度|信心|把握|確信度|уверенность|pewność|güven)"
+    r"(?:confidence|certainty|konfidenz|sicherheit|vertrauen|confianza|confiance|confiança|fiducia|置信度|信心"
+    r"|把握|確信度|уверенность|pewność|güven)"
 )
 _SURE = re.compile(
-    rf"(?<![^\W_]){_SURE_KEYS}(?: (?:level|score|rating))?(?: (?:is|of))? ?[:=–—-]{{0,2}} ?(?:is )?([^,;|]{{1,40}})", re.IGNORECASE
+    rf"(?<![^\W_]){_SURE_KEYS}(?: (?:level|score|rating))?(?: (?:is"
+    rf"|of))? ?[:=–—-]{{0,2}} ?(?:is )?([^,;|]{{1,40}})",
+    re.IGNORECASE,
 )
 _SURE_OF = re.compile(
-    r"\b((?:very |extremely |not |low |high |medium |moderate ){0,3}(?:high|low|medium|moderate|full|complete)) (?:confidence|certainty)\b"
-    r"|\bi am ((?:very |quite |highly |not |fairly )?(?:confident|sure|certain)|[0-9]{1,3} ?%)(?: (?:confident|sure|certain))?\b",
+    r"\b((?:very |extremely |not |low |high |medium |moderate ){0,3}(?:high|low|medium|moderate|full"
+    r"|complete)) (?:confidence|certainty)\b"
+    r"|\bi am ((?:very |quite |highly |not |fairly )?(?:confident|sure|certain)"
+    r"|[0-9]{1,3} ?%)(?: (?:confident|sure|certain))?\b",
     re.IGNORECASE,
 )
 
 _SCALED = rf"{NUMBER}( ?%)?(?! ?(?:%|tests?|cases?|samples?|examples?|inputs?|points? (?:lower|higher))\b)"
 _RATING_KEYS = (
-    r"(?:rating|score|grade|mark|评分|分数|得分|打分|評価|点数|bewertung|punktzahl|note|puntuación|calificación|nota|pontuação|оценка|punteggio)"
+    r"(?:rating|score|grade|mark|评分|分数|得分|打分|評価|点数|bewertung|punktzahl|puntuación|calificación|nota"
+    r"|pontuação|оценка|punteggio)"
 )
 _KEYED_RATING = re.compile(
-    rf"^{_LEAD}(?:(?:my|the|final|overall|total|correctness|would be|a) ){{0,4}}{_RATING_KEYS}(?: (?:for|of) (?:the|this) {NOUNS})?"
-    rf"(?: ?(?:is|of|is a|would be|是|为|は)(?![^\W_])| ?(?::|–|—|→)){{1,3}} ?(?:a )?{_SCALED} ?分?((?: ?[.,;–—-].*| (?:because|since|as)\b.*)?)$",
+    rf"^{_LEAD}(?:(?:my|the|final|overall|total|correctness|would be|a) ){{0,4}}{_RATING_KEYS}(?: (?:for"
+    rf"|of) (?:the|this) {NOUNS})?"
+    rf"(?: ?(?:is|of|is a|would be|是|为|は)(?![^\W_])| ?(?::|–|—"
+    rf"|→)){{1,3}} ?(?:a )?{_SCALED} ?分?((?: ?[.,;–—-].*| (?:because|since|as)\b.*)?)$",
     re.IGNORECASE,
 )
 _GIVEN_RATING = re.compile(
-    rf"^{_LEAD}(?:i|we) (?:(?:would|d|will|therefore|thus) ){{0,2}}(?:give|rate|assign|score)(?: (?:it|this|the|this {NOUNS}|{NOUNS}|as|an?|with|at|of|rating|score|final|overall)){{0,7}} {_SCALED}"
+    rf"^{_LEAD}(?:i|we) (?:(?:would|d|will|therefore|thus) ){{0,2}}(?:give|rate|assign|score)(?: (?:it"
+    rf"|this|the|this {NOUNS}|{NOUNS}|as|an?|with|at|of|rating|score|final|overall)){{0,7}} {_SCALED}"
     r"((?: ?[.,;–—-].*| (?:because|since|as|for)\b.*)?)$",
     re.IGNORECASE,
 )
 _FRACTION_LINE = re.compile(
-    rf"^{_LEAD}(?:(?:overall|total|final|verdict|result|answer|correctness overall)[,:]? ?){{0,2}}([0-9]{{1,3}}(?:[.,][0-9]{{1,3}})?) ?(?:/|out of) ?([0-9]{{1,3}})()()[.,]{{0,2}}$",
+    rf"^{_LEAD}(?:(?:overall|total|final|verdict|result|answer"
+    rf"|correctness overall)[,:]? ?){{0,2}}([0-9]{{1,3}}(?:[.,][0-9]{{1,3}})?) ?(?:/"
+    rf"|out of) ?([0-9]{{1,3}})()()[.,]{{0,2}}$",
     re.IGNORECASE,
 )
 _RATING_ONLY = re.compile(rf"^(?:(?:my|the|final|overall) ){{0,2}}{_RATING_KEYS} ?[:.–—-]?$", re.IGNORECASE)
 _NUMBER_LINE = re.compile(rf"^{NUMBER}( ?%)?()[.,]{{0,2}}$")
 _SIDE_RATED = re.compile(
-    rf"(?:(?:rating|score|grade)s? (?:for |of )?(?:{NOUNS} )?(?-i:([ABab]))|(?<![^\W_])(?-i:([AB])))(?![^\W_])(?! s\b) ?(?:is|gets|deserves|with|at|:|=|–|—|-|,|)"
-    rf" ?:? ?(?:an? )?{_SCALED}",
+    rf"(?:(?:rating|score|grade)s? (?:for |of )?(?:{NOUNS} )?(?-i:([ABab]))"
+    rf"|(?<![^\W_])(?-i:([AB])))(?![^\W_])(?! s\b) ?(?:is|gets|deserves|receives|with|at|:|=|–|—|-|,|)"
+    rf" ?:? ?(?:an? )?(?:(?:rating|score) (?:of )?)?{_SCALED}",
     re.IGNORECASE,
 )
-_RATED = re.compile(rf"(?:rating|score|grade|\brate\b|评分|得分)", re.IGNORECASE)
+_RATED = re.compile(r"(?:rating|score|grade|\brate\b|评分|得分)", re.IGNORECASE)
+_SIDE_HEADING = re.compile(
+    rf"^(?:[0-9]{{1,2}}[.:] ?)?(?:(?:analysis|evaluation|rating) (?:of|for) )?{NOUNS} ([AB]) ?:?$",
+    re.IGNORECASE,
+)
 _WHOLE = re.compile(r"\b(?:overall|total|final|finally|altogether|in sum)\b", re.IGNORECASE)
 
+# "The answer is 3" may be the answer to the problem: such a word needs the noun after it.
+_PLACE_KEYS = (
+    r"(?:(?!answer|result|conclusion|outcome|judge|antwort|respuesta|réponse|resposta|ответ|最终答案|答案|结论|結論"
+    rf"|最终结论){KEYS}|{KEYS}(?=[^0-9]{{0,20}}{NOUNS} ))"
+)
 _KEYED_PLACE = re.compile(
-    rf"^{_LEAD}{_MODIFIED}{KEYS}(?: (?:{NOUNS}|one|overall)(?![^\W_]))?(?: ?(?:is|goes to|是|为|は)(?![^\W_])| ?(?::|–|—|→)| {NOUNS}(?= #?[0-9])){{1,3}} ?{_OF}{_NUMBERED}{_REST}",
+    rf"^{_LEAD}{_MODIFIED}{_PLACE_KEYS}(?: (?:{NOUNS}|one|overall)(?![^\W_]))?(?: ?(?:is|goes to|是|为"
+    rf"|は)(?![^\W_])| ?(?::|–|—|→)| {NOUNS}(?= #?[0-9])){{1,3}} ?{_OF}{_NUMBERED}{_REST}",
     re.IGNORECASE,
 )
 _PLACED = re.compile(
-    rf"^{_LEAD}(?:the )?{NOUNS} {_NUMBERED} (?:wins|is {_ADVERBS}(?:best|winner|most correct|most likely correct|most likely to be correct|only correct|most accurate){_PRAISE_ENDS})(.*)$",
+    rf"^{_LEAD}(?:the )?{NOUNS} {_NUMBERED} (?:wins|is {_ADVERBS}(?:best|winner|most correct"
+    rf"|most likely correct|most likely to be correct|only correct|most accurate){_PRAISE_ENDS})(.*)$",
     re.IGNORECASE,
 )
 _CHOSEN_PLACE = re.compile(
-    rf"^{_LEAD}(?:(?:i|we) (?:(?:would|d|will|must|therefore|thus) ){{0,2}}(?:choose|pick|select|prefer|go with|vote for|opt for)|我?(?:选择|选)) ?{_OF}{NOUNS} ?{_NUMBERED}{_REST}",
+    rf"^{_LEAD}(?:(?:i|we) (?:(?:would|d|will|must|therefore|thus) ){{0,2}}(?:choose|pick|select|prefer"
+    rf"|go with|vote for|opt for)|我?(?:选择|选)) ?{_OF}{NOUNS} ?{_NUMBERED}{_REST}",
     re.IGNORECASE,
 )
 _HENCE_PLACE = re.compile(
-    rf"^(?:therefore|thus|hence|so|in conclusion|overall|finally)[,:]? {_OF}{NOUNS} {_NUMBERED}()\.?$", re.IGNORECASE
+    rf"^(?:therefore|thus|hence|so|in conclusion|overall|finally)[,:]? {_OF}{NOUNS} {_NUMBERED}()\.?$",
+    re.IGNORECASE,
 )
 _RANKED = re.compile(
-    rf"^\W*(?:(?:final )?ranking\W{{1,3}})?(?:{NOUNS} )?([0-9]{{1,4}})(?: ?>{{1,2}} ?(?:{NOUNS} )?[0-9]{{1,4}}){{1,40}}\W*$", re.IGNORECASE
+    rf"^\W*(?:(?:final )?ranking\W{{1,3}})?(?:{NOUNS} )?([0-9]{{1,4}})"
+    rf"(?: ?>{{1,2}} ?(?:{NOUNS} )?[0-9]{{1,4}}){{1,40}}\W*$",
+    re.IGNORECASE,
 )
 _BARE_PLACE = re.compile(rf"^(?:(?:=>|→|⇒|-) ?)?{_OF}{_NUMBERED}()[.,]{{0,2}}$", re.IGNORECASE)
 
-_KEY_CELL = re.compile(rf"^{_MODIFIED}(?:{KEYS}|{_RATING_KEYS}|{_SURE_KEYS})(?: (?:{NOUNS}|level|overall|score))?$", re.IGNORECASE)
+_KEY_CELL = re.compile(
+    rf"^{_MODIFIED}(?:{KEYS}|{_RATING_KEYS}|{_SURE_KEYS})(?: (?:{NOUNS}|level|overall|score))?$",
+    re.IGNORECASE,
+)
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?;。！？；]) +|(?<=[。！？；])")
 _SURE_LINE = re.compile(rf"^(?:my )?{_SURE_KEYS}\b", re.IGNORECASE)
 _SURE_LINES = 8
-_FORCED = re.compile(r"\bif i (?:had|have) to choose\b", re.IGNORECASE)
-_EITHER_WAY = re.compile(r"^ ?(?:[,;/&|]|or|and|vs|versus) ?(?:or |and )?(?:the )?(?:candidate |solution )?(?:(?-i:[AB])|tie)\b", re.IGNORECASE)
+_BULLET = re.compile(r"^(?:[-+•–]|[0-9]{1,2}[.)])[ \t]{1,4}(?=[^\W_]|[*_`<])")
+_ENCLOSED = re.compile(r"\(([AB]|TIE|[0-9]{1,3})\)")
+_FORCED = re.compile(r"\bif i (?:had|have) to choose\b|\b(?:i|we) (?:would |d )?say\b", re.IGNORECASE)
+_EITHER_WAY = re.compile(
+    r"^ ?(?:[,;/&|]|or|and|vs|versus) ?(?:or |and )?(?:the )?(?:candidate |solution )?(?:(?-i:[AB])|tie)\b",
+    re.IGNORECASE,
+)
 _TURN = re.compile(r"\b(?:but|however|although|though|unless|instead)\b", re.IGNORECASE)
 _QUOTES = re.compile(r"\b(?:contains?|includes?|wrote|writes?|comments?|injects?|tries)\b", re.IGNORECASE)
 
 _FIELD = re.compile(
-    r"(?<![\\\w])[\"'](?:(?:final|overall)[ _-]?)?(winner|verdict|better|best|choice|answer|decision|preferred|preference|confidence|certainty|rating|score)"
-    r"(?:[ _-](?:candidate|solution|answer|choice|verdict))?[\"'][ \t\n]{0,8}:[ \t\n]{0,8}(?:\"([^\"\\\n]{0,80})\"|'([^'\\\n]{0,80})'|([0-9][0-9./%]{0,8}))",
+    r"(?<![\\\w])[\"'](?:(?:final|overall)[ _-]?)?(winner|verdict|better|best|choice|answer|decision"
+    r"|preferred|preference|confidence|certainty|rating|score)"
+    r"(?:[ _-](?:candidate|solution|answer|choice"
+    r"|verdict))?[\"'][ \t\n]{0,8}:[ \t\n]{0,8}(?:\"([^\"\\\n]{0,80})\"|'([^'\\\n]{0,80})'"
+    r"|([0-9][0-9./%]{0,8}))",
     re.IGNORECASE,
 )
 
@@ -237,8 +342,9 @@ def _ending(line: str) -> str:
 
 def _words(raw: str) -> str:
     """A line without decoration; in a comparison such as `B > A` the sign is none."""
-    compares = _COMPARED.match(raw) or _RANKED.match(raw)
-    return raw.strip("*_`$ ") if compares else bare(raw)
+    if _COMPARED.match(raw) or _RANKED.match(raw):
+        return raw.strip("*_`$ ")
+    return bare(_ENCLOSED.sub(r" \1 ", _BULLET.sub("", raw)))
 
 
 def _untabled(lines: list[Line]) -> list[Line]:
@@ -262,7 +368,7 @@ def _cells(table: Sequence[Line]) -> Iterator[Line]:
             header = last  # what stands above a rule is a header, of a further table perhaps
             continue
         said = [cell for cell in cells if ":" in cell]
-        if len(cells) == 2 and _KEY_CELL.match(cells[0]) and not _KEY_CELL.match(cells[1]):  # noqa: PLR2004
+        if len(cells) == 2 and _KEY_CELL.match(cells[0]) and not _KEY_CELL.match(cells[1]):
             said = [f"{cells[0]}: {cells[1]}"]
         elif header and not said:
             side = re.fullmatch(rf"(?:{NOUNS} )?([AB])", cells[0])
@@ -300,7 +406,7 @@ Reader: TypeAlias = Callable[[str], Found | None]
 class Forms(NamedTuple):
     """How one kind of answer is stated: as a keyed line, below a key, as a bare last line, in a sentence.
 
-    `below` also reads what stands in a box, or is all of a reply.
+    `below` also reads what stands in double brackets, or is all of a reply.
     """
 
     keyed: Reader
@@ -323,11 +429,13 @@ def stated(forms: Forms, lines: Sequence[Line]) -> str | float | int | None:
             return None
         return value
     ending = [line for line in lines if not _says_sureness(line.words)][-2:]
-    if len(lines) == 1 and (found := forms.below(lines[0].words)) is not None and not _heading(lines[0]):
-        return found.value
-    if ending and (found := _bare(forms, ending[-1])) is not None:
+    if len(lines) == 1 and not _heading(lines[0]) and "\\boxed" not in lines[0].raw:
+        alone = forms.below(lines[0].words)
+        if alone is not None:
+            return alone.value
+    if ending and (bare_one := _bare(forms, ending[-1])) is not None:
         before = _bare(forms, ending[0]) if len(ending) > 1 else None
-        return None if before is not None and before.value != found.value else found.value
+        return None if before is not None and before.value != bare_one.value else bare_one.value
     return _final_sentence(forms, lines)
 
 
@@ -354,8 +462,8 @@ def _keyed(forms: Forms, lines: Sequence[Line]) -> Iterator[tuple[int, Found]]:
 def _bare(forms: Forms, line: Line) -> Found | None:
     if _heading(line):
         return None
-    boxed = "\\boxed" in line.raw or "[[" in line.raw
-    return forms.below(line.words) if boxed else forms.bare(line.words)
+    # A number in a box may be the judge's own solution of the problem; one in double brackets is not.
+    return forms.below(line.words) if "[[" in line.raw else forms.bare(line.words)
 
 
 def _heading(line: Line) -> bool:
@@ -369,6 +477,8 @@ def _in_sentences(forms: Forms, lines: Iterable[str]) -> list[str | float | int 
 
 def _final_sentence(forms: Forms, lines: Sequence[Line]) -> str | float | int | None:
     last = [sentence for line in lines[-_SENTENCES:] for sentence in sentences(line.words)][-_SENTENCES:]
+    if len(last) > 1 and last[-2].endswith("?") and (answer := forms.bare(last[-1])) is not None:
+        return answer.value
     found = [(at, one) for at, one in enumerate(map(forms.sentence, last)) if one is not None]
     if not found or len({one.value for _, one in found}) > 1:
         return None
@@ -394,13 +504,13 @@ def _says_sureness(words: str) -> bool:
     return bool(_SURE_LINE.match(words))
 
 
-def stated_sureness(lines: Sequence[Line]) -> str | None:
+def stated_sureness(lines: Sequence[str]) -> str | None:
     """`HIGH` or `LOW` where one of the last lines states how sure the judge is."""
-    for line in reversed(lines[-_SURE_LINES:]):
-        found = [*_SURE.finditer(line.words)]
-        of = [*_SURE_OF.finditer(line.words)]
+    for words in reversed(lines[-_SURE_LINES:]):
+        found = [*_SURE.finditer(words)]
+        of = [*_SURE_OF.finditer(words)]
         said = (of[-1][1] or of[-1][2]) if of else found[-1][1] if found else None
-        bare_line = _BARE_SIDE.match(line.words)
+        bare_line = _BARE_SIDE.match(words)
         said = said or (bare_line[3] if bare_line else None)
         if said is not None and (sure := sureness(said)) is not None:
             return sure
@@ -531,13 +641,25 @@ PLACE = Forms(_keyed_place, _KEY_ONLY, _place_below, _bare_place, _sentence_plac
 
 def stated_ratings(lines: Sequence[Line]) -> dict[str, float]:
     """The ratings of A and B that lines state; nothing where they differ from line to line."""
-    rated = [(line.words, found) for line in lines if (found := _sides_rated(line.words))]
+    rated, heading = list[tuple[str, list[tuple[str, float]]]](), None
+    for line in lines:
+        named = _SIDE_HEADING.match(line.words)
+        heading = named[1] if named else heading
+        found = _sides_rated(line.words)
+        if not found and heading and (below := _keyed_rating(line.words)) is not None:
+            found = [(heading, cast("float", below.value))]
+        if found:
+            rated.append((line.words, found))
     whole = [(words, found) for words, found in rated if _WHOLE.search(words)]
     values: dict[str, set[float]] = {}
     for _, found in whole or rated:
         for name, value in found:
             values.setdefault(name, set()).add(value)
-    return {} if any(len(one) > 1 for one in values.values()) else {name: min(one) for name, one in values.items()}
+    return (
+        {}
+        if any(len(one) > 1 for one in values.values())
+        else {name: min(one) for name, one in values.items()}
+    )
 
 
 def _sides_rated(words: str) -> list[tuple[str, float]]:
@@ -551,37 +673,48 @@ def _sides_rated(words: str) -> list[tuple[str, float]]:
     ]
 
 
-# The same forms wherever they stand, without what must precede and follow them, so that no text holds one unseen.
+# The same forms wherever they stand, without what must precede and follow them: no text holds one unseen.
 _ANYWHERE_SIDE = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         rf"{KEYS}(?: (?:{NOUNS}|one|overall|of the two)(?![^\W_]))?{_LINK}{_OF}(?:{_SIDES}|{_TIES})",
-        rf"{_SIDES} (?:(?:is|seems|appears(?: to be)?|looks) {_ADVERBS}{_BETTER}|(?:clearly |narrowly )?(?:wins|beats|outperforms)\b|(?:is )?more likely)",
-        rf"only {_OF}{_SIDES} (?:is|passes)|{_SIDES} is (?:correct|right) ?,? ?(?:and |but |while |whereas )?{_OF}(?-i:[AB])\b",
-        rf"(?:choose|pick|select|prefer|go with|vote for|favou?r|opt for|declare|lean towards?) {_OF}{_SIDES}",
-        rf"(?:therefore|thus|hence|so|consequently|conclusion|overall|finally|因此|所以|综上)(?![^\W_]) ?[,:，]? ?{_OF}{_SIDES} ?(?:(?:is|as) the (?:winner|answer))?(?:\.(?= |$)|$)",
-        rf"{_SIDES} ?(?:更好|更优|更佳|胜出|获胜|更正确|の方が良い|が優れている)|(?:选择|选|選擇)[:：]? ?{_OF}{_SIDES}",
+        rf"{_SIDES} (?:(?:is|seems|appears(?: to be)?|looks) {_ADVERBS}{_BETTER}|(?:clearly "
+        rf"|narrowly )?(?:wins|beats|outperforms)\b|(?:is )?more likely|(?:ist|est|es|è|é) (?:der |die "
+        rf"|le |la |el |il )?(?:besser|meilleur|mejor|migliore|melhor))",
+        rf"only {_OF}{_SIDES} (?:is|passes)|{_SIDES} is (?:correct|right) ?,? ?(?:and |but |while "
+        rf"|whereas )?{_OF}(?-i:[AB])\b",
+        rf"(?:choose|pick|select|prefer|go with|vote for|favou?r|opt for|declare"
+        rf"|lean towards?) {_OF}{_SIDES}",
+        rf"(?:therefore|thus|hence|so|consequently|conclusion|overall|finally|因此|所以"
+        rf"|综上)(?![^\W_]) ?[,:，]? ?{_OF}{_SIDES} ?(?:(?:is|as) the (?:winner|answer))?(?:\.(?= |$)|$)",
+        rf"{_SIDES} ?{_BETTER_CJK}|(?:选择|选|選擇)[:：]? ?{_OF}{_SIDES}",
         r"(?<![^\W_])a (?:tie|draw)(?![^\W_])",
+        rf"\? (?:{_OF}{_SIDES}|TIE)[^\n]{{0,20}}$",
     )
 )
 _ANYWHERE_RATING = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
-        rf"{_RATING_KEYS}(?: (?:for|of) (?:the|this) {NOUNS})?(?: ?(?:is|of|is a|would be|是|为|は)(?![^\W_])| ?(?::|–|—|→)){{1,3}} ?(?:a )?{NUMBER}",
-        rf"(?:give|rate|assign|score)(?: (?:it|this|the|this {NOUNS}|{NOUNS}|as|an?|with|at|of|rating|score|final|overall)){{0,7}} {NUMBER}",
+        rf"{_RATING_KEYS}(?: (?:for|of) (?:the|this) {NOUNS})?(?: ?(?:is|of|is a|would be|是|为"
+        rf"|は)(?![^\W_])| ?(?::|–|—|→)){{1,3}} ?(?:a )?{NUMBER}",
+        rf"(?:give|rate|assign|score)(?: (?:it|this|the|this {NOUNS}|{NOUNS}|as|an?|with|at|of|rating"
+        rf"|score|final|overall)){{0,7}} {NUMBER}",
     )
 )
 _ANYWHERE_PLACE = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
-        rf"{KEYS}(?: (?:{NOUNS}|one|overall)(?![^\W_]))?(?: ?(?:is|goes to|是|为|は)(?![^\W_])| ?(?::|–|—|→)| {NOUNS}(?= #?[0-9])){{1,3}} ?{_OF}{_NUMBERED}",
+        rf"{KEYS}(?: (?:{NOUNS}|one|overall)(?![^\W_]))?(?: ?(?:is|goes to|是|为|は)(?![^\W_])| ?(?::|–|—|→)"
+        rf"| {NOUNS}(?= #?[0-9])){{1,3}} ?{_OF}{_NUMBERED}",
         rf"{NOUNS} {_NUMBERED} (?:wins|is {_ADVERBS}(?:best|winner|most|only))",
         rf"(?:choose|pick|select|prefer|go with|vote for|opt for|选择|选) ?{_OF}{NOUNS} ?{_NUMBERED}",
-        rf"(?:therefore|thus|hence|so|conclusion|overall|finally)[,:]? {_OF}{NOUNS} {_NUMBERED}(?:\.(?= |$)|$)",
+        rf"(?:therefore|thus|hence|so|conclusion|overall|finally)[,:]? {_OF}{NOUNS} {_NUMBERED}(?:\.(?= "
+        rf"|$)|$)",
     )
 )
 _LABELLED = re.compile(
-    r"(?<![0-9A-Za-zÀ-ɏ])[AB](?![0-9A-Za-zÀ-ɏ])|(?i:tie|draw|unentschieden|empate|[ée]galité|pareggio|ничья|平|引き分け|(?:rating|score|grade)s?[^\n]{0,24}[ab](?![0-9A-Za-z]))"
+    r"(?<![0-9A-Za-zÀ-ɏ])[AB](?![0-9A-Za-zÀ-ɏ])|(?i:tie|draw|unentschieden|empate|[ée]galité|pareggio"
+    r"|ничья|平|引き分け|(?:rating|score|grade)s?[^\n]{0,24}[ab](?![0-9A-Za-z]))"
 )
 _COUNTED = re.compile(rf"[0-9]|(?<![^\W_])(?:{'|'.join(WORDS)})(?![^\W_])", re.IGNORECASE)
 _ROW = re.compile(r"^[ \t]*\|[^\n]*", re.MULTILINE)
@@ -589,7 +722,7 @@ _UNSEEN = re.compile("[\u00ad\u034f\u180e\u200b-\u200f\u2060-\u2064\ufeff]")
 
 
 def resembles(text: str, kinds: Collection[Forms]) -> bool:
-    """Whether a line of a text, or a part of it, is one of these statements if it stands in the right place."""
+    """Whether a line of a text, or a part of one, would state an answer if it stood in the right place."""
     text = plainly(text)
     versions = {text} if text.isascii() else {text, _UNSEEN.sub("", text)}
     return any(_resembles(REASONING.sub("\n", one), kinds) for one in versions)
@@ -611,11 +744,12 @@ def _resembles(text: str, kinds: Collection[Forms]) -> bool:
 
 def _line_resembles(raw: str, kinds: Collection[Forms]) -> bool:
     raw = raw.strip()
-    words = bare(raw)
+    words = _words(raw)
     if SIDE in kinds and (
         _COMPARED.match(raw)
         or _BARE_SIDE.match(words)
         or any(form.search(words) for form in _ANYWHERE_SIDE)
+        or _ANYWHERE_RATING[0].search(words)
         or any(one[1] or one[4] or one[5] or _RATED.search(words) for one in _SIDE_RATED.finditer(words))
     ):
         return True

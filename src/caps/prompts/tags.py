@@ -1,6 +1,7 @@
-"""Verdict tags and what stands in them, read leniently: `<winner> Solution **B** </winner>`, `[rating]8/10[/rating]`.
+"""Verdict tags and what stands in them, read leniently: `<winner> Solution **B** </winner>`, `<rating=8/10>`.
 
-A tag may carry the code the prompt asked for; it is then *bound*. All patterns are bounded, so reading stays linear.
+A tag may carry the code the prompt asked for; it is then *bound*. All patterns are limited in length, so that
+reading stays linear.
 """
 
 import re
@@ -24,12 +25,15 @@ PLACE = r"(?<![\w.-])([0-9]{1,6}+)(?![\w/]|[.,][0-9])(?! ?(?:,|-|–|to|or|and) 
 # The names the prompts ask for, and those that models use instead of `winner`, `rating` and `best`.
 _ASKED = r"winner|confidence|best|rating[ _-]?[ab]|rating"
 _ALIASES = (
-    r"final[ _-]?(?:answer|verdict|choice|decision)|verdict|answer|choice|preference|preferred|decision|judge?ment"
-    r"|better|result|scores?[ _-]?[ab]|score|grade|(?:rating|score)[ _-](?:candidate|solution)[ _-][ab]|certainty"
+    r"final[ _-]?(?:answer|verdict|choice|decision)|verdict|answer|choice|preference|preferred|decision"
+    r"|judge?ment"
+    r"|better|result|scores?[ _-]?[ab]|score|grade|(?:rating|score)[ _-](?:candidate|solution)[ _-][ab]"
+    r"|certainty"
 )
 _NAMES = rf"({_ASKED}|{_ALIASES})(?![^\W_])"
 _TAG = re.compile(
-    rf"(?:<|&lt;)[ \t]{{0,4}}{_NAMES}([^<>&\n]{{0,60}}?)[ \t]{{0,4}}\\?(?:/?>|&gt;)((?:(?!&lt;)[^<]){{0,200}})(?=(<|&lt;)?)",
+    rf"(?:<|&lt;)[ \t]{{0,4}}{_NAMES}([^<>&\n]{{0,60}}?)[ \t]{{0,4}}\\?(?:/?>"
+    rf"|&gt;)((?:(?!&lt;)[^<]){{0,200}})(?=(<|&lt;)?)",
     re.IGNORECASE,
 )
 _SQUARE = re.compile(
@@ -42,11 +46,16 @@ _VALUE = re.compile(
     r"|[ \t]{1,4}((?-i:A|B|TIE))[ \t]{0,4}$",
     re.IGNORECASE,
 )
-_KEY_ATTRIBUTE = re.compile(r"[ \t]{0,4}(?:(?:code|key|id|nonce|check)[ \t]{0,4}[=:]?)?[ \t\"'=:,;()\[\]-]{0,12}$", re.IGNORECASE)
+_KEY_ATTRIBUTE = re.compile(
+    r"[ \t]{0,4}(?:(?:code|key|id|nonce|check)[ \t]{0,4}[=:]?)?[ \t\"'=:,;()\[\]-]{0,12}$", re.IGNORECASE
+)
+_OTHER_ATTRIBUTE = re.compile(r"[ \t]{1,4}\w{1,20}=[\"'][^\"']{0,40}[\"']$")
 _CODE_WORD = re.compile(r"\b(?:code|key)\b", re.IGNORECASE)
 
 # Letters and digits that only look different: full width, mathematical, circled, squared. One for one.
-_LOOKS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | dict.fromkeys((0x3000, 0xA0, 0x202F, 0xFE0F), " ")
+_LOOKS = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)} | dict.fromkeys(
+    (0x3000, 0xA0, 0x202F, 0xFE0F), " "
+)
 for _first, _letters in ((0x24B6, "A"), (0x1F130, "A"), (0x1F170, "A"), (0x24D0, "a")):
     _LOOKS |= {_first + at: chr(ord(_letters) + at) for at in range(26)}
 for _block in range(13):  # bold, italic, script ... mathematical capitals and small letters
@@ -58,13 +67,17 @@ _LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|tt)?|math(?:rm|bf)) ?\{")
 _INERT = re.compile(rf"(?<![^\W_])(?:[^\W_]*+{JOINER})++[^\W_]*+")
 _DECORATION = re.compile("[*_`~\"'«»“”„‘’‚‹›)\\[\\]{}$#|<>!\\\\]")
 
-_BEFORE_LABEL = rf"(?:(?:the|winner|verdict|better|one|is|{NOUN}|assistant|model|kandidat|candidat[oe]?|候选|方案|[,:=-]) ?){{0,5}}"
+_BEFORE_LABEL = (
+    rf"(?:(?:the|winner|verdict|better|one|is|{NOUN}|assistant|model|kandidat|candidat[oe]?"
+    r"|候选|方案|[,:=-]) ?){0,5}"
+)
 _SIDE = re.compile(rf"{_BEFORE_LABEL}(?<![^\W_])([ab])(?![^\W_])(?! s\b)(.*)", re.IGNORECASE)
 # What may follow the label: nothing, a reason, or praise. Anything else might be its opposite.
 _SIDE_REST = re.compile(
     r" ?(?:[.,;:–—-].*|(?:wins|because|since|as|with|over|due to|confidence|high|low)\b.*"
     r"|(?:is|seems|looks)(?: (?:the|a|more|much|clearly|slightly|far|likely|also)){0,3}"
-    r" (?:better|best|winner|superior|stronger|preferred|correct|right|robust|accurate|complete|likely)\b.*)?",
+    r" (?:better|best|winner|superior|stronger|preferred|correct|right|robust|accurate|complete"
+    r"|likely)\b.*)?",
     re.IGNORECASE,
 )
 _NEGATED = re.compile(
@@ -73,30 +86,60 @@ _NEGATED = re.compile(
 _TURNED = re.compile(
     r"\b(?:but|however|although|though|yet|while|whereas|unless|except|rather|instead)\b", re.IGNORECASE
 )
-_EITHER = re.compile(r"^ ?(?:or|and|vs|versus|[/&|,;])? ?(?:or |and )?(?:(?:the|candidate|solution) ){0,2}(?:[ab]|tie|draw)\b", re.IGNORECASE)
-_OTHER_IS = re.compile(r"^is not (?:the )?(?:winner|better|best|correct|right)(?: one)? ?[;,.–—-]{1,2} ?(?:but )?(?:candidate |solution )?([ab]) is(?: the (?:winner|better one|best))? ?\.?$", re.IGNORECASE)
-_MORE = re.compile(r"(?:candidate |solution )?([ab]) ?(>{1,3}|<{1,3}|=|≈|≻) ?(?:candidate |solution )?([ab])\W*$", re.IGNORECASE)
+_EITHER = re.compile(
+    r"^ ?(?:or|and|vs|versus|[/&|,;])? ?(?:or |and )?(?:(?:the|candidate|solution) ){0,2}(?:[ab]|tie"
+    r"|draw)\b",
+    re.IGNORECASE,
+)
+_OTHER_IS = re.compile(
+    r"^is not (?:the )?(?:winner|better|best|correct"
+    r"|right)(?: one)? ?[;,.–—-]{1,2} ?(?:but )?(?:candidate |solution )?([ab]) is(?: the (?:winner"
+    r"|better one|best))? ?\.?$",
+    re.IGNORECASE,
+)
+_MORE = re.compile(
+    r"(?:candidate |solution )?([ab]) ?(>{1,3}|<{1,3}|=|≈|≻) ?(?:candidate |solution )?([ab])\W*$",
+    re.IGNORECASE,
+)
 _EVEN = re.compile(
-    r"(?:it (?:is|s) )?(?:an? )?(?:tied?|draw|equal(?:ly)?|both|neither|平局|平手|引き分け|동점|unentschieden|empate|égalité|egalité"
+    r"(?:it (?:is|s) )?(?:an? )?(?:tied?|draw|equal(?:ly)?|both|neither|平局|平手|引き分け|동점|unentschieden"
+    r"|empate|égalité|egalité"
     r"|pareggio|ничья|gelijkspel|berabere|remis)(?![^\W_])(?! or\b| ?/)",
     re.IGNORECASE,
 )
-_RATING = re.compile(rf"(?:(?:the|rating|score|is|[,:=]) ?){{0,4}}{NUMBER}( ?%)?(?! ?(?:or|to|–|-) ?[0-9])", re.IGNORECASE)
+_RATING = re.compile(
+    rf"(?:(?:the|rating|score|is|[,:=]) ?){{0,4}}{NUMBER}( ?%)?(?! ?(?:or|to|–|-) ?[0-9])", re.IGNORECASE
+)
 _PLACE = re.compile(rf"(?:(?:the|best|is|number|no|{NOUN}|[.,:=]) ?){{0,5}}{PLACE}(.*)", re.IGNORECASE)
-WORDS = {name: at for at, name in enumerate("one two three four five six seven eight nine ten".split(), 1)}
-_WORD = re.compile(rf"(?:(?:the|best|is|number|rating|score|{NOUN}|[,:=]) ?){{0,5}}({'|'.join(WORDS)})\b ?[.,;]?$", re.IGNORECASE)
+WORDS = {
+    name: at
+    for at, name in enumerate(
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1
+    )
+}
+_WORD = re.compile(
+    rf"(?:(?:the|best|is|number|rating|score|{NOUN}|[,:=]) ?){{0,5}}({'|'.join(WORDS)})\b ?[.,;]?$",
+    re.IGNORECASE,
+)
 
-# How sure: a number counts as HIGH from four fifths of its scale (80 %, 8/10, 4/5, 0.8) upwards. A bare number up
-# to 1 with a decimal point is a share, one up to 10 is out of ten, and a greater one a percentage.
+# How sure: a number counts as HIGH from four fifths of its scale (80 %, 8/10, 4/5, 0.8) upwards. A bare
+# number up to 1 with a decimal point is a share, one up to 10 is out of ten, and a greater one a percentage.
 HIGH_SHARE = 0.8
-_SHARE = re.compile(r"(?:(?:about|around|roughly|approximately|confidence|is|[~≈:=>]) ?){0,3}([0-9]{1,3}(?:[.,][0-9]{1,4})?) ?(%|percent|/ ?([0-9]{1,3})|out of ([0-9]{1,3}))?(?![0-9])", re.IGNORECASE)
+_SHARE = re.compile(
+    r"(?:(?:about|around|roughly|approximately|confidence|is"
+    r"|[~≈:=>]) ?){0,3}([0-9]{1,3}(?:[.,][0-9]{1,4})?) ?(%|percent|/ ?([0-9]{1,3})"
+    r"|out of ([0-9]{1,3}))?(?![0-9])",
+    re.IGNORECASE,
+)
 _HIGH = re.compile(
-    r"\b(?:high(?:ly|est)?|certain(?:ly)?|sure|confident|absolute(?:ly)?|definite(?:ly)?|strong|hoch|sehr hoch|alt[ao]|haute?|élevée?"
+    r"\b(?:high(?:ly|est)?|certain(?:ly)?|sure|confident|absolute(?:ly)?|definite(?:ly)?|strong|hoch"
+    r"|sehr hoch|alt[ao]|haute?|élevée?"
     r"|elevad[ao]|высок\w{1,3}|wysok[ai]|hoog|yüksek)\b|高|높음",
     re.IGNORECASE,
 )
 _LOWERED = re.compile(
-    r"\b(?:not|no|n t|isn t|less|low|medium|moderate(?:ly)?|mid|somewhat|fairly|quite|rather|un\w+|nicht|niedrig|mittel\w*|baj[ao]|baix[ao]"
+    r"\b(?:not|no|n t|isn t|less|low|medium|moderate(?:ly)?|mid|somewhat|fairly|quite|rather|un\w+|nicht"
+    r"|niedrig|mittel\w*|baj[ao]|baix[ao]"
     r"|medi[ao]|faible|moyenne?|низк\w{1,3}|средн\w{1,3})\b|低|中|不",
     re.IGNORECASE,
 )
@@ -109,8 +152,8 @@ _OTHER = {"A": "B", "B": "A"}
 class Tag(NamedTuple):
     """A tag and its value: lower-case name, value, where that starts, whether the tag is closed.
 
-    `bound` tells that it carries the code (the value is then without it), `asked` that it has the very form the
-    prompts ask for. `opens` and `ends` are the places of the whole tag in the text.
+    `bound` tells that it carries the code (the value is then without it), `asked` that it has the very form
+    the prompts ask for. `opens` and `ends` are the places of the whole tag in the text.
     """
 
     name: str
@@ -161,11 +204,12 @@ def _tag(found: re.Match[str], code: str | None) -> Tag | None:
         blanked = _CODE_WORD.sub(lambda one: " " * len(one[0]), blanked)
     if not _KEY_ATTRIBUTE.match(bare_attributes):
         value = _VALUE.match(bare_attributes)
-        if value is None:
+        if value is None and not _OTHER_ATTRIBUTE.match(bare_attributes):
             return None
-        group = 1 if value[1] is not None else 2
-        blanked, start, closed = value[group], found.start(2) + value.start(group), True
-        ends = found.start(3)
+        if value is not None:
+            group = 1 if value[1] is not None else 2
+            blanked, start, closed = value[group], found.start(2) + value.start(group), True
+            ends = found.start(3)
     return Tag(
         canonical(name), blanked, start, closed, in_attributes or in_content, asked, found.start(), ends
     )
@@ -175,7 +219,10 @@ _PLAIN_NAME = re.compile(_ASKED, re.IGNORECASE)
 
 
 def canonical(name: str) -> str:
-    """The name of a tag or field as the prompts write it; `answer` for what may stand for any of them."""
+    """The name of a tag or field as the prompts write it; `verdict` for what may stand for any of them.
+
+    `answer` stands for a winner only: a number in it may be the judge's own solution of the problem.
+    """
     name = name.lower()
     if name.startswith(("rating", "score")) and name[-1] in "ab" and len(name) > len("rating"):
         return f"rating_{name[-1]}"
@@ -183,7 +230,9 @@ def canonical(name: str) -> str:
         return name
     if name in ("score", "scores", "grade"):
         return "rating"
-    return "confidence" if name == "certainty" else "answer"
+    if name.startswith(("answer", "result")) or name.endswith("answer"):
+        return "answer"
+    return "confidence" if name == "certainty" else "verdict"
 
 
 def bare(text: str) -> str:
@@ -244,7 +293,8 @@ def praised(label: str, words: str) -> bool:
     """Whether words say that a candidate wins or is right."""
     return bool(
         re.search(
-            rf"(?<![^\W_]){label} (?:wins|passes|is(?: (?:the|a|more|much|clearly|actually|slightly|far)){{0,3}} (?:better|best|winner|superior"
+            rf"(?<![^\W_]){label} (?:wins|passes|is(?: (?:the|a|more|much|clearly|actually|slightly"
+            rf"|far)){{0,3}} (?:better|best|winner|superior"
             r"|stronger|correct|right|preferred|one)\b)",
             words,
         )
@@ -275,7 +325,7 @@ def _share(number: re.Match[str]) -> float:
         return value / 100
     if value <= 1:
         return value if re.search("[.,]", number[1]) else value / 10
-    return value / 10 if value <= 10 else value / 100  # noqa: PLR2004
+    return value / 10 if value <= 10 else value / 100
 
 
 def rating(content: str) -> float | None:
