@@ -210,18 +210,18 @@ def read_reply(
     """
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
-    own = plainly(words.text)
+    own = plainly(words.text.lstrip("\n"))  # where most of a long reply is blanked, little is left
+    reading = None
     if code:
         reading = _read(ask, Reply(own, whole, code, bound=True), bound_only=bound_only)
-        if reading is not None:
-            return reading._replace(bound=reading.answer is not None)
-    if bound_only and not code:
+    elif bound_only:
         reading = _read(ask, Reply(words.text, whole, strict=True))
-        if reading is not None:
-            return reading
-    reading = _read(ask, Reply(own, whole, code))
     if reading is not None and reading.answer is not None:
-        return Reading(None, "none", "unbound") if bound_only else reading
+        return reading._replace(bound=bool(code))
+    if reading is None:  # a bound verdict that contradicts itself gives way to no other
+        other = _read(ask, Reply(own, whole, code))
+        if other is not None and other.answer is not None:
+            return Reading(None, "none", "unbound") if bound_only else other
     if truncated:
         return Reading(None, "none", "truncated")
     if not words.text.strip():
@@ -330,12 +330,13 @@ def _tagged_sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_onl
         for tag in reply.tags
         if tag.name in ("winner", "verdict", "answer") and side(tag.content) is not None
     ]
+    places = [one.opens for one in named]
     sure = None
     for tag in reply.tags:
         if tag.name != "confidence" or reply.quoted(tag) or (value := sureness(tag.content)) is None:
             continue
-        before = [one for one in named if one.opens < tag.opens]
-        owner = before[-1] if before else next(iter(named), None)
+        before = bisect_left(places, tag.opens)
+        owner = named[max(0, before - 1)] if named else None
         if owner is not None:
             ours = (
                 side(owner.content) == winner

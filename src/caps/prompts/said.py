@@ -100,6 +100,15 @@ def said(reply: str, nonce: str) -> Said:
     return Said(own, last is not None and not last.kind)
 
 
+def without_marks(text: str) -> str:
+    """A text with the marks of reasoning as line breaks: what follows one may be all that is said."""
+    if text.isascii():
+        lowered = text.lower()
+        if not any(map(lowered.__contains__, _REASONS)):
+            return text
+    return REASONING.sub("\n", text)
+
+
 def _said_at_the_end(reply: str, nonce: str) -> Said:
     cut = len(reply) - READ_AT_MOST
     head, tail = reply[:cut].lower(), reply[cut:]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
-from caps.prompts.said import REASONING
+from caps.prompts.said import without_marks
 from caps.prompts.tags import (
     JOINER,
     NUMBER,
@@ -712,10 +712,14 @@ _ANYWHERE_PLACE = tuple(
         rf"|$)|$)",
     )
 )
-_LABELLED = re.compile(
-    r"(?<![0-9A-Za-zÀ-ɏ])[AB](?![0-9A-Za-zÀ-ɏ])|(?i:tie|draw|unentschieden|empate|[ée]galité|pareggio"
-    r"|ничья|平|引き分け|(?:rating|score|grade)s?[^\n]{0,24}[ab](?![0-9A-Za-z]))"
+# What a line must hold to be looked at more closely: a label, a word for a tie, a number.
+_LABELLED = re.compile(r"[AB](?<![0-9A-Za-zÀ-ɏ][AB])(?![0-9A-Za-zÀ-ɏ])")
+_TIED = re.compile(
+    r"(?<![^\W_])(?:tie|draw|unentschieden|empate|égalité|pareggio|ничья)(?![^\W_])|平局|平手|引き分け",
+    re.IGNORECASE,
 )
+_RATED_SMALL = re.compile(r"(?:rating|score|grade)s?[^\n]{0,24}?[ab](?![0-9A-Za-z])", re.IGNORECASE)
+_TIE_WORDS = ("tie", "draw", "unentschieden", "empate", "pareggio")
 _COUNTED = re.compile(rf"[0-9]|(?<![^\W_])(?:{'|'.join(WORDS)})(?![^\W_])", re.IGNORECASE)
 _ROW = re.compile(r"^[ \t]*\|[^\n]*", re.MULTILINE)
 _UNSEEN = re.compile("[\u00ad\u034f\u180e\u200b-\u200f\u2060-\u2064\ufeff]")
@@ -725,11 +729,18 @@ def resembles(text: str, kinds: Collection[Forms]) -> bool:
     """Whether a line of a text, or a part of one, would state an answer if it stood in the right place."""
     text = plainly(text)
     versions = {text} if text.isascii() else {text, _UNSEEN.sub("", text)}
-    return any(_resembles(REASONING.sub("\n", one), kinds) for one in versions)
+    return any(_resembles(without_marks(one), kinds) for one in versions)
 
 
 def _resembles(text: str, kinds: Collection[Forms]) -> bool:
-    hints = ([_LABELLED] if SIDE in kinds else []) + ([_COUNTED] if RATING in kinds or PLACE in kinds else [])
+    hints = list[re.Pattern[str]]()
+    if SIDE in kinds:
+        lowered = text.lower()
+        tied = any(word in lowered for word in _TIE_WORDS) or not text.isascii()
+        rated = any(word in lowered for word in ("rating", "score", "grade"))
+        hints += [_LABELLED, *([_TIED] if tied else []), *([_RATED_SMALL] if rated else [])]
+    if RATING in kinds or PLACE in kinds:
+        hints.append(_COUNTED)
     seen = set[int]()
     for hint in hints:
         at = 0
@@ -739,7 +750,8 @@ def _resembles(text: str, kinds: Collection[Forms]) -> bool:
             if start not in seen and _line_resembles(text[start:at], kinds):
                 return True
             seen.add(start)
-    return any(_KEY_CELL.match(bare(cell)) for row in _ROW.finditer(text) for cell in row[0].split("|"))
+    rows = _ROW.finditer(text) if "|" in text else ()
+    return any(_KEY_CELL.match(bare(cell)) for row in rows for cell in row[0].split("|"))
 
 
 def _line_resembles(raw: str, kinds: Collection[Forms]) -> bool:
