@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from caps.core.types import Ask, Group, Rating, Solo, TokenLogprob, Verdict
-from caps.prompts.parse import Reply
+from caps.prompts.reply import Reply
 from caps.prompts.said import said
 from caps.prompts.tags import NOUN, Tag, plainly, rating, side
 

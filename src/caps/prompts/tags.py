@@ -309,7 +309,7 @@ def sureness(content: str) -> str | None:
     words = bare(line)
     if not re.search(r"\w", words) or _CHOICE.search(line):
         return None
-    number = _SHARE.match(words)
+    number = _SHARE.match(words.lstrip("★☆✓✅ ,"))
     if number:
         return "HIGH" if _share(number) >= HIGH_SHARE else "LOW"
     first = re.split(r"[.,;:–—]| - |\bbecause\b|\bsince\b", words)[0]
