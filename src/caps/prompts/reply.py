@@ -91,11 +91,15 @@ class Reply:
         found = [
             (name, *without_code(value, self.code))
             for name, value, start in fields(self.text)
-            if self.bound or not _QUOTING.search(self.text[max(0, start - _LINE) : start].rpartition("\n")[2])
+            if self.bound or not _QUOTING.search(self.introducing(start))
         ]
         return [
             (name, value) for name, value, bound in found if bound or name == "confidence" or not self.bound
         ]
+
+    def introducing(self, start: int) -> str:
+        """What stands on a line before the object of a field."""
+        return self.text[max(0, start - _LINE) : start].rpartition("\n")[2].partition("{")[0]
 
     def counting(self, *names: str) -> list[Tag]:
         """The tags of these names that may be the verdict."""

@@ -307,9 +307,11 @@ def sureness(content: str) -> str | None:
         return content
     line = content.strip().partition("\n")[0]
     words = bare(line)
-    if not re.search(r"\w", words) or _CHOICE.search(line):
+    if not re.search(r"[\w★]", words) or _CHOICE.search(line):
         return None
-    number = _SHARE.match(words.lstrip("★☆✓✅ ,"))
+    if stars := line.count("★"):
+        return "HIGH" if stars / (stars + line.count("☆")) >= HIGH_SHARE else "LOW"
+    number = _SHARE.match(words)
     if number:
         return "HIGH" if _share(number) >= HIGH_SHARE else "LOW"
     first = re.split(r"[.,;:–—]| - |\bbecause\b|\bsince\b", words)[0]
