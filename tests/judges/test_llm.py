@@ -151,3 +151,18 @@ def test_a_missing_template_is_named():
     judge = LlmJudge({Level.FULL: Seat(model, "m")}, {})
     with pytest.raises(SettingError, match=r"pair-e2-math\.v1\.txt"):
         asyncio.run(judge.rule(BOUT, PAIR))
+
+
+def test_a_reply_that_is_cut_twice_is_asked_for_again_as_a_sampled_draw():
+    model, ruling = rule([cut("so"), cut("so so"), GOOD], max_tokens=50)
+    assert ruling.answer == Verdict(3, 9)
+    asked = [(r.max_tokens, r.temperature, r.draw) for r in model.requests]
+    assert asked == [(50, 0, 0), (100, 0, 0), (100, 0.7, 200)]
+    assert [attempt.cause for attempt in ruling.attempts] == ["truncated", "truncated", None]
+
+
+def test_a_sampled_draw_that_is_cut_gets_more_room_once():
+    model, ruling = rule(["Hmm.", cut("so"), cut("so so"), GOOD], max_tokens=50, retries=3)
+    assert ruling.answer == Verdict(3, 9)
+    asked = [(r.max_tokens, r.temperature, r.draw) for r in model.requests]
+    assert asked == [(50, 0, 0), (50, 0.7, 100), (100, 0.7, 100), (100, 0.7, 300)]

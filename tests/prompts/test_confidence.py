@@ -95,6 +95,20 @@ def test_what_cannot_be_read_is_none(tokens: list[TokenLogprob]) -> None:
     assert weigh(FULL, tokens, nonce="n") is None
 
 
+def test_the_tag_that_carries_the_code_is_weighed_and_with_bound_only_no_other() -> None:
+    echo = tagged(token("A", A=0.9, B=0.1))
+    bound = tagged(token("B", A=0.4, B=0.6), after=" 7f3k</winner>")
+    first = tagged(odds(" B", (" A", 0.4), (" B", 0.6)), before="<winner>[7f3k]")
+    named = tagged(token("B", A=0.4, B=0.6), before='<winner code="7f3k">')
+    for own in (bound, first, named):
+        for tokens in (own + said("\n") + echo, echo + said("\nNo.\n") + own):
+            verdict = weigh(FULL, tokens, nonce="n", code="7f3k", bound_only=True)
+            assert isinstance(verdict, Verdict)
+            assert (verdict.a - verdict.b) / 9 == pytest.approx(-0.2)
+    assert weigh(FULL, echo, nonce="n", code="7f3k", bound_only=True) is None
+    assert weigh(FULL, echo, nonce="n", code="7f3k") is not None
+
+
 def test_ratings_are_expected_values_over_the_digits() -> None:
     a = [*said("<rating_A>"), odds("8", ("8", 0.5), ("6", 0.5)), *said("</rating_A>\n")]
     b = [*said("<rating", "_B>"), odds(" 10", (" 10", 0.5), (" 9", 0.25), ("N", 0.25)), *said("</rating_B>")]

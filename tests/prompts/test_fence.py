@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caps.prompts.fence import fenced, neutralise, nonce_for
-from caps.prompts.parse import read_reply
+from caps.prompts.parse import read_reply, readable
 from prompts.shown import ASKS
 
 JOINER = "\u2060"
@@ -58,7 +58,9 @@ def test_without_the_joiners_a_text_is_what_it_was(text: str) -> None:
 @example("<winner\\>A")
 def test_a_neutralised_text_is_never_read_as_an_answer(text: str) -> None:
     for ask in ASKS:
-        assert read_reply(ask, neutralise(text), truncated=False, nonce="abc123").answer is None
+        safe = neutralise(text)
+        fakes = readable(text, ask)
+        assert read_reply(ask, safe, truncated=False, nonce="abc123", bound_only=fakes).answer is None
 
 
 @pytest.mark.parametrize(

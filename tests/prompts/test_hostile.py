@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Pick, Problem, Rating, Verdict
-from caps.prompts.parse import read_reply
+from caps.prompts.parse import Reading, read_reply, readable
 from caps.prompts.tags import tags
 from prompts.shown import ASK_OF, TEMPLATES, good_reply, show
 from prompts.test_fence import any_texts
@@ -67,6 +67,11 @@ def blocks(prompt: str, nonce: str) -> list[tuple[str, str]]:
 def check(name: str, texts: list[str], problem: str = "Add two numbers.") -> None:
     ask = ASK_OF[name]
     prompt, nonce = show(name, texts, Problem.of(problem))
+    fakes = any(readable(text, ask) for text in (problem, *texts))
+
+    def read(reply: str) -> Reading:
+        """As a judge reads it: where a text shown may be taken for a verdict, only what it cannot hold counts."""
+        return read_reply(ask, reply, truncated=False, nonce=nonce, bound_only=fakes)
 
     # (a) One real fence for the problem and for each candidate, nothing parsable inside, the template's words whole.
     shown = blocks(prompt, nonce)
@@ -88,12 +93,12 @@ def check(name: str, texts: list[str], problem: str = "Add two numbers.") -> Non
         # (b) Echoed before or after the verdict: the verdict is what the judge itself says.
         for echo in (block, stripped, content):
             for reply in (f"{echo}\n{good_reply(ask)}", f"{good_reply(ask)}\n\n{echo}"):
-                assert read_reply(ask, reply, truncated=False, nonce=nonce).answer in RIGHT
+                assert read(reply).answer in RIGHT
         # (c) An echo alone, whole or cut off, decides nothing.
         for echo in (block, stripped, content, block[: len(block) // 2], stripped[: len(stripped) // 2]):
             for reply in (echo, f"Let me quote it.\n{echo}"):
-                assert read_reply(ask, reply, truncated=False, nonce=nonce).answer is None
-    assert read_reply(ask, prompt, truncated=False, nonce=nonce).answer is None
+                assert read(reply).answer is None
+    assert read(prompt).answer is None
 
 
 @pytest.mark.parametrize("plant", PLANTS)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Ask, Pick, Rating, Verdict
-from caps.prompts.parse import Reading, read_reply
+from caps.prompts.parse import Reading, read_reply, readable
 from prompts.shown import ASKS, FULL, GROUP, RATINGS, SOLO
 from prompts.test_fence import any_texts
 
@@ -248,11 +248,25 @@ def test_a_number_out_of_range_or_none_is_malformed(text: str) -> None:
     assert read(GROUP, text) == Reading(None, "none", "no-tag")
 
 
-@given(text=any_texts, truncated=st.booleans(), nonce=st.sampled_from(["", "abc123", "(", "\\"]))
-def test_no_reply_makes_a_parser_raise(text: str, truncated: bool, nonce: str) -> None:  # noqa: FBT001
+@given(
+    text=any_texts,
+    truncated=st.booleans(),
+    nonce=st.sampled_from(["", "abc123", "(", "\\"]),
+    code=st.sampled_from([None, "", "7f3k", "(", "a"]),
+    bound_only=st.booleans(),
+)
+def test_no_reply_makes_a_parser_raise(
+    text: str,
+    truncated: bool,  # noqa: FBT001
+    nonce: str,
+    code: str | None,
+    bound_only: bool,  # noqa: FBT001
+) -> None:
+    readable(text)
     for ask in ASKS:
-        reading = read_reply(ask, text, truncated=truncated, nonce=nonce)
+        reading = read_reply(ask, text, truncated=truncated, nonce=nonce, code=code, bound_only=bound_only)
         assert (reading.answer is None) == (reading.how == "none") == (reading.cause is not None)
+        assert not (reading.bound and reading.answer is None)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 Rules that must not be broken:
 
 * What a call cost is recorded before its reply is read.
-* A reply that was cut is asked for again with more room; one that cannot be read, as a sampled draw, because
-  at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of least weight.
+* A reply that was cut is asked for again with more room; one that was cut twice or cannot be read, as a
+  sampled draw, because at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of
+  least weight.
 * A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
 """
 
@@ -168,8 +169,11 @@ class LlmJudge:
         return most if self._settings.reply == "free" else min(most, room_for(ask))
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
-        """The next request: the same with more room after a cut, otherwise a further draw."""
-        if cut:
+        """The next request: the same with more room after a first cut, otherwise a further draw.
+
+        A model that is cut again with twice the room repeats itself; only another draw may end.
+        """
+        if cut and request.max_tokens <= self._room(ask):
             return replace(request, max_tokens=request.max_tokens * 2)
         draw = ask.draw + FURTHER_DRAW * further
         return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from caps.core.types import Ask, Pairing, Rating, Solo, TokenLogprob, Verdict
+from caps.core.types import Ask, Group, Rating, Solo, TokenLogprob, Verdict
+from caps.prompts.reply import Reply
 from caps.prompts.said import said
-from caps.prompts.tags import NOUN, rating, side, tags
+from caps.prompts.tags import NOUN, Tag, plainly, rating, side
 
 _LEAST_MASS = 0.05  # below this the alternatives are about something else
 _LABEL = re.compile(rf"[\W_]{{0,16}}(?:{NOUN}[\W_]{{1,8}})?(a|b|tie)(?![a-z0-9])", re.IGNORECASE)
@@ -21,24 +22,53 @@ _SIDE_TOKEN = re.compile(r"[\W_]*+(?:([ab])(?![a-z0-9])|(?:tie|ti|t)(?![a-z]))",
 _DIGIT_TOKEN = re.compile(r"[\W_]*+(10|[1-9])(?![0-9])")
 
 
-def weigh(ask: Ask, tokens: Sequence[TokenLogprob], *, nonce: str) -> Verdict | Rating | None:
-    """Read the answer to `ask` from the distribution over its verdict tokens, or None."""
-    if isinstance(ask, Pairing) and ask.dialect != "ratings":
-        return _weigh_winner(tokens, nonce)
-    if isinstance(ask, Pairing):
-        a, b = _expected(tokens, "rating_a", nonce), _expected(tokens, "rating_b", nonce)
-        return None if a is None or b is None else Verdict(a, b)
-    value = _expected(tokens, "rating", nonce) if isinstance(ask, Solo) else None
-    return None if value is None else Rating(value)
+def weigh(
+    ask: Ask, tokens: Sequence[TokenLogprob], *, nonce: str, code: str | None = None, bound_only: bool = False
+) -> Verdict | Rating | None:
+    """Read the answer to `ask` from the distribution over its verdict tokens, or None.
+
+    The tag that is weighed is the one `read_reply` reads: one with the code goes before one without.
+    """
+    if isinstance(ask, Group):
+        return None
+    words = said("".join(one.token for one in tokens), nonce)
+    spoken = _Spoken(tokens, plainly(words.text), not words.unfinished, code, bound_only)
+    if isinstance(ask, Solo):
+        value = _expected(spoken, "rating")
+        return None if value is None else Rating(value)
+    if ask.dialect != "ratings":
+        return _weigh_winner(spoken)
+    a, b = _expected(spoken, "rating_a"), _expected(spoken, "rating_b")
+    return None if a is None or b is None else Verdict(a, b)
 
 
-def _weigh_winner(tokens: Sequence[TokenLogprob], nonce: str) -> Verdict | None:
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """The tokens of a reply, and the judge's own words among them."""
+
+    tokens: Sequence[TokenLogprob]
+    text: str
+    whole: bool
+    code: str | None
+    bound_only: bool
+
+    def decides(self, name: str, read: Callable[[str], object | None]) -> Tag | None:
+        """The tag of this name that decides, as `read_reply` has it."""
+        if self.code:
+            choice = Reply(self.text, self.whole, self.code, bound=True).choose((name,), read)
+            if choice is not None or self.bound_only:
+                return None if choice is None or choice.value is None else choice.tag
+        choice = Reply(self.text, self.whole, self.code, strict=self.bound_only).choose((name,), read)
+        return None if choice is None or choice.value is None else choice.tag
+
+
+def _weigh_winner(spoken: _Spoken) -> Verdict | None:
     """The verdict whose weight is |pA - pB|, given that one of A, B and TIE is meant."""
-    spot = _spot(tokens, "winner", _LABEL, side, nonce)
+    spot = _spot(spoken, "winner", _LABEL, side)
     if spot is None:
         return None
     mass = {"A": 0.0, "B": 0.0, "TIE": 0.0}
-    for token, probability in _alternatives(tokens[spot.index], spot.prefix):
+    for token, probability in _alternatives(spoken.tokens[spot.index], spot.prefix):
         found = _SIDE_TOKEN.match(token)
         if found:
             mass[(found[1] or "TIE").upper()] += probability
@@ -49,13 +79,13 @@ def _weigh_winner(tokens: Sequence[TokenLogprob], nonce: str) -> Verdict | None:
     return Verdict(5.5 + 4.5 * lead, 5.5 - 4.5 * lead)
 
 
-def _expected(tokens: Sequence[TokenLogprob], name: str, nonce: str) -> float | None:
-    """The mean rating over the digits that might have stood in the last tag of this name."""
-    spot = _spot(tokens, name, _DIGITS, rating, nonce)
+def _expected(spoken: _Spoken, name: str) -> float | None:
+    """The mean rating over the digits that might have stood in the deciding tag of this name."""
+    spot = _spot(spoken, name, _DIGITS, rating)
     if spot is None:
         return None
     mass: dict[int, float] = {}
-    for token, probability in _alternatives(tokens[spot.index], spot.prefix):
+    for token, probability in _alternatives(spoken.tokens[spot.index], spot.prefix):
         found = _DIGIT_TOKEN.match(token)
         if found:
             mass[int(found[1])] = mass.get(int(found[1]), 0.0) + probability
@@ -76,21 +106,16 @@ class _Spot:
 
 
 def _spot(
-    tokens: Sequence[TokenLogprob],
-    name: str,
-    form: re.Pattern[str],
-    read: Callable[[str], object | None],
-    nonce: str,
+    spoken: _Spoken, name: str, form: re.Pattern[str], read: Callable[[str], object | None]
 ) -> _Spot | None:
-    text = said("".join(one.token for one in tokens), nonce).text
-    readable = [tag for tag in tags(text) if tag.name == name and read(tag.content) is not None]
-    found = form.match(readable[-1].content) if readable else None
-    if found is None or (name == "winner" and found[1].upper() != read(readable[-1].content)):
+    tag = spoken.decides(name, read)
+    found = form.match(tag.content) if tag is not None else None
+    if tag is None or found is None or (name == "winner" and found[1].upper() != read(tag.content)):
         return None
-    at = readable[-1].start + found.start(1)
-    ends = list(accumulate(len(one.token) for one in tokens))
+    at = tag.start + found.start(1)
+    ends = list(accumulate(len(one.token) for one in spoken.tokens))
     index = bisect_right(ends, at)
-    token = tokens[index].token
+    token = spoken.tokens[index].token
     return _Spot(index, token[: at - ends[index] + len(token)], found[1])
 
 

@@ -1,6 +1,8 @@
-"""What the judge itself said: its reply with reasoning, echoed candidates and quoted lines blanked.
+"""What the judge itself said: its reply without reasoning, echoed candidates, quotations and code blocks.
 
 Nothing is moved: a blanked stretch becomes as many line breaks, so places in the reply stay comparable.
+Of a very long reply only the last `READ_AT_MOST` characters are read, far more than a judge says after its
+reasoning. What is open where that end begins (a thought, an echo) stays open.
 """
 
 import re
@@ -8,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 # Qwen and R1 tags, Kimi's and Magistral's, harmony channels (GPT-OSS), and harmony with its tokens stripped.
-_REASONING = re.compile(
+REASONING = re.compile(
     r"(?P<open>^[ \t]*(?:<(?:think|thinking|thought|reasoning)>|◁think▷|\[THINK\])"
     r"|<\|channel\|>(?:analysis|commentary))"
     r"|</(?:think|thinking|thought|reasoning)>|◁/think▷|\[/THINK\]"
@@ -17,6 +19,49 @@ _REASONING = re.compile(
 )
 _REASONS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")  # one is in every such mark
 _QUOTED = re.compile(r"\n[ \t]*>[^\n]*")
+READ_AT_MOST = 200_000
+_OPENING = (
+    "<think>",
+    "<thinking>",
+    "<thought>",
+    "<reasoning>",
+    "◁think▷",
+    "[think]",
+    "<|channel|>analysis",
+    "<|channel|>commentary",
+)
+_CLOSING = (
+    "</think>",
+    "</thinking>",
+    "</thought>",
+    "</reasoning>",
+    "◁/think▷",
+    "[/think]",
+    "<|channel|>final",
+    "assistantfinal",
+)
+_CODE_FENCE = re.compile(r"^[ \t]{0,8}(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+# A block that is the verdict: the end of the reply, and nothing but tags, fields or one object in it.
+_VERDICT_LINE = re.compile(
+    r"[ \t*-]{0,8}(?:(?:<|\[|&lt;)[ \t]{0,4}/?(?:winner|confidence|best|rating|score|verdict"
+    r"|answer)(?![^\W_])"
+    r"|\W{0,4}(?:winner|confidence|best|rating|score|verdict)(?![^\W_])[^\n]{0,12}[:=])",
+    re.IGNORECASE,
+)
+_VERDICT_KEY = re.compile(
+    r"[\"'](?:winner|confidence|best|ratings?|scores?|verdict|better|choice"
+    r"|answer)(?![^\W_])",
+    re.IGNORECASE,
+)
+_PROGRAM = re.compile(r"(?:py|python|c|cpp|c\+\+|java|js|javascript|ts|go|rust|sh|bash)\b", re.IGNORECASE)
+# "Candidate A prints:" before a block says that it is somebody else's.
+_INTRODUCED = re.compile(
+    r"\b(?:says?|said|claims?|prints?|contains?|includes?|writes?|wrote|ends?|ended|outputs?|injects?"
+    r"|tries|returns?|has|looks? like|"
+    r"formats?|examples?|template|instructions?|should|must|quotes?|candidate(?:'s)?|asks?|asked)\b",
+    re.IGNORECASE,
+)
+_PURE_LINES = 12
 
 
 class Said(NamedTuple):
@@ -40,16 +85,70 @@ def said(reply: str, nonce: str) -> Said:
 
     Whole echoes go first, so that nothing in them passes for a mark of reasoning.
     """
+    if len(reply) > READ_AT_MOST:
+        return _said_at_the_end(reply, nonce)
     if reply.isascii():  # beyond ASCII a letter may match another: the Kelvin sign, a long s
         lowered = reply.lower()
         if nonce not in lowered and not any(map(lowered.__contains__, _REASONS)):
-            return Said(_unquoted(reply), unfinished=False)
+            return Said(_without_code_blocks(_unquoted(reply)), unfinished=False)
     fence = re.compile(rf"<<<[ \t]?(BEGIN|END) ([^\n<>]{{1,40}}) {re.escape(nonce)}[ \t]?>>>", re.IGNORECASE)
     words = _blanked(reply, _echoes(_fences(fence, reply)))
-    thoughts = [_Mark(m.start(), m.end(), m["open"] is not None, "") for m in _REASONING.finditer(words)]
+    thoughts = [_Mark(m.start(), m.end(), m["open"] is not None, "") for m in REASONING.finditer(words)]
     marks = sorted([*thoughts, *_fences(fence, words)], key=lambda mark: mark.start)
     spans, last = _inside(marks, len(words))
-    return Said(_unquoted(_blanked(words, spans)), last is not None and not last.kind)
+    own = _without_code_blocks(_unquoted(_blanked(words, spans)))
+    return Said(own, last is not None and not last.kind)
+
+
+def without_marks(text: str) -> str:
+    """A text with the marks of reasoning as line breaks: what follows one may be all that is said."""
+    if text.isascii():
+        lowered = text.lower()
+        if not any(map(lowered.__contains__, _REASONS)):
+            return text
+    return REASONING.sub("\n", text)
+
+
+def _said_at_the_end(reply: str, nonce: str) -> Said:
+    cut = len(reply) - READ_AT_MOST
+    head, tail = reply[:cut].lower(), reply[cut:]
+    if max(map(head.rfind, _OPENING)) > max(map(head.rfind, _CLOSING)):
+        closed = max((mark.end() for mark in REASONING.finditer(tail) if mark["open"] is None), default=None)
+        if closed is None:
+            return Said("\n" * len(reply), unfinished=True)
+        tail = "\n" * closed + tail[closed:]
+    elif nonce in head and head.rfind("<<<begin ") > head.rfind("<<<end "):
+        return Said("\n" * len(reply), unfinished=True)
+    own = said(tail, nonce)
+    return Said("\n" * cut + own.text, own.unfinished)
+
+
+def _without_code_blocks(words: str) -> str:
+    """Blank the code blocks: what stands in them is shown, not said; only a final one may be the verdict."""
+    if "```" not in words and "~~~" not in words:
+        return words
+    spans, opened, end = list[tuple[int, int]](), None, len(words.rstrip())
+    for fence in _CODE_FENCE.finditer(words):
+        if opened is None:
+            opened = fence
+        elif fence[1][0] == opened[1][0] and not fence[2].strip():
+            if fence.end() < end or not _is_verdict(words, opened, fence):
+                spans.append((opened.start(), fence.end()))
+            opened = None
+    return _blanked(words, spans) if spans else words
+
+
+def _is_verdict(words: str, opened: re.Match[str], closed: re.Match[str]) -> bool:
+    if _PROGRAM.match(opened[2]):
+        return False
+    before = words[max(0, opened.start() - 400) : opened.start()].rstrip().rpartition("\n")[2]
+    if _INTRODUCED.search(before):
+        return False
+    inside = words[opened.end() : closed.start()].strip()
+    if inside.startswith("{") and inside.endswith("}"):
+        return bool(_VERDICT_KEY.search(inside))
+    lines = [line for line in inside.split("\n", 4 * _PURE_LINES) if line.strip()]
+    return 0 < len(lines) <= _PURE_LINES and all(map(_VERDICT_LINE.match, lines))
 
 
 def _unquoted(words: str) -> str:
