@@ -7,6 +7,7 @@ A new setting is one new field of `RunConfig`; it appears in every command that 
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -51,6 +52,11 @@ KEY_OPTIONS = {
 }
 KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key"), "levels": ("judge_api_key_e1",)}
 NO_JOURNAL = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
+#: Variables of single commands, and of what is fetched; they are no settings of a run.
+OTHER_VARIABLES = {
+    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
+    "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
+}  # fmt: skip
 LOADED = "caps.loaded"  # of a context: which settings came from which file
 
 
@@ -82,6 +88,7 @@ def configured(
 
         @wraps(command)
         def run(ctx: typer.Context, **given: Any) -> None:
+            _refuse_misspelt_variables()
             words = {name: given.pop(name) for name in generated}
             if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
@@ -118,6 +125,14 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
             given = None
         values[one.name] = one.check(given, flag)
     return RunConfig(**values)
+
+
+def _refuse_misspelt_variables() -> None:
+    """Refuse a variable that is nearly the name of a setting; others may belong to someone else."""
+    known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
+    for name in os.environ:
+        if name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
+            raise SettingError(f"environment variable {name}: no such setting; {close.strip()}")
 
 
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:

@@ -1,0 +1,218 @@
+"""`RunConfig`: one object behind every option, file, variable, request and keyword; and the files it is kept in."""
+
+import json
+import shutil
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caps.config import (
+    Keys,
+    RunConfig,
+    find_option,
+    options,
+    per_request_options,
+    read_config_file,
+    read_values,
+)
+from caps.core.errors import InputError, SettingError
+from caps.reports.run_file import RunFile, read_run_file
+from caps.runner import Runner
+from judging import better_quality_wins, write_cases
+from models.server import StubServer
+from shell import caps, json_lines
+
+OLD = Path(__file__).parent / "recorded" / "version-0.1"
+WORDS = st.text("abcdefgh", min_size=1, max_size=8)
+
+
+def values(one):
+    """Any value that a setting takes."""
+    if one.choices:
+        return st.sampled_from(one.choices)
+    low, high = one.least, one.most
+    kinds = {
+        "text": WORDS,
+        "flag": st.booleans(),
+        "integer": st.integers(int(low if low is not None else 0), int(high if high is not None else 10**6)),
+        "number": st.floats(low or 0, high or 1e6),
+        "list": st.lists(WORDS, max_size=2).map(tuple),
+        "mapping": st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=3),
+        "integer or auto": st.just("auto") | st.integers(1, 99),
+    }
+    return kinds[one.kind] | st.none() if one.optional else kinds[one.kind]
+
+
+PRICES = ("price_input", "price_output", "price_cached")
+CONFIGS = st.fixed_dictionaries(
+    {one.name: values(one) for one in options().values() if one.name not in PRICES}
+)
+
+
+@given(settings=CONFIGS, cases=WORDS, limit=st.none() | st.integers(1, 9))
+def test_a_run_file_gives_its_config_back_and_the_config_the_file(settings, cases, limit):
+    row = RunFile(config=RunConfig(**settings), cases=cases, limit=limit).to_row()
+    kept = json.loads(json.dumps(row))
+    assert json.loads(json.dumps(RunFile.from_row(kept, where="run.json").to_row())) == kept
+
+
+@given(key=st.text("abcdefghijklmnop0123456789", min_size=12, max_size=30))
+def test_no_key_however_it_is_given_is_in_a_run_file(key):
+    config = RunConfig(model="m", base_url=("http://localhost:1/v1",), api_key_env="MY_KEY")
+    for keys in (
+        Keys(api_key=key, judge_api_key=key, judge_api_key_e1=key),
+        Keys.find(config, environment={"MY_KEY": key, "CAPS_API_KEY": key, "CAPS_JUDGE_API_KEY": key}),
+    ):
+        runner = Runner(config, keys=keys)
+        assert runner.endpoints.full.api_key == key, "it is used"
+        assert key not in json.dumps(RunFile(config=runner.recorded(), cases="c").to_row()), "and not kept"
+        assert key not in repr(keys) + repr(runner.endpoints)
+
+
+def test_every_setting_has_help_a_group_and_one_name():
+    seen = [flag for one in options().values() for flag in one.flags]
+    assert len(set(seen)) == len(seen)
+    assert {spec.name for spec in fields(RunConfig)} == set(options())
+    assert all(one.help.endswith((".", "]")) or "[" in one.help for one in options().values())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"confidence": "maybe"}, {"seed": True}, {"seed": 1.5}, {"max_connections": 0}, {"timeout": "long"},
+     {"base_url": [1]}, {"settings": ["a"]}, {"price_input": 1.0}, {"samples": 0}, {"durable": "yes"}],
+)  # fmt: skip
+def test_a_value_that_cannot_be_is_named_with_what_may_be(wrong):
+    with pytest.raises(SettingError, match=next(iter(wrong)).replace("_", "[_-]")):
+        RunConfig(**wrong)
+
+
+def test_a_misspelt_setting_gets_its_nearest_match_and_where_it_was_given(tmp_path):
+    with pytest.raises(
+        SettingError, match=r"caps.toml: strateggy: no such setting; did you mean 'strategy'\?"
+    ):
+        read_values({"strateggy": 1}, where="caps.toml")
+    with pytest.raises(SettingError, match="base_url: may not be set here"):
+        find_option("base_url", among=per_request_options())
+    cases = write_cases(tmp_path / "cases.jsonl", 1)
+    (tmp_path / "my.toml").write_text('strateggy = "caps"\n')
+    done = caps("select", cases, "--config", tmp_path / "my.toml")
+    assert done.returncode == 2
+    assert "my.toml: strateggy: no such option; did you mean 'strategy'?" in " ".join(done.stderr.split())
+    done = caps("select", cases, "--model", "m", "--base-url", "http://127.0.0.1:9/v1", CAPS_STRATEGGY="caps")
+    assert done.returncode == 2
+    assert "CAPS_STRATEGGY: no such setting; did you mean 'CAPS_STRATEGY'?" in " ".join(done.stderr.split())
+
+
+GUARDED = [
+    'base_url = "http://evil"', 'model = "evil"', 'judge-base-url = "http://evil"', 'prompts = "here"',
+    'sandbox = "unsafe-local"', 'strategy = "evil:Strategy"', 'journal = "x"', 'api_key_env = "HOME"',
+    "extra = {user = 1}", 'view = {partial = "evil:view"}', 'ray-address = "evil:1"', 'judge_profile = "/etc/x"',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", GUARDED)
+def test_a_file_that_lies_in_the_working_directory_may_not_redirect_a_run_or_name_code(line, tmp_path):
+    path = tmp_path / "caps.toml"
+    path.write_text(line + "\n")
+    with pytest.raises(SettingError, match="found in the working directory may not set this"):
+        read_config_file(path, found=True)
+    assert read_config_file(path), "one that is named may"
+
+
+def test_harmless_settings_of_the_working_directory_hold_and_are_reported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=6)
+    (tmp_path / "caps.toml").write_text('strategy = "caps"\nset = {finalists = 2}\nsamples = 3\n')
+    with StubServer(better_quality_wins) as server:
+        done = caps("select", cases, "--model", "m", "--base-url", server.url, "--no-journal", "--seed", 3)
+    (line,) = json_lines(done)
+    assert (line["strategy"], len(line["finalists"]), line["seed"]) == ("caps", 2, 3)
+    assert "settings from caps.toml: settings, strategy" in done.stderr
+
+
+@pytest.mark.parametrize("strategy", ["majority", "tests-first", "vanilla"])
+def test_a_strategy_that_asks_nothing_needs_no_endpoint(strategy, tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
+    done = caps("select", cases, "--strategy", strategy, "--no-journal", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert [sum(line["calls"].values()) for line in json_lines(done)] == [0, 0]
+    assert read_run_file(tmp_path / "run").config.model is None
+
+
+def test_failing_programs_are_left_out_only_where_that_is_asked_for_and_the_result_says_so(tmp_path):
+    row = {
+        "domain": "code",
+        "problem": "Print the sum of two numbers.",
+        "tests": {"public": [{"input": "1 2\n", "output": "3\n"}]},
+        "candidates": [
+            "quality=0.1\n```python\nprint(sum(map(int, input().split())))\n```",
+            "quality=0.9\n```python\nprint(7)\n```",
+        ],
+    }
+    (tmp_path / "cases.jsonl").write_text(json.dumps(row) + "\n")
+    with StubServer(better_quality_wins) as server:
+        where = ("--model", "m", "--base-url", server.url, "--no-journal", "--strategy", "caps-r", "--quiet")
+        (published,) = json_lines(caps("select", tmp_path / "cases.jsonl", *where))
+        (skipping,) = json_lines(caps("select", tmp_path / "cases.jsonl", *where, "--skip-failing"))
+        refused = caps("select", tmp_path / "cases.jsonl", *where[:-2], "posterior", "--skip-failing")
+    assert (published["winner"], "skip_failing" in published) == (1, False)
+    assert (skipping["winner"], skipping["skip_failing"]) == (0, True)
+    assert (refused.returncode, "cannot leave out failing programs" in refused.stderr) == (2, True)
+
+
+@pytest.fixture
+def old(tmp_path):
+    """Runs of version 0.1 with their journal, moved to a place of their own."""
+    shutil.copytree(OLD, tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.glob("run-*/run.json"):
+        path.write_text(path.read_text().replace("/tmp/v01/", f"{tmp_path}/"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("strategy", ["caps-r", "posterior"])
+def test_a_run_of_version_0_1_is_replayed_and_reported(strategy, old):
+    done = caps("replay", old / f"run-{strategy}")
+    assert done.returncode == 0, done.stderr
+    assert "3 cases replayed without a call, all as in the run" in done.stderr
+    other = caps("replay", old / f"run-{strategy}", "--strategy", "majority")
+    assert other.returncode == 0, other.stderr
+    assert caps("report", old / f"run-{strategy}").returncode == 0
+    assert f"strategy <b>{strategy}" in (old / f"run-{strategy}" / "report.html").read_text().replace(
+        "\n", " "
+    )
+
+
+def test_a_journal_of_version_0_1_answers_the_same_run_now(old):
+    file = read_run_file(old / "run-posterior")
+    assert file.config.strategy == "posterior"
+    with StubServer(better_quality_wins) as server:
+        done = caps(
+            "select", old / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--journal",
+            old / "journal.sqlite", "--prompt-version", "v1", "--quiet",
+        )  # fmt: skip
+        assert server.requests == 1, "the first call, which tries the endpoint"
+    lines = [
+        json.loads(line) for line in (old / "run-posterior" / "selections.jsonl").read_text().splitlines()
+    ]
+    assert [line["order"] for line in json_lines(done)] == [line["order"] for line in lines]
+
+
+def test_a_run_file_that_is_none_is_named(tmp_path):
+    (tmp_path / "run.json").write_text('{"config": {"modell": "m"}, "cases": "c"}')
+    with pytest.raises(InputError, match=r"run.json: config: modell: no such setting; did you mean 'model'"):
+        read_run_file(tmp_path)
+    (tmp_path / "run.json").write_text('{"strategy": {}}')
+    with pytest.raises(InputError, match="was it made by this version"):
+        read_run_file(tmp_path)
+
+
+def test_an_object_in_place_of_a_name_is_recorded_by_its_name():
+    from caps.strategies.caps import Caps  # noqa: PLC0415
+
+    runner = Runner(RunConfig(model="m", base_url=("http://x",)), strategy=Caps(finalists=2), offline=True)
+    config = runner.recorded()
+    assert (config.strategy, config.settings["finalists"]) == ("caps.strategies.caps:Caps", 2)
+    assert Runner(replace(config), offline=True).strategy == Caps(finalists=2), "a replay finds it again"
