@@ -17,7 +17,6 @@ import os
 import pickle
 import signal
 import sys
-from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -33,7 +32,6 @@ LONG_TEXT = 64_000  # characters: shorter ones are read inline, in a few millise
 MOST_WORKERS = 4
 MEMORY = 2 << 30
 LONGEST_REPLY = 256 << 20
-NICENESS = 5  # the loop that waits for these goes first
 _HEAD = 8
 
 
@@ -90,8 +88,6 @@ def serve(memory: int) -> None:
     jobs, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a plug-in prints is no reply
     limit_memory(memory)
-    with suppress(OSError):
-        os.nice(NICENESS)
     gc.disable()  # syntax trees have no cycles, and looking for some takes half of the time
     _reply(replies, ("ready", None))
     while (head := jobs.read(_HEAD)) and len(head) == _HEAD:

@@ -179,6 +179,8 @@ class Run:
 
     def _count_saved(self, bout: Bout, expected: float) -> None:
         """Forecast what hard evidence saved on a case: what it would ask without, less that with it."""
+        if self._blind.is_long(bout.case):
+            return  # it would have to be prepared once more
         if any(one.found is not None for one in bout.case.candidates):
             bare = tuple(replace(one, found=None) for one in bout.case.candidates)
             blind = self._blind(replace(bout.case, candidates=bare))

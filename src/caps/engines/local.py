@@ -113,11 +113,15 @@ class LocalEngine:
                 news.clear()
         finally:
             hall.shut()
-            if flying and self._grace:
-                await asyncio.wait(set(flying), timeout=self._grace)  # what comes in now is paid and kept
-            for left in (*flying, *looking):
-                left.cancel()
-            await asyncio.gather(*flying, *looking, return_exceptions=True)
+            for one in looking:
+                one.cancel()
+            try:
+                if flying and self._grace:
+                    await asyncio.wait(set(flying), timeout=self._grace)  # what comes in now is paid and kept
+            finally:  # a second interrupt ends the grace; a call that went on would outlive its connection
+                for one in (*flying, *looking):
+                    one.cancel()
+                await asyncio.gather(*flying, *looking, return_exceptions=True)
 
     async def _fly(
         self, hall: Hall, ready: tuple[Play, int] | None, flying: Sized, news: asyncio.Event

@@ -31,15 +31,19 @@ Cheap: TypeAlias = Mapping[tuple[int, int], bool | None]
 class Allowance:
     """What is left of the algebra that one case may ask for, and until when."""
 
-    seconds: float = CASE_SECONDS
-    pairs: int = CASE_PAIRS
+    seconds: float
+    pairs: int
     until: float | None = None
+
+    @property
+    def late(self) -> bool:
+        """Whether its time has come."""
+        return self.until is not None and asyncio.get_running_loop().time() >= self.until
 
     @property
     def ended(self) -> bool:
         """Whether no further pair may be compared."""
-        late = self.until is not None and asyncio.get_running_loop().time() >= self.until
-        return late or self.seconds <= 0 or self.pairs <= 0
+        return self.late or self.seconds <= 0 or self.pairs <= 0
 
     def spend(self, seconds: float) -> None:
         """Take off the time one pair took."""
@@ -52,8 +56,16 @@ class MathGrader:
     Without math-verify, what only algebra could tell is undecided, and says what to install.
     """
 
-    def __init__(self, *, workers: int = 2, seconds: float = SECONDS, memory: int = MEMORY) -> None:
-        self._seconds = seconds
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        seconds: float = SECONDS,
+        memory: int = MEMORY,
+        case_seconds: float = CASE_SECONDS,
+        case_pairs: int = CASE_PAIRS,
+    ) -> None:
+        self._seconds, self._case_seconds, self._case_pairs = seconds, case_seconds, case_pairs
         self._library = _installed()
         self._workers = Workers(
             "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
@@ -96,7 +108,7 @@ class MathGrader:
         """
         found: list[int | None] = []
         firsts: list[tuple[int, str]] = []
-        left = Allowance(until=until)
+        left = Allowance(self._case_seconds, self._case_pairs, until)
         for place, answer in enumerate(answers):
             home = None if answer is None else await self._home(place, answer, firsts, known, left)
             if answer is not None and home is None:
@@ -133,7 +145,7 @@ class MathGrader:
 
     async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
         cheap = same_answer(a, b)
-        return await self._by_algebra(a, b, Allowance()) if cheap is None else (cheap, "")
+        return (cheap, "") if cheap is not None else await self._by_algebra(a, b, Allowance(self._seconds, 1))
 
     async def _by_algebra(self, a: str, b: str, left: Allowance) -> tuple[bool | None, str]:
         """Whether two answers are the same that cannot be told apart cheaply."""
@@ -157,7 +169,7 @@ class MathGrader:
             reply = await self._workers.ask(pair, seconds=seconds, until=left.until, took=left.spend)
         except NoReplyError as error:
             known: tuple[bool | None, str] = (None, str(error))
-            if seconds < self._seconds or left.ended:
+            if seconds < self._seconds or left.late:
                 return known
         else:
             known = (reply["equal"], reply.get("why", ""))
