@@ -2,11 +2,16 @@
 
 import os
 import sys
+from pathlib import Path
 
 
 def endless(candidate):
-    while "endless" in candidate.text:
-        pass
+    """Never ends on a text that begins so; where that goes on with a path, the file there says that it began."""
+    if candidate.text.startswith("endless"):
+        if path := candidate.text.removeprefix("endless").strip():
+            Path(path).touch()
+        while True:
+            pass
     return candidate.text
 
 
