@@ -27,7 +27,7 @@ from caps.prompts.fence import quote
 from caps.prompts.parse import read_reply
 from caps.server.asked import decode_object
 from caps.server.rules import Limits
-from caps.text_workers import LONG_TEXT, TextWorkers
+from caps.text_workers import LONG_TEXT, TextWorkers, _Parcels
 from judging import better_quality_wins
 from models.server import Reply, StubServer
 from server.serving import asked, inside, is_judge, running
@@ -321,14 +321,40 @@ def test_an_error_of_ours_is_raised_as_it_was_in_the_worker():
     asyncio.run(story())
 
 
-def test_a_reply_of_a_worker_may_name_nothing_but_our_own_types():
+@pytest.mark.parametrize(
+    "name", ["os:system", "builtins:exec", "caps.text_workers:serve", "caps.core.types:Level.x"]
+)
+@pytest.mark.parametrize("kind", ["object", "enum", "error"])
+def test_a_reply_of_a_worker_names_nothing_but_types_of_this_package(kind, name):
+    async def story():
+        plain = json.dumps([kind, name, 1]).encode()
+        stream = asyncio.StreamReader()
+        stream.feed_data((1).to_bytes(8) + len(plain).to_bytes(8) + plain)
+        await _Parcels().load(stream, 1 << 20)
+
+    with pytest.raises(ValueError, match="none of ours|no reply holds"):
+        asyncio.run(story())
+
+
+def test_a_reply_of_a_worker_has_a_longest_size():
+    async def story(*sizes):
+        stream = asyncio.StreamReader()
+        stream.feed_data(b"".join(size.to_bytes(8) for size in sizes))
+        await _Parcels().load(stream, 1 << 20)
+
+    for sizes in ((1, 1 << 40), (1 << 60, 1)):
+        with pytest.raises(ValueError, match="too long"):
+            asyncio.run(story(*sizes))
+
+
+def test_a_job_that_cannot_travel_is_refused_where_it_was_made():
     async def story():
         async with workers() as texts:
-            assert (await texts.run(partial(read_reply, Pairing(0, 1, Level.FULL), "", truncated=False, nonce="n"),
-                                    size=1, limit=0)).cause == "empty"  # fmt: skip
-            with pytest.raises(SlowTextError, match="longer|could not be read"):
-                await texts.run(partial(partial, print), size=1, limit=0)
-            assert await texts.run(partial(shape, "a"), size=1, limit=0) == shape("a")
+            with pytest.raises(TypeError, match="cannot be sent"):
+                await texts.run(partial(shape, object()), size=1, limit=0)
+            ask = Pairing(0, 1, Level.FULL)
+            work = partial(read_reply, ask, "", truncated=False, nonce="n")
+            assert await texts.run(work, size=1, limit=0) == work()
 
     asyncio.run(story())
 

@@ -1,7 +1,7 @@
 """Final answers of mathematics against the right one: exactly where that is cheap, else by algebra."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeAlias
@@ -22,9 +22,10 @@ CASE_SECONDS = 30.0  # of algebra on the answers of one case, all its pairs toge
 CASE_PAIRS = 1_000
 KNOWN = 4096  # pairs decided last: a run over a million problems meets many more
 _SHOWN = 60
+_SIGNS = {"=": True, "/": False}
 
-Cheap: TypeAlias = Mapping[tuple[int, int], bool | None]
-"""Of each place and an earlier one, whether their answers are the same as far as can be told cheaply."""
+Cheap: TypeAlias = Sequence[str]
+"""For each answer a sign for each earlier one: `=` the same, `/` different, `?` not to be told cheaply."""
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ class MathGrader:
     ) -> int | None:
         unsure = []
         for place, first in firsts:
-            equal = same_answer(answer, first) if known is None else known.get((own, place))
+            equal = same_answer(answer, first) if known is None else _SIGNS.get(known[own][place])
             if equal:
                 return place
             if equal is None:
@@ -177,17 +178,19 @@ class MathGrader:
         return known
 
 
-def compare_cheaply(answers: Sequence[str | None]) -> dict[tuple[int, int], bool | None]:
+def compare_cheaply(answers: Sequence[str | None]) -> Cheap:
     """Compare each answer with every earlier one that is the first of its kind, as far as that is cheap."""
-    known: dict[tuple[int, int], bool | None] = {}
+    known: list[str] = []
     firsts: list[tuple[int, str]] = []
     for own, answer in enumerate(answers):
-        if answer is None:
-            continue
-        verdicts = {(own, place): same_answer(answer, first) for place, first in firsts}
-        known |= verdicts
-        if not any(verdicts.values()):
-            firsts.append((own, answer))
+        signs = ["?"] * own
+        if answer is not None:
+            for place, first in firsts:
+                same = same_answer(answer, first)
+                signs[place] = "?" if same is None else "=" if same else "/"
+            if "=" not in signs:
+                firsts.append((own, answer))
+        known.append("".join(signs))
     return known
 
 
