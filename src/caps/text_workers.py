@@ -6,7 +6,8 @@ Rules that must not be broken:
 
 * Only pure functions run here: what they return depends on their arguments alone, so it does not matter where
   they run, or whether they run again.
-* A job has a limit of its own, and may have a deadline too; a worker that exceeds either is killed.
+* A job has a limit of its own, of the processor's time, which does not depend on how busy the machine is; and
+  it may have a deadline. A worker that exceeds either is ended.
 * No process is started before the first long text.
 """
 
@@ -30,7 +31,8 @@ from caps.models.threads import usable_cores
 
 T = TypeVar("T")
 
-SECONDS = 30.0  # for one job: far more than any text takes that was not made to take long
+SECONDS = 30.0  # of the processor for one job: far more than any text takes that was not made to take long
+BUSY_MACHINE = 4  # times as long a job may take by the clock
 LONG_TEXT = 64_000  # characters: shorter ones are read inline, in a few milliseconds
 MOST_WORKERS = 4
 MEMORY = 2 << 30
@@ -51,7 +53,7 @@ class TextWorkers:
             "caps.text_workers:serve",
             (memory,),
             count=count or min(MOST_WORKERS, usable_cores()),
-            seconds=seconds,
+            seconds=BUSY_MACHINE * seconds,
             wire=_Parcels(),
             longest=LONGEST_REPLY,
         )
@@ -74,8 +76,7 @@ class TextWorkers:
         try:
             kind, value = await self._workers.ask((self._seconds, work), until=until)
         except NoReplyError as error:
-            late = "its time ended first" if "its time" in str(error) else str(error)
-            raise SlowTextError(f"{size:,} characters of text could not be read: {late}") from None
+            raise SlowTextError(f"{size:,} characters of text could not be read: {error}") from None
         if kind == "returned":
             return value  # type: ignore[no-any-return]
         if isinstance(value, CapsError):
@@ -92,6 +93,7 @@ def serve(memory: int) -> None:
     jobs, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a plug-in prints is no reply
     limit_memory(memory)
+    signal.signal(signal.SIGPROF, _out_of_time)
     gc.disable()  # syntax trees have no cycles, and looking for some takes half of the time
     _reply(replies, ("ready", None))
     while True:
@@ -99,17 +101,30 @@ def serve(memory: int) -> None:
             seconds, work = _Parcels().load_now(jobs)
         except EOFError:
             return
-        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # nobody may be left to kill it
+        signal.setitimer(signal.ITIMER_REAL, 2 * BUSY_MACHINE * seconds + 1)  # nobody may be left to kill it
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             answer: tuple[str, object] = ("returned", work())
         except CapsError as error:
             answer = ("raised", error)
+        except _OutOfTimeError:
+            answer = ("raised", f"it takes more than {seconds:g} s")
         except Exception as error:
             answer = ("raised", f"{type(error).__name__}: {error}"[:500])
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
         _reply(replies, answer)
         del work, answer
         gc.collect()
+
+
+class _OutOfTimeError(BaseException):
+    """A job has had all of its time; no plug-in should catch it."""
+
+
+def _out_of_time(*_: object) -> None:
+    raise _OutOfTimeError
 
 
 def _reply(pipe: BinaryIO, answer: tuple[str, object]) -> None:

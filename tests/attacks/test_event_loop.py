@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 from contextlib import asynccontextmanager
 from functools import partial
@@ -228,7 +229,8 @@ def test_a_long_reply_of_a_judge_is_read_elsewhere():
 
 def test_a_reply_that_takes_too_long_to_read_says_nothing():
     async def story():
-        async with workers(seconds=0.0001) as texts:
+        async with workers() as texts:
+            texts._workers._seconds = 0.0001  # by the clock: no worker is so fast
             seat = Seat(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
             judge = LlmJudge({Level.FULL: seat}, load_templates(), texts=texts)
             ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
@@ -295,7 +297,7 @@ def views_in_worker(name, *texts, **settings):
 @pytest.mark.parametrize(
     ("name", "words", "settings"),
     [
-        ("endless", "no reply within 3 s", {"seconds": 3.0}),
+        ("endless", "more than 2 s|no reply within 8 s", {"seconds": 2.0}),
         ("deadly", "died", {}),
         ("greedy", "MemoryError", {}),
         ("broken", "KeyError: 'lost'", {}),
@@ -303,7 +305,7 @@ def views_in_worker(name, *texts, **settings):
 )
 def test_a_text_that_breaks_its_reader_costs_one_case(name, words, settings):
     failed, other = views_in_worker(name, name, "b", **settings)
-    assert words in failed
+    assert re.search(words, failed)
     assert "characters of text could not be read" in failed
     assert other is None
 
