@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from platformdirs import user_cache_path
 
 from caps import Caps, Case, Verdict
 from caps.assemble import make_prepare
-from caps.core.types import Candidate, Problem
+from caps.core.types import Candidate, Message, Problem
 from caps.engines.budget import Budget
 from caps.engines.local import LocalEngine
 from caps.findings.answers import AnswerFinder
@@ -22,6 +23,9 @@ from caps.graders.math import MathGrader
 from caps.journal.store import Journal
 from caps.judges.preparing import LONG_CODE
 from caps.judges.scripted import ScriptedJudge
+from caps.models.base import Request
+from caps.models.embedded import EmbeddedModel
+from caps.models.weights import default_weights
 from caps.text_workers import TextWorkers
 from judging import better_quality_wins
 from models.server import Reply, StubServer
@@ -314,3 +318,26 @@ def test_a_finder_that_has_no_time_at_all_looks_at_nothing():
         return await Findings({"code": BehaviourFinder()}).find(case, asyncio.get_running_loop().time())
 
     assert asyncio.run(story()).candidates[0].found is None
+
+
+@pytest.mark.xdist_group("llama.cpp")
+def test_an_interrupt_while_weights_load_and_another_while_they_are_let_go_leave_nothing_open():
+    async def story():
+        model = EmbeddedModel(default_weights(user_cache_path("caps")), context=256)
+        request = Request((Message("user", "Hello"),), model.name, max_tokens=4)
+        call = asyncio.create_task(model.complete(request))
+        while model._starting is None:
+            await asyncio.sleep(0)
+        call.cancel()
+        closing = asyncio.create_task(model.close())
+        await asyncio.sleep(0)
+        for _ in range(3):
+            closing.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert call.cancelled()
+        assert model._server is None  # loaded, and let go again
+        return await model.close()
+
+    assert asyncio.run(story()) is None
