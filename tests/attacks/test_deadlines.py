@@ -32,7 +32,7 @@ from models.server import Reply, StubServer
 from sandboxing import needs_bubblewrap
 from server.serving import inside
 from shell import CAPS, caps, clean, json_lines, start
-from waiting import PATIENCE, wait_until
+from waiting import PATIENCE, until, wait_until
 
 #: Which of these are equal, algebra cannot tell within any time.
 POWERS = [rf"\boxed{{(x+{i})^{{100000}}+\sin(y)^{{9000{i}}}}}" for i in range(4)]
@@ -286,6 +286,37 @@ def test_a_second_interrupt_ends_the_grace_and_leaves_no_connection_open(tmp_pat
         assert_clean(process.returncode, error)
 
 
+def test_no_call_goes_on_after_a_second_interrupt():
+    begun, ended = [], []
+
+    class Silent(ScriptedJudge):
+        async def rule(self, bout, ask, purse=None):
+            begun.append(ask)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(ask)
+
+    async def story():
+        engine = LocalEngine(
+            Silent(lambda _, __: Verdict(9, 3)), make_prepare(), capacity=lambda: 4, grace=PATIENCE
+        )
+
+        async def run():
+            return [one async for one in engine.run([Case.of("p", "abcdefgh")], Caps(), seed=1)]
+
+        task = asyncio.create_task(run())
+        await until(lambda: len(begun) == 4)
+        for _ in range(2):  # the first begins the time of grace
+            task.cancel()
+            await asyncio.sleep(0.01)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert sorted(map(str, ended)) == sorted(map(str, begun))
+
+    asyncio.run(story())
+
+
 def test_a_worker_is_gone_when_a_run_was_interrupted(tmp_path):
     async def story():
         texts = TextWorkers(count=1)
@@ -337,6 +368,7 @@ def test_an_interrupt_while_weights_load_and_another_while_they_are_let_go_leave
         with pytest.raises(asyncio.CancelledError):
             await closing
         assert call.cancelled()
+        await asyncio.get_running_loop().shutdown_default_executor()  # where weights load, should they still
         assert model._server is None  # loaded, and let go again
         return await model.close()
 
