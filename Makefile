@@ -45,6 +45,7 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/fleet.py
 
 MINUTES ?= 30

@@ -3,8 +3,8 @@
 * `/health`: what other clients wait for it while such a request is processed, in a server of its own
 * stalls: how late a task of the same event loop wakes up meanwhile, in this process
 
-The requests: 32 candidates of 97,000 statements each; 256 long programs; 16 MB of JSON; a text full of tags
-that have to be escaped; and 16 long replies of the judge.
+The requests: 32 candidates of 97,000 statements each, and of as many as are still parsed; 256 long programs;
+16 MB of JSON; texts full of tags that have to be escaped.
 """
 
 import argparse
@@ -125,7 +125,9 @@ LIMITS = Limits(n=256)
 def server(url: str) -> Iterator[str]:
     """`caps serve` in a process of its own."""
     caps = str(Path(sys.executable).with_name("caps"))
-    with process(caps, "serve", "--base-url", url, "--model", "stub", "--port", "0", "--max-samples", "256") as (
+    with process(
+        caps, "serve", "--base-url", url, "--model", "stub", "--port", "0", "--max-samples", "256"
+    ) as (
         address,
         _,
     ):

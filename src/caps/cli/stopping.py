@@ -1,8 +1,13 @@
-"""Ctrl-C and SIGTERM: the work ends in order, and what was paid for is kept."""
+"""Ctrl-C and SIGTERM: the work ends in order, and what was paid for is kept.
+
+The first signal works, whatever the process is doing: one that the event loop does not hear in time, because
+something holds it up, ends the work at once, as a second one ends the time of grace.
+"""
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,17 +15,47 @@ from caps.cli.output import say
 
 T = TypeVar("T")
 
+HEARD_SECONDS = 5.0  # within which an event loop that works hears a signal, on a busy machine too
+
 
 async def unless_stopped(work: Coroutine[Any, Any, T]) -> T | None:
     """Do some work; None where a signal ended it."""
     task = asyncio.ensure_future(work)
+    with _signals(task):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return None
+
+
+@contextmanager
+def _signals(task: "asyncio.Task[Any]") -> Iterator[None]:
+    """Cancel a task on a signal; where the loop does not get to do that, raise `KeyboardInterrupt`."""
     loop = asyncio.get_running_loop()
-    for signal_ in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signal_, task.cancel)
+    alarm = getattr(signal, "SIGALRM", None)  # not on Windows
+
+    def cancel() -> None:
+        if alarm is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        task.cancel()
+
+    def stop(*_: object) -> None:
+        if alarm is not None:
+            signal.setitimer(signal.ITIMER_REAL, HEARD_SECONDS)
+        loop.call_soon_threadsafe(cancel)
+
+    def unheard(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({} if alarm is None else {alarm: unheard})
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        return await task
-    except asyncio.CancelledError:
-        return None
+        yield
+    finally:
+        if alarm is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def say_stopped(journal: Path | None, after: str = "", kept: str = "") -> None:

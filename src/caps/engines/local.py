@@ -113,10 +113,18 @@ class LocalEngine:
                 news.clear()
         finally:
             hall.shut()
+            await self._end(flying, looking)
+
+    async def _end(self, flying: set[asyncio.Task[None]], looking: set[asyncio.Task[None]]) -> None:
+        """End what is under way; calls have some time, because what comes in now is paid and kept."""
+        for one in looking:
+            one.cancel()
+        try:
             if flying and self._grace:
-                await asyncio.wait(set(flying), timeout=self._grace)  # what comes in now is paid and kept
-            for left in (*flying, *looking):
-                left.cancel()
+                await asyncio.wait(set(flying), timeout=self._grace)
+        finally:  # a second interrupt ends the grace; a call that went on would outlive its connection
+            for one in (*flying, *looking):
+                one.cancel()
             await asyncio.gather(*flying, *looking, return_exceptions=True)
 
     async def _fly(

@@ -1,7 +1,7 @@
 """Final answers of mathematics against the right one: exactly where that is cheap, else by algebra."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeAlias
@@ -22,24 +22,29 @@ CASE_SECONDS = 30.0  # of algebra on the answers of one case, all its pairs toge
 CASE_PAIRS = 1_000
 KNOWN = 4096  # pairs decided last: a run over a million problems meets many more
 _SHOWN = 60
+_SIGNS = {"=": True, "/": False}
 
-Cheap: TypeAlias = Mapping[tuple[int, int], bool | None]
-"""Of each place and an earlier one, whether their answers are the same as far as can be told cheaply."""
+Cheap: TypeAlias = Sequence[str]
+"""For each answer a sign for each earlier one: `=` the same, `/` different, `?` not to be told cheaply."""
 
 
 @dataclass(slots=True)
 class Allowance:
     """What is left of the algebra that one case may ask for, and until when."""
 
-    seconds: float = CASE_SECONDS
-    pairs: int = CASE_PAIRS
+    seconds: float
+    pairs: int
     until: float | None = None
+
+    @property
+    def late(self) -> bool:
+        """Whether its time has come."""
+        return self.until is not None and asyncio.get_running_loop().time() >= self.until
 
     @property
     def ended(self) -> bool:
         """Whether no further pair may be compared."""
-        late = self.until is not None and asyncio.get_running_loop().time() >= self.until
-        return late or self.seconds <= 0 or self.pairs <= 0
+        return self.late or self.seconds <= 0 or self.pairs <= 0
 
     def spend(self, seconds: float) -> None:
         """Take off the time one pair took."""
@@ -52,8 +57,16 @@ class MathGrader:
     Without math-verify, what only algebra could tell is undecided, and says what to install.
     """
 
-    def __init__(self, *, workers: int = 2, seconds: float = SECONDS, memory: int = MEMORY) -> None:
-        self._seconds = seconds
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        seconds: float = SECONDS,
+        memory: int = MEMORY,
+        case_seconds: float = CASE_SECONDS,
+        case_pairs: int = CASE_PAIRS,
+    ) -> None:
+        self._seconds, self._case_seconds, self._case_pairs = seconds, case_seconds, case_pairs
         self._library = _installed()
         self._workers = Workers(
             "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
@@ -96,7 +109,7 @@ class MathGrader:
         """
         found: list[int | None] = []
         firsts: list[tuple[int, str]] = []
-        left = Allowance(until=until)
+        left = Allowance(self._case_seconds, self._case_pairs, until)
         for place, answer in enumerate(answers):
             home = None if answer is None else await self._home(place, answer, firsts, known, left)
             if answer is not None and home is None:
@@ -119,7 +132,7 @@ class MathGrader:
     ) -> int | None:
         unsure = []
         for place, first in firsts:
-            equal = same_answer(answer, first) if known is None else known.get((own, place))
+            equal = same_answer(answer, first) if known is None else _SIGNS.get(known[own][place])
             if equal:
                 return place
             if equal is None:
@@ -133,7 +146,7 @@ class MathGrader:
 
     async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
         cheap = same_answer(a, b)
-        return await self._by_algebra(a, b, Allowance()) if cheap is None else (cheap, "")
+        return (cheap, "") if cheap is not None else await self._by_algebra(a, b, Allowance(self._seconds, 1))
 
     async def _by_algebra(self, a: str, b: str, left: Allowance) -> tuple[bool | None, str]:
         """Whether two answers are the same that cannot be told apart cheaply."""
@@ -157,7 +170,7 @@ class MathGrader:
             reply = await self._workers.ask(pair, seconds=seconds, until=left.until, took=left.spend)
         except NoReplyError as error:
             known: tuple[bool | None, str] = (None, str(error))
-            if seconds < self._seconds or left.ended:
+            if seconds < self._seconds or left.late:
                 return known
         else:
             known = (reply["equal"], reply.get("why", ""))
@@ -165,17 +178,19 @@ class MathGrader:
         return known
 
 
-def compare_cheaply(answers: Sequence[str | None]) -> dict[tuple[int, int], bool | None]:
+def compare_cheaply(answers: Sequence[str | None]) -> Cheap:
     """Compare each answer with every earlier one that is the first of its kind, as far as that is cheap."""
-    known: dict[tuple[int, int], bool | None] = {}
+    known: list[str] = []
     firsts: list[tuple[int, str]] = []
     for own, answer in enumerate(answers):
-        if answer is None:
-            continue
-        verdicts = {(own, place): same_answer(answer, first) for place, first in firsts}
-        known |= verdicts
-        if not any(verdicts.values()):
-            firsts.append((own, answer))
+        signs = ["?"] * own
+        if answer is not None:
+            for place, first in firsts:
+                same = same_answer(answer, first)
+                signs[place] = "?" if same is None else "=" if same else "/"
+            if "=" not in signs:
+                firsts.append((own, answer))
+        known.append("".join(signs))
     return known
 
 

@@ -27,6 +27,10 @@ class NoReplyError(Exception):
     """A worker took too long, fell over or could not start; the message says which."""
 
 
+class DeadlineError(NoReplyError):
+    """The deadline of a question came before its reply."""
+
+
 class Wire(Protocol):
     """How questions and replies are written on the pipes of a worker."""
 
@@ -123,7 +127,7 @@ class Workers:
             async with asyncio.timeout_at(until):
                 return await self._ask(question, seconds or self._seconds, took)
         except TimeoutError:
-            raise NoReplyError("its time ended before a reply came") from None
+            raise DeadlineError("its time ended first") from None
 
     async def _ask(self, question: object, seconds: float, took: Callable[[float], object]) -> Any:
         async with self._free:

@@ -86,10 +86,26 @@ class EmbeddedModel:
         return (self.name,)
 
     async def close(self) -> None:
-        """Stop the threads and free the memory; a start under way is waited for."""
+        """Stop the threads and free the memory; a start under way is waited for.
+
+        Whoever is cancelled meanwhile is so when it is done: a thread cannot be stopped, and a session that
+        nobody closes complains at the end.
+        """
         starting, self._starting = self._starting, None
         if starting is None:
             return
+        closing = asyncio.ensure_future(self._close(starting))
+        cancelled = None
+        while not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        closing.result()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _close(self, starting: "asyncio.Future[HttpModel]") -> None:
         try:
             model = await asyncio.shield(starting)
         except CapsError:

@@ -81,12 +81,14 @@ class Sampler:
     async def stop(self, grace: float) -> None:
         """Begin no more draws, wait a while for those under way, since they are paid, and end the rest."""
         self._stopping = True
-        if self._draws and grace:
-            await asyncio.wait(set(self._draws), timeout=grace)
-        ending = set(self._draws)
-        for draw in ending:
-            draw.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        try:
+            if self._draws and grace:
+                await asyncio.wait(set(self._draws), timeout=grace)
+        finally:  # a second interrupt ends the grace; a call that went on would outlive its connection
+            ending = set(self._draws)
+            for draw in ending:
+                draw.cancel()
+            await asyncio.gather(*ending, return_exceptions=True)
 
     def request(self, case: Case, number: int) -> Request:
         """The request of a fresh draw."""
