@@ -7,6 +7,7 @@ from caps.assemble.parts import load_templates, prepare_for, price_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
+from caps.core.secrets import shown_address
 from caps.core.types import Case, Level
 from caps.costs.prices import Price
 from caps.engines.base import PerCase
@@ -42,7 +43,9 @@ def batch_engine(
     desks: dict[Hashable, Batches] = {}
     for where, model in models.items():
         if not isinstance(model, HttpModel):
-            raise SettingError(f"--engine batch needs an endpoint with a Batch API; {where.base_url} is none")
+            raise SettingError(
+                f"--engine batch needs an endpoint with a Batch API; {shown_address(where.base_url)} is none"
+            )
         desks[where] = Batches(model, where.model, window=setup.batch.window)
     failures = Failures(setup.batch.tries)
     waiting = Waiting(journal, failures)

@@ -20,9 +20,12 @@ ENGINES = ("local", "batch", "ray")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a judge is found: an address, the name of a model there, and a key that is never shown."""
+    """Where a judge is found: an address, the name of a model there, and a key that is never shown.
 
-    base_url: str
+    An address may hold a password: `shown_address` makes what can be shown of it.
+    """
+
+    base_url: str = field(repr=False)
     model: str
     api_key: str | None = field(default=None, repr=False)
 

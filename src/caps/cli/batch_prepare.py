@@ -46,7 +46,7 @@ LimitName = Annotated[
 Again = Annotated[
     bool, typer.Option("--again", help="Write also what stands in files that have not come back.")
 ]
-FREE = ("begun", "again", "quiet", "as_json", "config")  # what may be said of a run that has begun
+FREE = ("begun", "again", "extra", "quiet", "as_json", "config")  # what may be said of a run that has begun
 
 
 def prepare(
@@ -83,12 +83,13 @@ def prepare(
 ) -> None:
     """Write the requests that are open now to files for a Batch API or vllm run-batch.
 
-    The folder remembers everything, so later steps need only its name. The paths of the files go to standard
+    The folder remembers everything but texts of --extra that may be secret, so later steps need only its name
+    and those. The paths of the files go to standard
     output; when nothing is open any more, the selections do, as those of caps select, and stay in the folder.
     """
     if begun.is_dir():
         _refuse_options(ctx, begun)
-        folder = begun
+        folder, fields = begun, given.parse_extra(extra or [])
     else:
         if out is None:
             raise SettingError("no folder: give --out DIR, where the files of this run shall lie")
@@ -119,9 +120,9 @@ def prepare(
         )
         made = _made(setup, begun, limit=limit, name=strategy, strategy=chosen, seed=seed)
         BatchFolder(out).begin({**made, "limit_name": limit_name})
-        folder = out
+        folder, fields = out, dict(setup.extra)
     lines = as_json or not sys.stdout.isatty()
-    raise typer.Exit(asyncio.run(take_step(folder, again=again, quiet=quiet, lines=lines)))
+    raise typer.Exit(asyncio.run(take_step(folder, extra=fields, again=again, quiet=quiet, lines=lines)))
 
 
 def _refuse_options(ctx: typer.Context, folder: Path) -> None:

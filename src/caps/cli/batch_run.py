@@ -9,8 +9,9 @@ from typing import Any
 
 from caps.assemble import Setup, make_findings, make_strategy, open_journal
 from caps.assemble.batching import convoys
-from caps.core.errors import InputError, NotRecordedError
+from caps.core.errors import InputError, NotRecordedError, SettingError
 from caps.core.play import Strategy
+from caps.core.secrets import recorded_extra
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
@@ -71,8 +72,11 @@ def _finding(
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[BatchRun]:
-    """Open the run of a folder; cases are looked into where they have not been."""
+async def opened(path: Path, extra: Mapping[str, object] | None = None) -> AsyncIterator[BatchRun]:
+    """Open the run of a folder; cases are looked into where they have not been.
+
+    `extra` gives request fields once more, whose texts the folder may not hold.
+    """
     folder = BatchFolder(path)
     made = folder.made()
     if "batch" not in made:
@@ -85,6 +89,10 @@ async def opened(path: Path) -> AsyncIterator[BatchRun]:
         hard_evidence=made["hard_evidence"],
         sandbox=made["sandbox"],
     )
+    if extra:
+        if recorded_extra(extra) != made["extra"]:
+            raise SettingError(f"{path} holds a run with another --extra: give what it was begun with")
+        setup = replace(setup, extra=extra)
     check_prompts(made, setup)
     strategy = make_strategy(made["strategy"]["name"], settings_of_run(made))
     async with AsyncExitStack() as stack:

@@ -15,6 +15,7 @@ from caps.cli.select import select
 from caps.config import parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.play import Strategy
+from caps.core.secrets import is_masked, unrecorded
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
 from caps.engines.base import Play
@@ -142,6 +143,17 @@ class _Replay:
         )
 
 
+def _refuse_unrecorded(made: dict[str, Any]) -> None:
+    """A run's folder holds no credentials, so what was asked with some cannot be asked from there."""
+    lacking = [f"extra {name!r}" for name in unrecorded(made["extra"])]
+    lacking += [name for name in ("base_url", "base_url_e1") if is_masked(made[name] or "")]
+    if lacking:
+        raise InputError(
+            f"run.json holds no values that may be secret, and {lacking[0]} has one, so --ask cannot "
+            "send it: run the command of the run again; its journal answers what was asked already"
+        )
+
+
 def _ask_again(
     made: dict[str, Any],
     strategy: str | None,
@@ -153,6 +165,7 @@ def _ask_again(
     quiet: bool,
 ) -> None:
     """The same as `select` with what the run was made with: the journal answers what it can."""
+    _refuse_unrecorded(made)
     changes = (
         set_
         if strategy or set_ or judge_profile

@@ -18,6 +18,7 @@ from caps.cli.output import JsonFlag, SetOption, print_json, say, stdout, tellin
 from caps.cli.sample_run import SampleRun
 from caps.config import parse_assignments
 from caps.core.errors import InputError, SettingError
+from caps.core.secrets import recorded_extra
 from caps.core.settings import share_out
 from caps.core.types import Case
 from caps.datasets.jsonl import count_lines, read_cases
@@ -137,6 +138,7 @@ def _rehearse(
             say(f"failed: {problem}", "red")
             continue
         request = desk.request(problem, 0)
+        request = msgspec.structs.replace(request, extra=recorded_extra(request.extra))
         if as_json:
             print_json(msgspec.json.decode(encode_body(request)))
         else:

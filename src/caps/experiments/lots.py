@@ -8,6 +8,7 @@ from typing import Any
 from caps.assemble import Setup, load_templates
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
+from caps.core.secrets import recorded_extra
 from caps.core.settings import nearest, settings_of
 from caps.experiments.estimating import estimated
 from caps.experiments.measure import Turn
@@ -127,7 +128,7 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 
 def _identity(setup: Setup) -> list[Any]:
     """What replies depend on; where the model is served is no part of it, as in the journal."""
-    judge = [setup.endpoint.model, setup.judge, setup.confidence, dict(setup.extra)]
+    judge = [setup.endpoint.model, setup.judge, setup.confidence, recorded_extra(setup.extra)]
     return ["live", *judge, setup.profile, dict(setup.views), load_templates(setup.prompts)]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from caps.assemble import Setup, load_templates
 from caps.core.play import Strategy
+from caps.core.secrets import recorded_extra, shown_address
 from caps.core.settings import settings_of
 from caps.costs.prices import Price
-from caps.models.fleet_addresses import shown_address
 from caps.reports.rundir import digests, versions
 
 
@@ -37,7 +37,7 @@ def made_of(
         "model_e1": None if partial is None else partial.model,
         "base_url_e1": None if partial is None else shown_address(partial.base_url),
         "judge": asdict(setup.judge) | {"confidence": confidence},
-        "extra": dict(setup.extra),
+        "extra": recorded_extra(setup.extra),
         "profile": setup.profile,
         "views": dict(setup.views),
         "merge_found": setup.merge_found,
