@@ -130,7 +130,7 @@ def _check_framing(scope: Scope) -> None:
     """Refuse a body whose end another server might see elsewhere: what is behind it could be smuggled in."""
     names = [name for name, _ in scope["headers"]]
     chunked, told = b"transfer-encoding" in names, b"content-length" in names
-    if chunked and (told or scope["http_version"] == "1.0"):
+    if chunked and (told or scope.get("http_version") == "1.0"):
         words = "a body has either a Content-Length or, in HTTP/1.1, a Transfer-Encoding"
         raise Refusal(400, words, code="ambiguous_length", closes=True)
 
