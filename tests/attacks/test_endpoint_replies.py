@@ -539,7 +539,42 @@ def test_a_reply_of_every_wrong_type_is_journaled_or_an_error_of_the_endpoint(tm
     assert all(word.isprintable() for word in outcomes)
 
 
-NAMES = ["choices", "message", "content", "usage", "logprobs", "top_logprobs", "token", "logprob", "text", "error", "code", "thinking", "type", "model", "prompt_tokens", "completion_tokens", "prompt_tokens_details", "cached_tokens", "finish_reason", "param", "data", "id", "status", "errors", "request_counts", "total", "has_more", "custom_id", "response", "body", "status_code", "tool_calls", "function_call", "x"]
+NAMES = [
+    "choices",
+    "message",
+    "content",
+    "usage",
+    "logprobs",
+    "top_logprobs",
+    "token",
+    "logprob",
+    "text",
+    "error",
+    "code",
+    "thinking",
+    "type",
+    "model",
+    "prompt_tokens",
+    "completion_tokens",
+    "prompt_tokens_details",
+    "cached_tokens",
+    "finish_reason",
+    "param",
+    "data",
+    "id",
+    "status",
+    "errors",
+    "request_counts",
+    "total",
+    "has_more",
+    "custom_id",
+    "response",
+    "body",
+    "status_code",
+    "tool_calls",
+    "function_call",
+    "x",
+]
 TEXTS = [
     "",
     "word",
