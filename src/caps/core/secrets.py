@@ -66,7 +66,7 @@ class Secrets:
         """Take them out of bytes."""
         if not self.longest or not self._suspects(payload):
             return payload
-        return self._pattern.sub(MASK.encode(), payload)
+        return self._pattern.sub(_masked, payload)
 
     def scrub_text(self, text: str) -> str:
         """Take them out of a text."""
@@ -172,6 +172,10 @@ def unrecorded(recorded: Mapping[str, object]) -> list[str]:
 def _recorded(value: object, *, hidden: bool, room: int = _DEEPEST) -> object:
     if isinstance(value, str):
         return _digest(value) if hidden else value
+    if isinstance(value, bytes):
+        return _digest(value.decode("latin-1"))
+    if room and isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
     if room and isinstance(value, list | tuple):
         return [_recorded(one, hidden=hidden, room=room - 1) for one in value]
     if room and isinstance(value, Mapping):
@@ -198,6 +202,12 @@ def _has_digest(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_has_digest, value))
     return isinstance(value, str) and _is_digest(value)
+
+
+def _masked(found: re.Match[bytes]) -> bytes:
+    """The mask, in UTF-16 or UTF-32 where the secret was: what is around it stays readable."""
+    between = len(found[0][1:]) - len(found[0][1:].lstrip(b"\0"))
+    return (b"\0" * between).join([b"*"] * len(MASK))
 
 
 def _traces(word: str) -> list[bytes]:

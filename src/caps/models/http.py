@@ -232,8 +232,7 @@ class HttpModel:
 
     def quotable(self, payload: bytes) -> Any:
         """The body of an error without secrets: decoded first, since an encoding may hide them."""
-        shown = self.scrub(payload)
-        return self._secrets.scrub_value(_decoded(shown)) or shown
+        return self._secrets.scrub_value(_decoded(payload)) or self.scrub(payload)
 
     async def close(self) -> None:
         """Close the connections."""
