@@ -122,7 +122,7 @@ BODIES = {
 
 
 ATTACK = """
-import asyncio, json, resource, sys
+import asyncio, json, sys
 from caps.core.errors import ModelError
 from caps.core.types import Message
 from caps.models.base import Request
@@ -140,8 +140,8 @@ async def attack(url):
     finally:
         await model.close()
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+def peak():  # of this program alone: what getrusage counts begins with the process it was forked from
+    return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10
 
 asyncio.run(attack(sys.argv[1] + "/fine"))
 before = peak()

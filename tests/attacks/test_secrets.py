@@ -336,6 +336,26 @@ def test_a_batch_api_repeats_no_key(tmp_path):
         assert asyncio.run(run(endpoint.url, lambda desk: desk.look("b"))).said == f"bad key {MASK}"
 
 
+def test_a_redirect_of_results_carries_no_credential_to_another_host(tmp_path):
+    async def run(url, **settings):
+        model = HttpModel(url, retries=ONCE, **settings)
+        try:
+            await Batches(model, "m", retries=ONCE).download("f", tmp_path / "results.jsonl")
+        finally:
+            await model.close()
+
+    with RawEndpoint(always(lambda: answer(b"{}"))) as other:
+        elsewhere = other.url.replace("127.0.0.1", "localhost").encode()
+        moved = b"HTTP/1.1 302 Moved\r\nLocation: " + elsewhere + b"\r\n"
+        with RawEndpoint(always(lambda: answer(b"", head=moved))) as endpoint:
+            asyncio.run(run(f"{endpoint.url}?key={QUERY}", api_key=KEY))
+            asyncio.run(run(f"http://me:{PASSWORD}@127.0.0.1:{endpoint.port}/v1"))
+            with pytest.raises(ModelError):
+                asyncio.run(run(endpoint.url, headers={"X-Api-Key": EXTRA}))
+        assert len(other.heads) == 2
+        assert not leaks(b"".join(other.heads))
+
+
 # --- every artefact of a run ------------------------------------------------------------------------------
 
 

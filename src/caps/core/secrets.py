@@ -14,6 +14,7 @@ rules are about servers that repeat, quote or log what they were sent, which man
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -54,13 +55,17 @@ class Secrets:
 
     def __init__(self, words: Iterable[str], *, least: int = LEAST) -> None:
         self.words = frozenset(word for word in words if len(word) >= least)
-        known = sorted(self.words, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(form for word in known for form in _forms(word)))
-        self._traces = {trace for word in known for trace in _traces(word)}
-        self.longest = max((8 * len(word) for word in known), default=0)  # bytes of an escaped form
+        self._traces = {trace for word in self.words for trace in _traces(word)}
+        self.longest = max((8 * len(word) for word in self.words), default=0)  # bytes of an escaped form
 
     def __bool__(self) -> bool:
         return self.longest > 0
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes]:
+        """All forms of all words; made when one is suspected, since a long key takes a while."""
+        words = sorted(self.words, key=len, reverse=True)
+        return re.compile(b"|".join(form for word in words for form in _forms(word)))
 
     def scrub(self, payload: bytes) -> bytes:
         """Take them out of bytes."""

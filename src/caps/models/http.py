@@ -90,6 +90,7 @@ class HttpModel:
         self._base = base
         self._places: dict[str, URL] = {}
         self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self._own_headers = bool(headers)  # which aiohttp, unlike the key, would carry to another host
         if api_key and api_key.strip():
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
         if any(not word.isprintable() for word in self._headers.values()):
@@ -201,7 +202,8 @@ class HttpModel:
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Call any path below the base URL, once; raises what aiohttp does."""
         session = self._session or self._open()
-        return session.request(verb, self._at(path), allow_redirects=allow_redirects, **more)
+        follow = allow_redirects and not self._own_headers
+        return session.request(verb, self._at(path), allow_redirects=follow, **more)
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
