@@ -7,6 +7,7 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -197,6 +198,32 @@ def test_the_error_names_the_limit(attacks):
     for name in ("endless body", "gzip bomb", "deflate bomb", "a verdict of 20 MB", "a length of a terabyte"):
         kind, words, _ = attacks[name]
         assert (kind, f"more than {REPLY_BYTES:,} bytes" in words) == ("GarbledError", True), words
+
+
+@pytest.mark.parametrize(
+    "part",
+    [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", b"\r\n"],
+    ids=["100", "103", "empty lines"],
+)
+def test_a_flood_of_what_comes_before_a_reply_ends_with_the_time_of_the_reply(part):
+    with RawEndpoint(always(lambda: endless(part * 2000, head=b""))) as endpoint, pytest.raises(ModelError):
+        one(endpoint.url, timeouts=Timeouts(read=0.5))
+
+
+def test_a_second_reply_behind_the_first_is_not_taken_for_an_answer_to_the_next_request():
+    async def run(url):
+        model = HttpModel(url, retries=ONCE, connections=1)
+        try:
+            return [(await model.complete(ask(draw=draw))).text for draw in range(3)]
+        finally:
+            await model.close()
+
+    def replies():
+        yield answer(chat("right")) + answer(chat("smuggled"))
+        time.sleep(0.2)  # while it holds the connection open
+
+    with RawEndpoint(always(replies)) as endpoint:
+        assert asyncio.run(run(endpoint.url)) == ["right"] * 3
 
 
 def test_a_reply_beyond_the_limit_is_not_asked_for_again():

@@ -29,7 +29,7 @@ from caps.core.secrets import (
 )
 from caps.core.types import Message
 from caps.journal.keys import request_key
-from caps.models.base import Request
+from caps.models.base import Request, Wiring
 from caps.models.batches import Batches
 from caps.models.discovery import discover
 from caps.models.fleet import FleetModel
@@ -257,7 +257,14 @@ def test_a_credential_of_the_address_is_a_secret_too(address, key, secret):
                 words = repr(complete(url, key))
             except AccessError as error:
                 words = str(error)
-            assert secret not in repr(HttpModel(url, key)) + repr(Endpoint(url, "m", key))
+            shown = [
+                HttpModel(url, key),
+                Endpoint(url, "m", key),
+                Wiring(address=url, model="m"),
+                Listed(url),
+                Place("x", url),
+            ]
+            assert secret not in repr(shown)
         assert not leaks(words.encode())
 
 
@@ -407,6 +414,12 @@ def test_no_artefact_of_a_run_has_a_secret_and_the_run_is_replayed(tmp_path):
     assert replayed.returncode == 0, replayed.stderr
     assert [one["order"] for one in json_lines(replayed)] == [one["order"] for one in json_lines(done)]
     assert "all as in the run" in replayed.stderr
+    made = json.loads((run / "run.json").read_bytes())
+    old = {**made, "base_url": f"http://me:{PASSWORD}@host/v1?key={QUERY}", "extra": {"user_token": EXTRA}}
+    (run / "run.json").write_text(json.dumps(old))  # as an earlier version wrote it
+    assert caps("report", run, "-o", tmp_path / "old.html").returncode == 0
+    assert b"host/v1?key=***" in (tmp_path / "old.html").read_bytes()
+    (run / "run.json").write_text(json.dumps(made))
     again = caps("replay", run, "--ask", CAPS_API_KEY=KEY)
     assert (again.returncode, "may be secret" in again.stderr) == (2, True)
     found = artefacts(tmp_path) | {

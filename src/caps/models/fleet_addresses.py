@@ -7,7 +7,7 @@ They stand behind one another with commas or blanks between, each with a weight 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from caps.core.errors import SettingError
 from caps.core.secrets import shown_address
@@ -21,7 +21,7 @@ _WEIGHED = re.compile(r"(https?://[^?#]*)=(\d+(?:\.\d+)?|\.\d+)((?:[?#].*)?)", r
 class Listed:
     """One address of several, and its share of the work next to the others'."""
 
-    url: str
+    url: str = field(repr=False)  # which may hold a password
     weight: float = 1.0
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from caps.core.secrets import recorded_extra, shown_address
 from caps.reports.charts import Bar, bars, timeline
 from caps.reports.console import number, percent
 from caps.reports.figures import Figures
@@ -136,6 +137,9 @@ def times(stamps: Sequence[tuple[float, str]]) -> Node | None:
 
 def settings(made: dict[str, Any]) -> Node:
     """Everything that made the run."""
+    # A folder of an earlier version may hold what is not written down any more.
+    addresses = {name: shown_address(made[name]) for name in ("base_url", "base_url_e1") if made.get(name)}
+    made = {**made, **addresses, "extra": recorded_extra(made.get("extra") or {})}
     chosen = {**made, "strategy": made["strategy"]["name"]}
     rows: list[tuple[str, str]] = [
         (name, _told(chosen.get(name)))
