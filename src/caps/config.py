@@ -103,8 +103,12 @@ def option(
     per_request: bool = False,
     guarded: bool = False,
     plugin: bool = False,
+    shown: bool = True,
 ) -> Any:
-    """Declare a setting; see `Option`. `plugin`: the value may name code to import."""
+    """Declare a setting; see `Option`. `plugin`: the value may name code to import.
+
+    One that is not `shown` may hold a credential, as an address may, and is left out of `repr`.
+    """
     about_it = {
         "help": about,
         "group": group,
@@ -120,8 +124,8 @@ def option(
         "plugin": plugin,
     }
     if isinstance(default, dict):
-        return field(default_factory=dict, metadata=about_it)
-    return field(default=default, metadata=about_it)
+        return field(default_factory=dict, metadata=about_it, repr=shown)
+    return field(default=default, metadata=about_it, repr=shown)
 
 
 def switch(about: str, group: str, *, per_request: bool = False) -> Any:
@@ -147,6 +151,7 @@ class RunConfig:
         env=("CAPS_BASE_URL", "OPENAI_BASE_URL"),
         metavar="URL[=WEIGHT]",
         guarded=True,
+        shown=False,
     )
     api_key_env: str = option(
         "",
@@ -157,7 +162,7 @@ class RunConfig:
     )
     judge_model: str | None = option(None, "Another model as the judge.", "judge", guarded=True)
     judge_base_url: tuple[str, ...] = option(
-        (), "The judge's endpoint, if another.", "judge", metavar="URL[=WEIGHT]", guarded=True
+        (), "The judge's endpoint, if another.", "judge", metavar="URL[=WEIGHT]", guarded=True, shown=False
     )
     judge_api_key_env: str = option(
         "",
@@ -168,7 +173,7 @@ class RunConfig:
     )
     judge_model_e1: str | None = option(None, "Another judge for partial views (E1).", "levels", guarded=True)
     judge_base_url_e1: tuple[str, ...] = option(
-        (), "Its endpoint, if another.", "levels", metavar="URL[=WEIGHT]", guarded=True
+        (), "Its endpoint, if another.", "levels", metavar="URL[=WEIGHT]", guarded=True, shown=False
     )
     judge_api_key_e1_env: str = option(
         "",
@@ -196,6 +201,7 @@ class RunConfig:
         "asking",
         metavar="NAME=JSON",
         guarded=True,
+        shown=False,
     )
     prompts: str | None = option(
         None, "Folder with prompt templates of your own.", "asking", metavar="DIR", guarded=True

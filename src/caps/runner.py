@@ -31,6 +31,7 @@ from caps.building import (
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.play import Strategy, capabilities_of
+from caps.core.secrets import shown_address
 from caps.core.settings import override, settings_of, share_out
 from caps.core.types import Ask, Case, Level, Usage
 from caps.costs.prices import Price, listed_price
@@ -75,9 +76,12 @@ OWN_CONNECTIONS = 16  # calls at once of a judge or model object that does not s
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is found: an address, the name of the model there, and a key that is never shown."""
+    """Where a model is found: an address, the name of the model there, and a key that is never shown.
 
-    base_url: str
+    An address may hold a password: `shown_address` makes what can be shown of it.
+    """
+
+    base_url: str = field(repr=False)
     model: str
     api_key: str | None = field(default=None, repr=False)
 
@@ -575,7 +579,8 @@ class Runner:
         for where, model in models.items():
             if not isinstance(model, HttpModel):
                 raise SettingError(
-                    f"--engine batch needs an endpoint with a Batch API; {where.base_url} is none"
+                    "--engine batch needs an endpoint with a Batch API; "
+                    f"{shown_address(where.base_url)} is none"
                 )
             served[where] = Batches(model, where.model, window=settings.window)
         failures = Failures(settings.tries)

@@ -1,7 +1,8 @@
 import pytest
 
 from caps.core.errors import SettingError
-from caps.models.fleet_addresses import Listed, is_fleet, join_addresses, parse_fleet, shown_address
+from caps.core.secrets import shown_address
+from caps.models.fleet_addresses import Listed, is_fleet, join_addresses, parse_fleet
 
 A, B = "http://a:8000/v1", "http://b:8000/v1"
 
@@ -54,4 +55,5 @@ def test_a_weight_of_nothing_is_refused_without_showing_the_password():
 
 
 def test_passwords_are_not_written_down():
-    assert shown_address(f"http://u:secret@a/v1?v=1, {B}=2") == f"http://a/v1?v=1,{B}=2"
+    given = f"http://u:secret@a/v1?api-version=1&key=secret&secret#secret, {B}=2"
+    assert shown_address(given) == f"http://a/v1?api-version=1&key=***&***,{B}=2"

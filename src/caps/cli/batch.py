@@ -14,6 +14,7 @@ from caps.cli.output import say
 from caps.core.errors import InputError
 from caps.datasets.reading import lines
 from caps.engines.absorb import Absorber, Taken
+from caps.engines.batch_courier import RESULTS
 from caps.models.waiting import Awaited
 from caps.models.wire import RENAMED
 from caps.reports.batchdir import BatchFolder
@@ -66,7 +67,7 @@ async def _absorb(path: Path, files: list[Path]) -> Taken:
     async with opened(path) as run:
         absorber = Absorber(run.journal, _awaited(run), run.failures)
         for file in files:
-            await absorber.absorb(lines(str(file)), str(file))
+            await absorber.absorb(lines(str(file), RESULTS), str(file))
         run.folder.keep(absorber.taken.failures)
         run.folder.note_absorbed(files)
         if absorber.taken.renamed:

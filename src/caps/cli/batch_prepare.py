@@ -36,7 +36,7 @@ LimitName = Annotated[
 Again = Annotated[
     bool, typer.Option("--again", help="Write also what stands in files that have not come back.")
 ]
-FREE = ("begun", "again", "quiet", "as_json", "config_file")  # what may be said of a run that has begun
+FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # may be said of a run that has begun
 
 
 @configured(
@@ -59,8 +59,9 @@ def prepare(
 ) -> None:
     """Write the requests that are open now to files for a Batch API or vllm run-batch.
 
-    The folder remembers everything, so later steps need only its name. The paths of the files go to standard
-    output; when nothing is open any more, the selections do, as those of caps select, and stay in the folder.
+    The folder remembers everything but texts of --extra that may be secret, so later steps need only its
+    name and those. The paths of the files go to standard output; when nothing is open any more, the
+    selections do, as those of caps select, and stay in the folder.
     """
     if begun.is_dir():
         _refuse_options(ctx, begun)
@@ -78,7 +79,9 @@ def prepare(
         BatchFolder(out).begin(replace(file, batch={"limit_name": limit_name}), force=force)
         folder = out
     lines = as_json or not sys.stdout.isatty()
-    raise typer.Exit(asyncio.run(take_step(folder, again=again, quiet=quiet, lines=lines)))
+    raise typer.Exit(
+        asyncio.run(take_step(folder, extra=config.extra, again=again, quiet=quiet, lines=lines))
+    )
 
 
 def _refuse_options(ctx: typer.Context, folder: Path) -> None:

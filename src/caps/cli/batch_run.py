@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from caps.building import open_journal
-from caps.core.errors import InputError, NotRecordedError
+from caps.core.errors import InputError, NotRecordedError, SettingError
+from caps.core.secrets import recorded_extra
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
@@ -68,13 +69,23 @@ def _finding(
 
 
 @asynccontextmanager
-async def opened(path: Path, *, writing: bool = True) -> AsyncIterator[BatchRun]:
-    """Open the run of a folder, for `writing` by this process alone; cases are looked into where needed."""
+async def opened(
+    path: Path, extra: Mapping[str, object] | None = None, *, writing: bool = True
+) -> AsyncIterator[BatchRun]:
+    """Open the run of a folder, for `writing` by this process alone; cases are looked into where needed.
+
+    `extra` gives request fields once more, whose texts the folder may not hold.
+    """
     folder = BatchFolder(path)
     file = folder.file()
     if file.batch is None:
         raise InputError(f"{path}: the folder of a run that does not go through Batch files")
-    runner = Runner(file.config, offline=True)
+    config = file.config
+    if extra:
+        if recorded_extra(extra) != recorded_extra(config.extra):
+            raise SettingError(f"{path} holds a run with another --extra: give what it was begun with")
+        config = replace(config, extra=extra)
+    runner = Runner(config, offline=True)
     check_prompts(file, runner)
     async with AsyncExitStack() as stack:
         if writing:

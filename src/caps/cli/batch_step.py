@@ -2,11 +2,14 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from caps.cli.batch_run import BatchRun, opened
 from caps.cli.output import put, say, say_failed
 from caps.cli.run import Run
+from caps.core.errors import SettingError
+from caps.core.secrets import unrecorded
 from caps.engines.base import Outcome
 from caps.engines.batch_files import Part, StepFiles
 from caps.models.batch_lines import encode_line
@@ -15,9 +18,9 @@ from caps.reports.console import number, shown
 NAMED = 5  # failed cases; the others are counted
 
 
-async def take_step(path: Path, *, again: bool, quiet: bool, lines: bool) -> int:
-    """Write the next files, or deliver; the exit code."""
-    async with opened(path) as run:
+async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, quiet: bool, lines: bool) -> int:
+    """Write the next files, or deliver; the exit code. `extra` is what the folder may not hold of itself."""
+    async with opened(path, extra) as run:
         out = {} if again else run.folder.out(run.journal, run.failures)
         parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
         if parts or held:
@@ -41,8 +44,15 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int, list[Outcome]
                 if one.key in out:
                     held.add(one.key)
                 else:
+                    _refuse_unrecorded(run)
                     files.add(one, encode_line(one.key, one.request, limit_name=run.limit_name))
         return files.finish(), len(held), failed
+
+
+def _refuse_unrecorded(run: BatchRun) -> None:
+    """A request cannot be written with the digest of a text in the text's place."""
+    for name in unrecorded(run.runner.config.extra):
+        raise SettingError(f"run.json holds no texts that may be secret: give --extra {name}=… once more")
 
 
 def _explain(run: BatchRun, parts: list[Part], held: int, out: list[Path]) -> None:

@@ -10,8 +10,9 @@ import typer
 from caps.cli import options
 from caps.cli.output import SetOption, put, say
 from caps.cli.select import select_cases
-from caps.config import Keys, parse_assignments
+from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
+from caps.core.secrets import is_masked, unrecorded
 from caps.datasets.imports import open_cases
 from caps.engines.base import Play
 from caps.engines.budget import Budget, CasePurse, Total
@@ -59,6 +60,7 @@ def replay(
     if record.file.cases == "-":
         raise InputError(f"{run}: this run read standard input; save the cases to a file to replay them")
     if ask:
+        _refuse_unrecorded(config)
         config = replace(config, engine="local", budget_seconds=None)
         keys = Keys.find(config, api_key=api_key)
         select_cases(
@@ -147,4 +149,16 @@ class _Replay:
     def _money(self) -> str:
         return (
             "price unknown" if self._price is None else f"${self._price.of(self._tokens, 0):.4f} to read them"
+        )
+
+
+def _refuse_unrecorded(config: RunConfig) -> None:
+    """A run's folder holds no credentials, so what was asked with some cannot be asked from there."""
+    lacking = [f"extra {name!r}" for name in unrecorded(config.extra)]
+    for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
+        lacking += [name] if any(map(is_masked, getattr(config, name))) else []
+    if lacking:
+        raise InputError(
+            f"run.json holds no values that may be secret, and {lacking[0]} has one, so --ask cannot "
+            "send it: run the command of the run again; its journal answers what was asked already"
         )

@@ -17,6 +17,7 @@ from caps.cli.running import runner_for
 from caps.cli.sample_run import SampleRun
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
+from caps.core.secrets import recorded_extra
 from caps.core.types import Case
 from caps.datasets.jsonl import count_lines, read_cases
 from caps.files import Output as OutputFile
@@ -93,6 +94,7 @@ def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: b
             say(f"failed: {problem}", "red")
             continue
         request = desk.request(problem, 0)
+        request = msgspec.structs.replace(request, extra=recorded_extra(request.extra))
         if as_json:
             print_json(msgspec.json.decode(encode_body(request)))
         else:

@@ -13,16 +13,18 @@ from caps.core.errors import (
     TimedOutError,
     UnreachableError,
 )
-from caps.datasets.reading import lines
+from caps.datasets.reading import Limits, lines
 from caps.engines.absorb import Absorber, Taken
 from caps.engines.batch_files import BatchSettings, Part
 from caps.engines.batch_notes import BatchNotes, Sent
 from caps.journal.store import Journal
 from caps.models.batch_wire import Batch
-from caps.models.batches import Batches
+from caps.models.batches import RESULT_BYTES, Batches
+from caps.models.bodies import REPLY_BYTES
 from caps.models.failures import Failures
 
 PASSING = (BusyError, BrokenServerError, GarbledError, TimedOutError, UnreachableError)
+RESULTS = Limits(line=4 * REPLY_BYTES, total=RESULT_BYTES)  # a line has a reply and little else
 MISSES = 5  # looks in a row that may find no batch: some lists lag behind
 FIRST_LOOK = 1.0
 SLOWER = 1.5
@@ -74,8 +76,8 @@ class Courier:
         for file in (ended.output, ended.errors):
             if file is not None:
                 with NamedTemporaryFile(dir=folder, suffix=".jsonl") as kept:
-                    await desk.download(file, Path(kept.name))
-                    await absorber.absorb(lines(kept.name), file)
+                    await desk.download(file, Path(kept.name), requests=len(sent.awaited))
+                    await absorber.absorb(lines(kept.name, RESULTS), file)
         await self.notes.done(sent, ended.status)
         if absorber.taken.renamed:
             desk.rename_limit()

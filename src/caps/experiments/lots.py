@@ -7,6 +7,7 @@ from typing import Any
 
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy, capabilities_of
+from caps.core.secrets import recorded_extra
 from caps.core.settings import nearest, settings_of
 from caps.experiments.estimating import estimated
 from caps.experiments.measure import Turn
@@ -135,7 +136,7 @@ def _identity(runner: Runner) -> list[Any]:
     """What replies depend on; where the model is served is no part of it, as in the journal."""
     config = runner.config
     model = runner.endpoints.full.model if runner.asks_judge else None
-    judge = [model, runner.judge_settings if model else None, config.confidence, dict(config.extra)]
+    judge = [model, runner.judge_settings if model else None, config.confidence, recorded_extra(config.extra)]
     found = [] if config.hard_evidence == "off" else [config.hard_evidence]
     return ["live", *judge, config.profile, dict(config.views), runner.templates, *found]
 

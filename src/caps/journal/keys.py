@@ -3,6 +3,8 @@
 Rules that must not be broken:
 
 * Whatever may change a reply is in the list; whatever may not (address, API key, connections) is out of it.
+* Extra fields are in it as the folder of a run records them, so a replay finds replies to requests whose
+  texts stand there as digests.
 * A change to the list or its encoding is a new `VERSION`: old replies are then not found, never mistaken.
 """
 
@@ -13,6 +15,7 @@ from typing import Protocol
 import msgspec
 
 from caps.core.errors import SettingError
+from caps.core.secrets import recorded_extra
 from caps.core.types import Message
 
 VERSION = "caps-key-1"
@@ -56,12 +59,13 @@ def request_key(request: Asked, *, digest: str | None = None) -> str:
         request.seed,
         request.top_logprobs,
         request.draw,
-        request.extra,
+        recorded_extra(request.extra),
     ]
     try:
         return hashlib.sha256(msgspec.json.encode(listed, order="deterministic")).hexdigest()
     except (TypeError, UnicodeEncodeError) as error:
-        raise SettingError(f"extra = {dict(request.extra)!r}: must be what JSON can hold ({error})") from None
+        names = ", ".join(map(repr, request.extra))
+        raise SettingError(f"extra {names}: must be what JSON can hold ({error})") from None
 
 
 def prompt_digest(messages: Iterable[Message]) -> str:

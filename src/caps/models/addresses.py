@@ -3,6 +3,7 @@
 from yarl import URL
 
 from caps.core.errors import SettingError
+from caps.core.secrets import shown_address
 
 
 def parse_base(base_url: str) -> URL:
@@ -15,6 +16,6 @@ def parse_base(base_url: str) -> URL:
     if url.scheme not in {"http", "https"} or not url.host:
         raise SettingError(
             "the base URL must look like http://localhost:8000/v1 or https://host/v1"
-            f", not {base_url.partition('@')[2] or base_url!r}"
+            f", not {shown_address(base_url).rpartition('@')[2]!r}"
         )
     return url if url.path.strip("/") else url.with_path("/v1", keep_query=True)

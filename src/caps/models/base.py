@@ -122,7 +122,7 @@ class Wiring:
     A backend is a function of this that returns a `Connected` model, named in the registry `MODELS`.
     """
 
-    address: str
+    address: str = field(repr=False)  # which may hold a password
     model: str
     api_key: str | None = field(default=None, repr=False)
     connections: int | Literal["auto"] = "auto"

@@ -16,7 +16,7 @@ from caps.models import faults
 from caps.models.base import Completion, Request
 from caps.models.faults import Fault
 from caps.models.waiting import Awaited
-from caps.models.wire import completion_in, decode, embedded_status, encode_body
+from caps.models.wire import NAME_CHARS, completion_in, decode, embedded_status, encode_body
 
 URL = "/v1/chat/completions"
 UNRUN = ("batch_expired", "batch_cancelled")
@@ -64,7 +64,7 @@ def read_item(line: bytes) -> Item:
     body = response if "choices" in response else response.get("body")
     status = response.get("status_code")
     # Without an id of its own, a line is known by its content.
-    name = own if isinstance(own, str) and own else sha256(line.strip()).hexdigest()[:16]
+    name = own[:NAME_CHARS] if isinstance(own, str) and own else sha256(line.strip()).hexdigest()[:16]
     return Item(key, name, status if isinstance(status, int) else None, body, error or None)
 
 

@@ -5,6 +5,7 @@ Rules that must not be broken:
 * A batch costs money when it is made, so making is the one call that is not simply tried again: after a reply
   that was lost, the endpoint's list is looked through for a batch of that file first.
 * Everything else is tried again where that may help, as patiently as a live call.
+* A file of results may have so many bytes as its requests may have replies, and no more than `RESULT_BYTES`.
 """
 
 import asyncio
@@ -18,9 +19,11 @@ import aiohttp
 import msgspec
 
 from caps.core.errors import MissingFeatureError
+from caps.core.secrets import StreamScrubber
 from caps.models import faults
 from caps.models.batch_lines import URL
 from caps.models.batch_wire import Batch, read_batch, read_id, read_page
+from caps.models.bodies import REPLY_BYTES, OversizedReplyError, limited, read_body, read_start
 from caps.models.faults import Fault
 from caps.models.http import HttpModel
 from caps.models.retries import Retries, Tries
@@ -28,8 +31,9 @@ from caps.models.wire import RENAMED, decode
 
 PAGE = 100  # batches of one look through the list
 PAGES = 20
-CHUNK = 1 << 20
-UNHURRIED = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=600)  # for hundreds of megabytes
+RESULT_BYTES = 8 << 30  # of a file of results: 50,000 replies of 160 kB
+LEAST_RESULT_BYTES = 64 << 20
+UNHURRIED = aiohttp.ClientTimeout(total=4 * 3600, sock_connect=10, sock_read=600)  # for hundreds of megabytes
 _ABSENT = (404, 405, 501)
 
 T = TypeVar("T")
@@ -114,8 +118,9 @@ class Batches:
             after = {"after": rows[-1].id}
         return None
 
-    async def download(self, file: str, to: Path) -> None:
-        """Bring a file of results down."""
+    async def download(self, file: str, to: Path, *, requests: int = 0) -> None:
+        """Bring a file of results down, with the replies to so many requests."""
+        limit = min(max(LEAST_RESULT_BYTES, requests * REPLY_BYTES), RESULT_BYTES)
 
         async def once() -> Path | Fault:
             # Some providers keep results elsewhere; aiohttp does not carry the key to another host.
@@ -124,6 +129,7 @@ class Batches:
                 f"files/{file}/content",
                 lambda _: to,
                 keep=to,
+                limit=limit,
                 allow_redirects=True,
                 timeout=UNHURRIED,
             )
@@ -153,6 +159,7 @@ class Batches:
         read: Callable[[Any], T],
         *,
         keep: Path | None = None,
+        limit: int = REPLY_BYTES,
         absent: Callable[[], T] | None = None,
         **more: Any,
     ) -> T | Fault:
@@ -161,11 +168,12 @@ class Batches:
         try:
             async with self._endpoint.call(verb, path, **more) as response:
                 if response.status == 200 and keep is not None:
-                    with keep.open("wb") as file:
-                        async for chunk in response.content.iter_chunked(CHUNK):
-                            file.write(chunk)
+                    await self._keep(response, keep, limit)
                     return read(None)
-                payload, status, headers = await response.read(), response.status, response.headers
+                status, headers = response.status, response.headers
+                payload = await (read_body(response, limit) if 200 <= status < 300 else read_start(response))
+        except OversizedReplyError as error:
+            return faults.oversized(where, error.limit)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return faults.unreachable(where, str(error) or type(error).__name__)
         except TimeoutError:
@@ -187,22 +195,21 @@ class Batches:
             )
             return Fault(MissingFeatureError(words), retry=False)
         if not 200 <= status < 300:
-            shown = self._endpoint.scrub(payload)
-            return faults.refused(
-                status, _decoded(shown) or shown, headers, address=where, model=self._model, now=time.time()
-            )
+            said = self._endpoint.quotable(payload)
+            return faults.refused(status, said, headers, address=where, model=self._model, now=time.time())
         try:
-            return read(decode(payload))
-        except (ValueError, TypeError, AttributeError) as error:
+            return read(decode(self._endpoint.scrub(payload)))
+        except ValueError as error:
             return faults.garbled(where, f"{error} at /{path}")
+
+    async def _keep(self, response: aiohttp.ClientResponse, path: Path, limit: int) -> None:
+        """Write a body to a file, without secrets."""
+        scrubber = StreamScrubber(self._endpoint.secrets(failed=False))
+        with path.open("wb") as file:
+            async for part in limited(response, limit):
+                file.write(scrubber.feed(part))
+            file.write(scrubber.end())
 
 
 def _no_list() -> tuple[list[Batch], bool]:
     return [], False
-
-
-def _decoded(payload: bytes) -> Any:
-    try:
-        return decode(payload)
-    except ValueError:
-        return None

@@ -10,11 +10,15 @@ from typing import Any
 import aiohttp
 
 from caps.core.errors import SettingError
+from caps.core.secrets import shown_address
+from caps.models.bodies import read_body
 from caps.models.http import HttpModel
 from caps.models.places import Found, Place, Served, State
-from caps.models.wire import decode
+from caps.models.wire import NAME_CHARS, decode, printable
 
 SECONDS = 1.5
+MOST_SHOWN = 1000  # models of one place
+MOST_CONTEXT = 10**9  # tokens; what is more was not meant as a context
 # What servers call the context in a row of their list, the loaded one before what would be possible.
 _NAMES = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window")
 
@@ -30,7 +34,7 @@ async def _ask(session: aiohttp.ClientSession, place: Place, seconds: float) -> 
     try:
         model = HttpModel(place.base_url, place.api_key)
     except SettingError as error:
-        return Found(place.kind, place.base_url.rpartition("@")[2], "strange", problem=str(error))
+        return Found(place.kind, shown_address(place.base_url), "strange", problem=str(error))
     try:
         async with asyncio.timeout(seconds):
             status, listed = await model.listing()
@@ -47,6 +51,7 @@ async def _ask(session: aiohttp.ClientSession, place: Place, seconds: float) -> 
     if not isinstance(rows, list):
         return Found(place.kind, model.address, "strange", problem=f"no list of models, status {status}")
     served = [_served(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    served = served[:MOST_SHOWN]
     if any(one.context is None for one in served):
         root = model.address.removesuffix("/v1")
         served = await _asked_further(session, place.kind, root, served)
@@ -57,7 +62,7 @@ def _served(row: dict[str, Any]) -> Served:
     meta = row.get("meta")
     told = [meta.get("n_ctx"), meta.get("n_ctx_train")] if isinstance(meta, dict) else []
     told += [row.get(name) for name in _NAMES]
-    return Served(row["id"], _first_count(told))
+    return Served(printable(row["id"], NAME_CHARS), _first_count(told))
 
 
 async def _asked_further(
@@ -81,8 +86,9 @@ async def _asked_further(
 
 
 async def _of_ollama(session: aiohttp.ClientSession, root: str, name: str) -> int | None:
-    async with session.post(f"{root}/api/show", json={"model": name}) as response:
-        told = decode(await response.read()).get("model_info", {})
+    asked = session.post(f"{root}/api/show", json={"model": name}, allow_redirects=False)
+    async with asked as response:
+        told = decode(await read_body(response)).get("model_info", {})
     return _first_count(value for key, value in told.items() if key.endswith(".context_length"))
 
 
@@ -93,11 +99,13 @@ async def _of_lm_studio(session: aiohttp.ClientSession, root: str) -> dict[str, 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> Any:
     async with session.get(url, allow_redirects=False) as response:
-        return decode(await response.read())
+        return decode(await read_body(response))
 
 
 def _first_count(told: Iterable[object]) -> int | None:
-    return next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+    return next(
+        (n for n in told if isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MOST_CONTEXT), None
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -18,6 +18,7 @@ from caps.core.errors import (
     UnreachableError,
 )
 from caps.models.retries import retry_after
+from caps.models.wire import printable
 
 _TRANSIENT = {408, 409, 425, 429}
 _STRAINED = {408, 429, 503, 504, 529}
@@ -29,6 +30,7 @@ _TOO_LONG = re.compile(
     r"context.?(length|size|window)|too many (input )?tokens|too long|(reduce|exceeds?) the .*(length|limit)",
     re.I | re.S,
 )
+_QUOTED = 3000  # characters of what a server said that are looked at
 _QUOTA = re.compile(r"insufficient.?(quota|balance|credit)|billing", re.I)
 
 
@@ -71,6 +73,12 @@ def timed_out(address: str, seconds: float) -> Fault:
 def garbled(address: str, reason: str) -> Fault:
     """A reply came that is none."""
     return Fault(GarbledError(f"{address} sent what is not a chat completion: {reason}"))
+
+
+def oversized(address: str, limit: int) -> Fault:
+    """A reply beyond the limit: the server would send as much again, and may bill it again."""
+    words = f"{address} sent a reply of more than {limit:,} bytes, of which the rest was not read: lower "
+    return Fault(GarbledError(f"{words}max_tokens, or ask for fewer log-probabilities"), retry=False)
 
 
 def refused(
@@ -134,12 +142,17 @@ def _said(reply: Any) -> tuple[str, str, str]:
         error = reply.get("error", reply)
         if isinstance(error, dict):
             said = error.get("message") or error.get("detail") or ""
-            code = f"{error.get('code') or ''} {error.get('type') or ''}".strip()
-            return _short(said), code, str(error.get("param") or "")
+            code = f"{_short(error.get('code') or '')} {_short(error.get('type') or '')}".strip()
+            return _short(said), code, _short(error.get("param") or "")
         reply = error
     return _short(reply or ""), "", ""
 
 
 def _short(said: object) -> str:
-    words = " ".join(str(said).split())
+    """The beginning of what a server said, as it can be printed: it may hold anything, terminal codes too."""
+    try:
+        words = str(said)
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        return "what cannot be shown"
+    words = " ".join(printable(words, _QUOTED).split())
     return words if len(words) <= 300 else words[:300] + " …"

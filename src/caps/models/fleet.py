@@ -19,6 +19,7 @@ import aiohttp
 from msgspec.structs import replace
 
 from caps.core.errors import ModelError, UnreachableError
+from caps.core.secrets import Secrets
 from caps.models.base import Completion, Request, Tell, Wiring, unheard
 from caps.models.fleet_addresses import Listed, parse_fleet
 from caps.models.fleet_line import Line
@@ -155,11 +156,9 @@ class FleetModel:
         now = self._clock()
         return await min(self._servers, key=lambda one: not one.awake(now)).model.listing()
 
-    def scrub(self, payload: bytes) -> bytes:
-        """Take the secrets out of what a server said."""
-        for model in self.members:
-            payload = model.scrub(payload)
-        return payload
+    def secrets(self, *, failed: bool) -> Secrets:
+        """What may not stand in a reply that is passed on, whichever server sends it."""
+        return Secrets(word for model in self.members for word in model.secrets(failed=failed).words)
 
     def hear(self, model: HttpModel, error: ModelError | None) -> None:
         """Take note of what trying one of the `members` came to."""

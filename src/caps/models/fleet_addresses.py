@@ -7,21 +7,21 @@ They stand behind one another with commas or blanks between, each with a weight 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from caps.core.errors import SettingError
+from caps.core.secrets import shown_address
 
 # A comma inside an address parts nothing: the next address begins with its scheme.
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _WEIGHED = re.compile(r"(https?://[^?#]*)=(\d+(?:\.\d+)?|\.\d+)((?:[?#].*)?)", re.DOTALL)
-_USER = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One address of several, and its share of the work next to the others'."""
 
-    url: str
+    url: str = field(repr=False)  # which may hold a password
     weight: float = 1.0
 
 
@@ -53,8 +53,3 @@ def parse_fleet(words: str) -> tuple[Listed, ...]:
             raise SettingError(f"{shown_address(word)}: a weight is above 0; leave out who is to rest")
         weights[url] = weights.get(url, 0.0) + weight
     return tuple(Listed(url, weight) for url, weight in weights.items())
-
-
-def shown_address(words: str) -> str:
-    """One address or several as they may be written down: without passwords."""
-    return ",".join(_USER.sub("", word) for word in split_addresses(words))

@@ -2,7 +2,9 @@
 
 Rules that must not be broken:
 
-* The API key stands in the request's header only: no message, repr, log or exception chain has it.
+* The API key stands in the request's header only: no message, repr, log or exception chain has it, and what
+  a server sends has it taken out before anyone reads it.
+* No body is read without a limit: see `bodies`.
 * A failed call is retried or raised as `ModelError`; `attempts` counts what the server may have billed.
 * Nothing that may change a reply is set here, only in the request: the journal's key is made of that.
 """
@@ -20,17 +22,29 @@ from msgspec.structs import replace
 from yarl import URL
 
 from caps.core.errors import SettingError
+from caps.core.secrets import Secrets, StreamScrubber, is_open_parameter, looks_secret, names_credential
 from caps.models import faults
 from caps.models.addresses import parse_base
 from caps.models.base import Completion, Request, Wiring
+from caps.models.bodies import REPLY_BYTES, OversizedReplyError, read_body, read_start
 from caps.models.faults import Fault
 from caps.models.limits import make_gate
 from caps.models.patience import Patience
 from caps.models.retries import Retries, Tries
-from caps.models.wire import RENAMED, decode, embedded_status, encode_body, read_completion
+from caps.models.wire import (
+    NAME_CHARS,
+    RENAMED,
+    decode,
+    embedded_status,
+    encode_body,
+    printable,
+    read_completion,
+)
 
 # Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
+LOGPROBS_BYTES = 4 * REPLY_BYTES  # of a reply with log-probabilities, which take most of it
+SCRUBBED_AT_ONCE = 64 << 10  # bytes: others get their turn in between
 SHARE_TO_CONNECT = 0.9  # of the time for a reply, at most: who takes no connection is told from who is slow
 
 T = TypeVar("T")
@@ -76,12 +90,21 @@ class HttpModel:
         self._base = base
         self._places: dict[str, URL] = {}
         self._headers = {"Content-Type": "application/json", **(headers or {})}
+        self._own_headers = bool(headers)  # which aiohttp, unlike the key, would carry to another host
         if api_key and api_key.strip():
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
         if any(not word.isprintable() for word in self._headers.values()):
             raise SettingError("the API key or a header has a line break or control character in it")
-        secrets = [(api_key or "").strip(), *(headers or {}).values()]
-        self._secrets = [secret.encode() for secret in secrets if len(secret) >= 4]
+        if base.user is not None and any(name.lower() == "authorization" for name in self._headers):
+            raise SettingError(
+                f"{self.address}: the base URL has a user in it and an API key is given too, and only one of "
+                "them can be sent: leave one out (--api-key '' leaves out a key of the environment)"
+            )
+        given = [(api_key or "").strip(), *(headers or {}).values(), base.password or base.user or ""]
+        asked = {name: value for name, value in base.query.items() if not is_open_parameter(name)}
+        self._secrets = Secrets([*given, *(value or name for name, value in asked.items())])
+        given += [value or name for name, value in asked.items() if not value or names_credential(name)]
+        self._in_replies = Secrets(filter(looks_secret, given))
         self._timeouts = timeouts or Timeouts()
         self._patience = Patience(self._timeouts.read)
         to_connect = min(self._timeouts.connect, SHARE_TO_CONNECT * self._timeouts.read)
@@ -120,6 +143,7 @@ class HttpModel:
             lambda reply: read_completion(reply, request),
             lambda done: then(replace(done.value, latency=done.latency, attempts=done.attempts)),
             model=request.model,
+            limit=LOGPROBS_BYTES if request.top_logprobs else REPLY_BYTES,
         )
 
     async def exchange(
@@ -129,7 +153,7 @@ class HttpModel:
 
         `write` is told what this server calls its limit on tokens; `read` raises `ValueError` for no reply.
         """
-        return await self._exchange(write, read, itself, model=model)
+        return await self._exchange(write, read, itself, model=model, limit=REPLY_BYTES)
 
     async def _exchange(
         self,
@@ -138,6 +162,7 @@ class HttpModel:
         then: Callable[[Exchanged[T]], Awaitable[R]],
         *,
         model: str,
+        limit: int,
     ) -> R:
         tries: Tries | None = None
         attempts = 0
@@ -146,7 +171,7 @@ class HttpModel:
             while True:
                 limit_name = self._limit_name
                 started = time.perf_counter()
-                outcome = await self._send(write(limit_name), read, model)
+                outcome = await self._send(write(limit_name), read, model, limit)
                 if not isinstance(outcome, Fault):
                     self._known = True
                     latency = time.perf_counter() - started
@@ -177,7 +202,8 @@ class HttpModel:
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Call any path below the base URL, once; raises what aiohttp does."""
         session = self._session or self._open()
-        return session.request(verb, self._at(path), allow_redirects=allow_redirects, **more)
+        follow = allow_redirects and not self._own_headers
+        return session.request(verb, self._at(path), allow_redirects=follow, **more)
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
@@ -189,19 +215,26 @@ class HttpModel:
         if not isinstance(rows, list):
             return ()
         found = [row.get("id") for row in rows if isinstance(row, dict)]
-        return tuple(name for name in found if isinstance(name, str))
+        return tuple(printable(name, NAME_CHARS) for name in found if isinstance(name, str))
 
     async def listing(self) -> tuple[int, Any]:
         """Status, and what the server says of its models; raises what aiohttp does, or `ValueError`."""
         async with self._open().get(self._at("models"), allow_redirects=False) as response:
-            payload = await response.read()
-            return response.status, decode(payload) if response.status == 200 else None
+            if response.status != 200:
+                return response.status, None
+            return response.status, decode(await self._scrubbed(await read_body(response)))
 
     def scrub(self, payload: bytes) -> bytes:
         """Take the secrets out of what a server said: some repeat the key they refuse."""
-        for secret in self._secrets:
-            payload = payload.replace(secret, b"***")
-        return payload
+        return self._secrets.scrub(payload)
+
+    def secrets(self, *, failed: bool) -> Secrets:
+        """What may not stand in a reply that is passed on; short keys may, unless it is an error."""
+        return self._secrets if failed else self._in_replies
+
+    def quotable(self, payload: bytes) -> Any:
+        """The body of an error without secrets: decoded first, since an encoding may hide them."""
+        return self._secrets.scrub_value(_decoded(payload)) or self.scrub(payload)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -209,15 +242,20 @@ class HttpModel:
         if session is not None:
             await session.close()
 
-    async def _send(self, body: bytes, read: Callable[[Any], T], model: str) -> T | Fault:
+    async def _send(self, body: bytes, read: Callable[[Any], T], model: str, limit: int) -> T | Fault:
         """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
         try:
             with self._patience:
                 data = aiohttp.BytesPayload(body)  # what aiohttp would make of the bytes, after a search
                 call = self.call("POST", "chat/completions", data=data, timeout=self._no_timer)
                 async with call as response:
-                    payload = await response.read()
                     status, headers = response.status, response.headers
+                    fine = status == 200
+                    payload = await (read_body(response, limit) if fine else read_start(response))
+                    if fine:
+                        payload = await self._scrubbed(payload)
+        except OversizedReplyError as error:
+            return faults.oversized(self.address, error.limit)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return faults.unreachable(self.address, str(error) or type(error).__name__)
         except TimeoutError:
@@ -232,9 +270,7 @@ class HttpModel:
         reply = _decoded(payload)
         failed = status if status != 200 else embedded_status(reply)
         if failed is not None:
-            shown = self.scrub(payload)
-            where, now = self.address, self._clock()
-            said = _decoded(shown) or shown
+            where, now, said = self.address, self._clock(), self.quotable(payload)
             return faults.refused(failed, said, headers, address=where, model=model, now=now)
         try:
             if reply is None:
@@ -242,6 +278,16 @@ class HttpModel:
             return read(reply)
         except ValueError as error:
             return faults.garbled(self.address, str(error))
+
+    async def _scrubbed(self, payload: bytes) -> bytes:
+        """A reply without secrets; a long one is looked through in parts."""
+        if len(payload) <= SCRUBBED_AT_ONCE:
+            return self._in_replies.scrub(payload)
+        scrubber, parts = StreamScrubber(self._in_replies), []
+        for start in range(0, len(payload), SCRUBBED_AT_ONCE):
+            parts.append(scrubber.feed(payload[start : start + SCRUBBED_AT_ONCE]))
+            await asyncio.sleep(0)
+        return b"".join([*parts, scrubber.end()])
 
     def _at(self, path: str) -> URL:
         if path not in self._places:

@@ -14,7 +14,7 @@ class Place:
     """Where models may be served, and who is expected there."""
 
     kind: str
-    base_url: str
+    base_url: str = field(repr=False)  # which may hold a password
     api_key: str | None = field(default=None, repr=False)
 
 

@@ -63,9 +63,9 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return seconds
     try:
         date = parsedate_to_datetime(word)
-    except ValueError:
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, OverflowError, TypeError, IndexError):  # of what is no date
         return None
-    return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
 
 
 def _number(word: str | None) -> float | None:

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import aiohttp
 
+from caps.core.secrets import Secrets
 from caps.models.base import Connected
 from caps.models.http import Exchanged
 
@@ -34,6 +35,6 @@ class Upstream(Connected, Protocol):
         """Status, and what it says of its models; raises what aiohttp does, or `ValueError`."""
         ...
 
-    def scrub(self, payload: bytes) -> bytes:
-        """Take the secrets out of what a server said."""
+    def secrets(self, *, failed: bool) -> Secrets:
+        """What may not stand in a reply that is passed on; short keys may, unless it is an error."""
         ...

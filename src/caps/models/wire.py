@@ -1,7 +1,8 @@
 """The OpenAI chat format: a request to bytes, bytes to a completion; pure.
 
 Servers differ, so reading is tolerant: whatever is missing or of another type is left out, and only a body
-without any reply in it is an error.
+without any reply in it is an error. What is kept is bounded, and can be stored and written as JSON again: a
+text has no half of a surrogate pair in it, and a count fits 64 bits.
 """
 
 import json
@@ -19,6 +20,13 @@ from caps.models.base import Completion, Request, estimate_prompt
 # What a reply is read by, so `extra` may not set it: one whole reply, to these messages, by this model.
 RESERVED = ("messages", "model", "stream", "n")
 RENAMED = "max_completion_tokens"  # what newer servers call `max_tokens`
+TEXT_CHARS = 2_000_000  # of a reply, and of a thought: about half a million tokens; the rest is cut off
+NAME_CHARS = 200  # of the name of a model, and of a reason to finish
+MOST_LOGPROBS = 200_000  # tokens whose probabilities are kept
+MOST_TOP = 64  # alternatives of each
+MOST_COUNT = 10**12  # tokens a server can have counted
+MOST_CONTAINERS = 2_000_000  # objects and lists of a body: each takes twenty times its bytes in memory
+DEEPEST = 64  # levels of a value that is handed on
 LEAST_LOGPROB = -9999.0  # what servers write for "never"; JSON holds no infinity
 _FINISH = {
     "max_tokens": "length",
@@ -60,13 +68,30 @@ def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
 
 def decode(payload: bytes) -> Any:
     """Read JSON as loosely as servers write it (bare NaN, half a surrogate pair), or raise `ValueError`."""
+    if len(payload) > MOST_CONTAINERS and payload.count(b"{") + payload.count(b"[") > MOST_CONTAINERS:
+        raise ValueError(f"more than {MOST_CONTAINERS:,} objects and lists")
     try:
         return msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
-            return json.loads(payload)
+            return tidy(json.loads(payload))
         except RecursionError:
             raise ValueError("nested too deeply") from None
+
+
+def tidy(value: Any, room: int = DEEPEST) -> Any:
+    """A decoded value as JSON can hold it; `ValueError` where it is nested too deeply to be written again."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if not isinstance(value, dict | list):
+        return value
+    if room == 0:
+        raise ValueError("nested too deeply")
+    if isinstance(value, list):
+        return [tidy(one, room - 1) for one in value]
+    return {_text(name): tidy(one, room - 1) for name, one in value.items()}
 
 
 def read_completion(reply: Any, request: Request) -> Completion:
@@ -82,16 +107,18 @@ def completion_in(reply: Any, shown: Callable[[], int]) -> Completion:
         raise ValueError("no choices[0].message in it")
     text, thought = _content(message.get("content"))
     reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning")) or thought
-    finish = _text(choice.get("finish_reason"))
+    finish = _name(choice.get("finish_reason"))
     if not text and (refusal := _text(message.get("refusal"))):
         text, finish = refusal, "refusal"
+    if max(len(text), len(reasoning)) > TEXT_CHARS:
+        text, reasoning, finish = text[:TEXT_CHARS], reasoning[:TEXT_CHARS], "length"
     return Completion(
         text,
         _FINISH.get(finish.lower(), finish),
         _usage(reply.get("usage"), shown, lambda: estimate_tokens(text + reasoning)),
         reasoning,
         _logprobs(choice.get("logprobs")),
-        _text(reply.get("model")),
+        _name(reply.get("model")),
     )
 
 
@@ -106,9 +133,15 @@ def embedded_status(reply: Any) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
+def printable(text: str, most: int) -> str:
+    """The beginning of a text of a server's as it can be printed on a line: without terminal codes."""
+    return "".join(one if one.isprintable() else " " for one in text[:most])
+
+
 def finite(logprob: float) -> float:
     """A log-probability as JSON can hold it."""
-    return max(logprob, LEAST_LOGPROB) if math.isfinite(logprob) else LEAST_LOGPROB
+    # Compared first: a whole number of a server may be too large to be a float.
+    return float(logprob) if LEAST_LOGPROB <= logprob <= -LEAST_LOGPROB else LEAST_LOGPROB
 
 
 def _first(items: object) -> dict[str, Any] | None:
@@ -122,8 +155,12 @@ def _text(value: object) -> str:
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
-def _content(content: object) -> tuple[str, str]:
-    """Text and thought of a message: one text, or parts of either kind."""
+def _name(value: object) -> str:
+    return _text(value)[:NAME_CHARS]
+
+
+def _content(content: object, room: int = 3) -> tuple[str, str]:
+    """Text and thought of a message: one text, or parts of either kind, which may have parts again."""
     if not isinstance(content, list):
         return _text(content), ""
     texts, thoughts = [], []
@@ -132,7 +169,8 @@ def _content(content: object) -> tuple[str, str]:
             texts.append(_text(part))
         elif isinstance(part, dict):
             texts.append(_text(part.get("text")))
-            thoughts.append("".join(_content(part.get("thinking"))))
+            if room:
+                thoughts.append("".join(_content(part.get("thinking"), room - 1)))
     return "".join(texts), "".join(thoughts)
 
 
@@ -155,9 +193,9 @@ def _usage(usage: object, shown: Callable[[], int], written: Callable[[], int]) 
 
 
 def _count(value: object) -> int | None:
-    if type(value) is int:
-        return value if value >= 0 else None
-    return int(value) if isinstance(value, float) and math.isfinite(value) and value >= 0 else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value <= MOST_COUNT else None  # neither is so with NaN
 
 
 def _logprobs(logprobs: object) -> tuple[TokenLogprob, ...]:
@@ -165,15 +203,18 @@ def _logprobs(logprobs: object) -> tuple[TokenLogprob, ...]:
     if not isinstance(content, list):
         return ()
     return tuple(
-        TokenLogprob(*_token(item), tuple(_token(top) for top in item.get("top_logprobs") or ()))
-        for item in content
+        TokenLogprob(*_token(item), tuple(map(_token, _items(item.get("top_logprobs"))[:MOST_TOP])))
+        for item in content[:MOST_LOGPROBS]
         if isinstance(item, dict)
     )
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _token(item: Any) -> tuple[str, float]:
     if not isinstance(item, dict):
         return "", LEAST_LOGPROB
     logprob = item.get("logprob")
-    value = float(logprob) if isinstance(logprob, int | float) else LEAST_LOGPROB
-    return _text(item.get("token")), finite(value)
+    return _name(item.get("token")), finite(logprob) if isinstance(logprob, int | float) else LEAST_LOGPROB

@@ -16,8 +16,8 @@ import msgspec
 
 from caps.config import RunConfig
 from caps.core.errors import InputError, SettingError
+from caps.core.secrets import recorded_extra, shown_address
 from caps.files import write_file
-from caps.models.fleet_addresses import shown_address
 from caps.runner import Runner
 
 FORMAT = 2
@@ -50,11 +50,12 @@ class RunFile:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     def to_row(self) -> dict[str, Any]:
-        """The file as plain data; addresses without what is secret in them."""
+        """The file as plain data, without what may be secret in addresses and extra request fields."""
         row = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "config"}
         config = self.config.to_dict()
         for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
             config[name] = [shown_address(one) for one in config[name]]
+        config["extra"] = recorded_extra(config["extra"])
         return {"format": FORMAT, "config": config, **row}
 
     @classmethod
@@ -77,6 +78,8 @@ class RunFile:
         if judges_of(ours) != judges_of(theirs):
             return "model"
         names = [name for name in DECIDING if getattr(ours, name) != getattr(theirs, name)]
+        if recorded_extra(ours.extra) == recorded_extra(theirs.extra):
+            names = [name for name in names if name != "extra"]
         if self.calibration or other.calibration:  # what was fitted is fitted again
             names = [name for name in names if name != "settings"]
         if names:

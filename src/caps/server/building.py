@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from socket import socket
 
 from caps.core.errors import SettingError
+from caps.core.secrets import shown_address
 from caps.models.embedded import EmbeddedModel
 from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel
@@ -120,4 +121,6 @@ async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Up
         return await model.started()
     if isinstance(model, HttpModel | FleetModel):
         return model
-    raise SettingError(f"{where.base_url}: caps serve stands before an HTTP address or a GGUF file")
+    raise SettingError(
+        f"{shown_address(where.base_url)}: caps serve stands before an HTTP address or a GGUF file"
+    )

@@ -4,6 +4,7 @@ Rules that must not be broken:
 
 * A key is compared in constant time, read from its header alone, and never written anywhere.
 * Whatever breaks inside, a client gets an error object and never a trace.
+* A request whose length is told twice is refused, and its connection closed.
 """
 
 import asyncio
@@ -86,6 +87,7 @@ class Door:
             self._note(scope, visit, fault)
 
     def _check(self, scope: Scope, visit: Visit) -> None:
+        _check_framing(scope)
         visit.allowed = self._knows(header(scope, b"authorization"))
         if not visit.allowed and scope["path"] != HEALTH:
             words = "this server wants a key it knows: Authorization: Bearer <key>"
@@ -122,6 +124,15 @@ class Door:
             fault=fault or None,
             **visit.facts,
         )
+
+
+def _check_framing(scope: Scope) -> None:
+    """Refuse a body whose end another server might see elsewhere: what is behind it could be smuggled in."""
+    names = [name for name, _ in scope["headers"]]
+    chunked, told = b"transfer-encoding" in names, b"content-length" in names
+    if chunked and (told or scope.get("http_version") == "1.0"):
+        words = "a body has either a Content-Length or, in HTTP/1.1, a Transfer-Encoding"
+        raise Refusal(400, words, code="ambiguous_length", closes=True)
 
 
 def refused(error: BaseException, address: str) -> Refusal:

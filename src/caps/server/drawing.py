@@ -29,7 +29,7 @@ from caps.evidence.profiles import profile_named, signature_named
 from caps.judges.preparing import LONG_CODE
 from caps.models.base import Completion, Request
 from caps.models.upstream import Upstream
-from caps.models.wire import read_completion
+from caps.models.wire import read_completion, tidy
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.asked import Asked
@@ -128,7 +128,7 @@ async def _draw(model: Upstream, asked: Asked, number: int) -> Draw:
     request = Request(asked.problem.messages, asked.upstream)  # for the reckoning, if upstream gives none
 
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
-        return read_completion(reply, request), reply["choices"][0]
+        return read_completion(reply, request), tidy(reply["choices"][0])
 
     try:
         done = await model.exchange(lambda _: asked.body(number), read, model=asked.upstream)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from caps.core.secrets import Secrets, StreamScrubber
+from caps.models.bodies import FORWARDED_BYTES, OversizedReplyError, limited
 from caps.models.upstream import Upstream
 from caps.server.asgi import Headers, Receive, Scope, Send, send_last, send_more, send_start
 from caps.server.crowd import Crowd
@@ -35,16 +37,15 @@ class Forwarded:
     async def _pass_on(self, send: Send) -> None:
         until = asyncio.get_running_loop().time() + self.seconds
         async with self.crowd.turn(until), self._response() as response:
-            if response.status >= 400:
-                # Some servers repeat the key they refuse, which is not the client's.
-                payload = self.upstream.scrub(await response.read())
-                await send_start(send, response.status, _kept(response))
-                await send_last(send, payload)
-                return
-            await send_start(send, response.status, _kept(response))
-            async for part in response.content.iter_any():
-                await send_more(send, part)
-            await send_last(send)
+            # Some servers repeat the key they were sent, which is not the client's.
+            status = response.status if response.status < 600 else 502
+            secrets = self.upstream.secrets(failed=status >= 400)
+            scrubber = StreamScrubber(secrets)
+            await send_start(send, status, _kept(response, secrets))
+            async for part in limited(response, FORWARDED_BYTES):
+                if clean := scrubber.feed(part):
+                    await send_more(send, clean)
+            await send_last(send, scrubber.end())
 
     @asynccontextmanager
     async def _response(self) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -57,6 +58,8 @@ class Forwarded:
             fault = Refusal(502, "the model server cannot be reached", code="upstream_unreachable")
         except TimeoutError:
             fault = Refusal(504, "the model server did not reply in time", code="upstream_timeout")
+        except OversizedReplyError:
+            fault = Refusal(502, "the model server sent more than is passed on", code="upstream_oversized")
         except (aiohttp.ClientError, OSError):
             words = "the model server broke off" if started else "the model server sent no reply"
             fault = Refusal(502, words, code="upstream_server")
@@ -65,9 +68,11 @@ class Forwarded:
         raise fault  # not where it was caught: what aiohttp raises may hold the request with its headers
 
 
-def _kept(response: aiohttp.ClientResponse) -> Headers:
+def _kept(response: aiohttp.ClientResponse, secrets: Secrets) -> Headers:
     return [
-        (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
+        (name.lower().encode("latin-1"), secrets.scrub_text(value).encode("latin-1", "replace"))
         for name, value in response.headers.items()
-        if name.lower() in KEPT or name.lower().startswith("x-ratelimit-")
+        if (name.lower() in KEPT or name.lower().startswith("x-ratelimit-"))
+        and name.isascii()
+        and value.isprintable()
     ]

@@ -34,9 +34,11 @@ class Refusal(Exception):  # noqa: N818  (an answer, too)
         code: str,
         param: str | None = None,
         wait: int | None = None,
+        closes: bool = False,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.param, self.wait = status, code, param, wait
+        self.closes = closes  # the connection, of which nothing more can be trusted
 
     def body(self) -> dict[str, Any]:
         """The error object."""

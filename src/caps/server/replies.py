@@ -40,8 +40,9 @@ class Reply:
 
 def error_reply(refusal: Refusal) -> Reply:
     """An error object, with how long to wait where that is known."""
-    headers = () if refusal.wait is None else ((b"retry-after", str(refusal.wait).encode()),)
-    return Reply(refusal.body(), refusal.status, headers=headers)
+    headers = [] if refusal.wait is None else [(b"retry-after", str(refusal.wait).encode())]
+    headers += [(b"connection", b"close")] if refusal.closes else []
+    return Reply(refusal.body(), refusal.status, headers=tuple(headers))
 
 
 @dataclass(frozen=True, slots=True)
