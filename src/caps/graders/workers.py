@@ -1,6 +1,7 @@
 """Processes that answer questions and may be killed for it: started when needed, reused, replaced.
 
-Each is a Python of its own with an empty environment, one JSON value a line in and out. It shares no signal
+Each is a Python of its own with an empty environment, one JSON value a line in and out; bytes may follow
+a question, and then it is a list that ends with their lengths. A worker shares no signal
 with us, so an interrupt at the terminal reaches us alone; it ends when its input does.
 """
 
@@ -24,14 +25,21 @@ class NoReplyError(Exception):
     """A worker took too long, fell over or could not start; the message says which."""
 
 
+class NotStartedError(NoReplyError):
+    """A worker could not start, whatever it was to be asked."""
+
+
 @dataclass(slots=True)
 class _Worker:
     process: asyncio.subprocess.Process
     tasks: int = 0
 
-    async def ask(self, question: object, seconds: float) -> Any:
+    async def ask(self, question: object, parts: tuple[bytes, ...], seconds: float) -> Any:
         assert self.process.stdin  # noqa: S101  # it was started with pipes
-        self.process.stdin.write(json.dumps(question).encode() + b"\n")
+        asked = [question, *map(len, parts)] if parts else question
+        self.process.stdin.write(json.dumps(asked).encode() + b"\n")
+        for part in parts:
+            self.process.stdin.write(part)
         return await self.hear(seconds)
 
     async def hear(self, seconds: float) -> Any:
@@ -64,13 +72,13 @@ class Workers:
         self._busy: list[_Worker] = []
         self.started = 0
 
-    async def ask(self, question: object) -> Any:
+    async def ask(self, question: object, *parts: bytes) -> Any:
         """Put a question (any JSON value) to a free worker; `NoReplyError` when none comes in time."""
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             self._busy.append(worker)
             try:
-                reply = await worker.ask(question, self._seconds)
+                reply = await worker.ask(question, parts, self._seconds)
             except BaseException:
                 # Whatever happened, a late reply must not be taken for the next one.
                 await _end([worker])
@@ -100,6 +108,9 @@ class Workers:
         worker = _Worker(process)
         try:
             await worker.hear(STARTING_SECONDS)
+        except NoReplyError as error:
+            await _end([worker])
+            raise NotStartedError(str(error)) from None
         except BaseException:
             await _end([worker])
             raise
