@@ -6,6 +6,7 @@ from functools import cache
 
 from caps.core.types import Candidate, Case, Entrant, Found, Level
 from caps.evidence.profiles import Profile, signature_named, view_named
+from caps.evidence.signatures import verbatim
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Described:
 def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Described:
     """Make the signature and views of each candidate, of equal ones once, and count the views.
 
+    Where a candidate has no signature (no answer was found, say), its own text is one: candidates of equal
+    text are equal whatever the domain.
     A partial view longer than the full one would cost more and show less, so the full one takes its place.
     """
     signature = signature_named(profile.signature)
@@ -37,7 +40,7 @@ def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Descr
         shown = min(whole, partial(candidate), key=len)
         large = count(whole)
         small = large if shown == whole else count(shown)
-        return signature(candidate), (0, small, large), (shown, whole)
+        return signature(candidate) or verbatim(candidate), (0, small, large), (shown, whole)
 
     entrants, views = [], []
     for place, candidate in enumerate(case.candidates):

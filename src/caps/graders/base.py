@@ -20,13 +20,13 @@ class Grade:
     """Right, wrong, or undecided (`correct` is None); why in a word, and at more length for whoever asks.
 
     `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed. Where
-    there are public tests only, `passed_public` says whether they passed, and nobody knows what is right.
+    there are public tests only, `passed_public_tests` says whether they passed; that decides nothing.
     """
 
     correct: bool | None
     reason: str = ""
     detail: str = ""
-    passed_public: bool | None = None
+    passed_public_tests: bool | None = None
 
 
 class Grader(Protocol):

@@ -55,7 +55,7 @@ class CodeGrader:
             prompt = prompt_text(case, suite.entry_point)
             program = Program(source, suite.entry_point, prelude=False)
             grade = await examine(self.sandbox, suite, prompt, program, self.limits)
-        return replace(grade, correct=None, passed_public=grade.correct) if suite.public else grade
+        return replace(grade, correct=None, passed_public_tests=grade.correct) if suite.public else grade
 
     async def close(self) -> None:
         """End the processes that read results."""
