@@ -127,4 +127,7 @@ def _failed(outcome: Outcome, reading: Reading, example: Example, place: int, en
 
 
 def _cut(value: object) -> str:
-    return shorten(repr(value), 160)
+    try:
+        return shorten(repr(value), 160)
+    except ValueError:  # Python will not write very long numbers in decimals
+        return f"{type(value).__name__} of very many digits"

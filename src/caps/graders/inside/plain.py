@@ -7,8 +7,9 @@ imported: this runs at the start of every graded program.
 
 Whoever reads takes the bytes for hostile. `decode` checks every length before it goes by it, keeps within
 `BYTES`, `DEPTH`, `ITEMS` and `DIGITS`, makes values of the built-in types alone, and raises nothing but
-`UnreadableError`. Sets and dicts of hostile numbers can still take long to build, so `decode` belongs in
-a process that can be killed; the grader's own takes them as lists (`caps.graders.results`).
+`UnreadableError`. Sets and dicts whose items were made to collide are refused where that is plain to see, but
+a cleverer choice of numbers can still take long, so `decode` belongs in a process that can be killed; the
+one outside the sandbox takes sets and dicts as lists (`caps.graders.results`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ITEMS = 1_000_000  # values in a message, those in lists and the lists themselve
 DIGITS = 100_000  # hexadecimal digits of a whole number
 RATIO_DIGITS = 10_000  # digits of a fraction's or a decimal's parts: they are brought to lowest terms
 RATIO_COST = 20  # a fraction or a decimal counts as so many items, since it takes as long
+SAME_HASH = 64  # items of a set that may have the same hash
 EXPONENT_DIGITS = 4  # digits of a decimal's exponent
 _COUNT_DIGITS = 9
 _FLOAT_BYTES = 32
@@ -174,6 +176,8 @@ class _Reader:
             raise UnreadableError("no kind of value")
         if not depth:
             raise UnreadableError(f"nested deeper than {DEPTH}")
+        if count > self._room:
+            raise UnreadableError(f"more than {ITEMS:,} values")
         items = []
         for _ in range(count * 2 if letter == b"d" else count):
             item, place = self.read(place, depth - 1)
@@ -183,7 +187,7 @@ class _Reader:
     def _number(self, place: int) -> tuple[int, int]:
         end = self._data.find(b";", place, place + DIGITS + 2)
         digits = self._data[place:end].removeprefix(b"-")
-        if end < 0 or not digits or digits.strip(_HEX):
+        if end < 0 or not 0 < len(digits) <= DIGITS or digits.strip(_HEX):
             raise UnreadableError(f"no whole number of at most {DIGITS:,} digits")
         return int(self._data[place:end], 16), end + 1
 
@@ -227,24 +231,33 @@ def fraction(items: list[Any]) -> object:
     return Fraction(top, bottom)
 
 
+def _unlike(items: list[Any]) -> list[Any]:
+    """Items to be hashed: a set's are all different, and so are nearly all of their hashes."""
+    if len(items) > SAME_HASH:
+        hashes = sorted(map(hash, items))
+        if any(one == other for one, other in zip(hashes, hashes[SAME_HASH:], strict=False)):
+            raise UnreadableError(f"more than {SAME_HASH} items with one hash")
+    return items
+
+
 def _pairs(items: list[Any]) -> dict[Any, Any]:
-    return dict(zip(items[::2], items[1::2], strict=True))
+    return dict(zip(_unlike(items[::2]), items[1::2], strict=True))
 
 
 PYTHON: Builders = {
     b"l": lambda items: items,
     b"t": tuple,
-    b"e": set,
-    b"z": frozenset,
+    b"e": lambda items: set(_unlike(items)),
+    b"z": lambda items: frozenset(_unlike(items)),
     b"d": _pairs,
     b"b": lambda items: bytes.fromhex(only(items, str)[0]),
     b"a": lambda items: bytearray.fromhex(only(items, str)[0]),
     b"c": lambda items: complex(*only(items, float, float)),
     b"r": lambda items: range(*only(items, int, int, int)),
     b"I": iter,
-    b"K": lambda items: dict.fromkeys(items).keys(),
+    b"K": lambda items: dict.fromkeys(_unlike(items)).keys(),
     b"V": lambda items: dict(enumerate(items)).values(),
-    b"M": lambda items: dict(items).items(),
+    b"M": lambda items: _pairs([part for key, value in items for part in (key, value)]).items(),
     b"D": decimal,
     b"Q": fraction,
 }
