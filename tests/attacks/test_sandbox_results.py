@@ -25,8 +25,10 @@ from caps.graders.inside.plain import (
 from caps.graders.inside.wire import join_texts, reply_value, split_texts, split_value
 from caps.graders.results import Items, ResultReader, read, read_value
 from caps.graders.sandbox import Limits
+from judging import better_quality_wins
+from models.server import StubServer
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
-from shell import caps
+from shell import caps, json_lines
 
 MANY = 450_000  # numbers in a list that takes 3 MB on the way out
 BIG = case([{"input": [MANY], "output": list(range(MANY))}], entry_point="big")
@@ -115,6 +117,37 @@ def test_of_a_made_up_fraction_nothing_is_found_and_the_contest_can_begin():
     assert [one.passed for one in found] == [None, 1, None, 0]
     assert found[0] == found[2] == Found(None, None, 1, parses=True)
     assert found[1].cluster not in (None, found[3].cluster)
+
+
+@needs_bubblewrap
+def test_selecting_among_hostile_programs_ends_with_the_one_that_passes(tmp_path):
+    row = {"id": "order", "domain": "code", "problem": "Order it.", "entry_point": "order"}
+    row["tests"] = {"public": [{"input": [[3, 1, 2]], "output": [1, 2, 3]}]}
+    hostile = [
+        FAKE_FRACTION,
+        smuggle(PAYLOADS["a tower of sets"]),
+        r"def order(xs): raise ValueError('\ud800')",
+    ]
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text(
+        json.dumps(
+            row
+            | {
+                "candidates": [
+                    f"```python\n{code}\n# quality={place}\n```"
+                    for place, code in enumerate((*hostile, RIGHT))
+                ]
+            }
+        )
+        + "\n"
+    )
+    with StubServer(better_quality_wins, models=("stub",)) as server:
+        where = ("--base-url", server.url, "--model", "stub", "--journal", tmp_path / "journal.sqlite")
+        done = caps("select", cases, *where)
+    assert done.returncode == 0, done.stderr
+    (line,) = json_lines(done)
+    assert line["winner"] == 3
+    assert line["tests_passed"] == [None, None, 0, 1]
 
 
 @needs_bubblewrap

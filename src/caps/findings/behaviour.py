@@ -33,8 +33,8 @@ class _Observed:
 class BehaviourFinder:
     """Runs every program of a case once; programs that print or return the same everywhere form a cluster.
 
-    A program that ran on too few inputs beyond the examples is in none, and of one whose results cannot be
-    read nothing is known.
+    A program that ran on too few inputs beyond the examples is in none, nor is one whose results cannot be
+    read: of that one it is not known either which examples it passes.
 
     The sandbox is looked for when the first program is to run: where there is none, that is a `UserError`.
     """
@@ -78,12 +78,13 @@ class BehaviourFinder:
         inputs = [one if entry is None else arguments(one) for one in trial.inputs]
         seen = await self._observe(sandbox, Program(source, entry), inputs, trial.examples)
         known, parses = len(trial.examples), any(one.status != "unparsed" for one in seen)
-        if any(one.unreadable for one in seen):
-            return Found(None, None, known, parses)
-        passed = sum(one.passed for one in seen[:known]) if known else None
+        shown, further = seen[:known], seen[known:]
+        told = known and not any(one.unreadable for one in shown)
+        passed = sum(one.passed for one in shown) if told else None
         # Programs that agree where the statement shows what should come out may agree nowhere else.
-        tried = sum(one.status == "ok" for one in seen[known:])
-        return Found(_signature(seen) if tried >= ENOUGH else None, passed, known, parses)
+        tried = sum(one.status == "ok" for one in further) >= ENOUGH
+        alike = tried and not any(one.unreadable for one in seen)
+        return Found(_signature(seen) if alike else None, passed, known, parses)
 
     async def _observe(
         self, sandbox: Sandbox, program: Program, inputs: Sequence[Any], examples: Sequence[Example]
