@@ -20,6 +20,7 @@ from caps.graders.inside.plain import (
     ITEMS,
     UnreadableError,
     decode,
+    decode_given,
     encode,
 )
 from caps.graders.inside.wire import join_texts, reply_value, split_texts, split_value
@@ -330,6 +331,7 @@ def test_bounds_are_where_they_are_said_to_be():
     assert read_value(b"i" + b"f" * DIGITS + b";") == 16**DIGITS - 1
     assert read_value(b"l1:" * DEPTH + b"N")
     assert len(read_value(b"l%d:" % (ITEMS - 1) + b"T" * (ITEMS - 1))) == ITEMS - 1
+    assert len(decode_given(b"l%d:" % ITEMS + b"T" * ITEMS)) == ITEMS, "tests may pass what they like"
     for beyond in (
         b"i" + b"f" * (DIGITS + 1) + b";",
         b"l1:" * (DEPTH + 1) + b"N",

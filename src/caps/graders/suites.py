@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from caps.core.errors import InputError
 from caps.core.types import Case
+from caps.graders.inside.plain import PLAIN_TYPES
 
 _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _FOREIGN = ("inputs", "outputs")
@@ -45,7 +46,7 @@ class Examples:
 class TestProgram:
     """Assertions about a function; `missing` are names it expects of the candidate, `modules` of Python.
 
-    Those names in `classes` are classes: what calling one returns is an object by right.
+    Calling a name in `classes` returns an object by right.
     """
 
     __test__ = False  # no test of ours, for all its name
@@ -114,8 +115,30 @@ def _program(source: str, entry: str | None, where: str, case: Case) -> TestProg
     }
     modules = (missing & sys.stdlib_module_names) - calls  # nobody calls a module
     wanted = tuple(sorted(missing - modules))
-    classes = tuple(name for name in (*wanted, entry) if name and _is_class(name, case))
+    made = _returning_objects(tree)
+    if "candidate" in made and entry:
+        made.add(entry)
+    classes = tuple(name for name in (*wanted, entry) if name and (name in made or _is_class(name, case)))
     return TestProgram(source, entry, wanted, tuple(sorted(modules)), classes, where == PUBLIC)
+
+
+def _returning_objects(tree: ast.Module) -> set[str]:
+    """Functions of whose results the tests want something that no plain data has: an attribute, a method."""
+    makers: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(func=ast.Name(id=function))):
+                makers.setdefault(variable, set()).add(function)
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) if any(hasattr(kind, name) for kind in PLAIN_TYPES):
+                continue
+            case ast.Attribute(value=ast.Name(id=variable)):
+                found |= makers.get(variable, set())
+            case ast.Attribute(value=ast.Call(func=ast.Name(id=function))):
+                found.add(function)
+    return found
 
 
 def _is_class(name: str, case: Case) -> bool:

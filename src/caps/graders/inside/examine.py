@@ -17,7 +17,14 @@ import builtins
 import os
 import sys
 
-from caps.graders.inside.plain import NotPlainError, UnreadableError, decode, encode
+from caps.graders.inside.plain import (
+    PLAIN_TYPES,
+    NotPlainError,
+    UnreadableError,
+    decode,
+    decode_given,
+    encode,
+)
 from caps.graders.inside.wire import LONGEST_TEXT, Wire, join_texts, split_texts, split_value
 
 TYPE_CHECKING = False
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 _STEERING = (StopIteration, StopAsyncIteration)  # the other ones are no `Exception`
-_PLAIN_TYPES = (str, bytes, int, float, complex, list, tuple, dict, set, frozenset)
 
 
 class Asked:
@@ -120,11 +126,11 @@ class StandIn:
         return self._asked.attribute(self._number, name)
 
     def _plain_types(self) -> tuple[type, ...]:
-        return _PLAIN_TYPES
+        return PLAIN_TYPES
 
 
 class Instance(StandIn):
-    """An object the tests made themselves by calling a class: it may have methods such as `pop` and `get`."""
+    """An object where the tests expect one, as from a class: it may have methods such as `pop` and `get`."""
 
     def _plain_types(self) -> tuple[type, ...]:
         return ()
@@ -140,7 +146,7 @@ def number_of(value: object) -> int:
 def main() -> None:
     """Run the tests and tell the verdict."""
     wire = Wire()
-    suite = decode(wire.receive() or b"")
+    suite = decode_given(wire.receive() or b"")
     asked = Asked(wire, suite["nonce"], tuple(suite["classes"]))
     try:
         _run(suite, asked)

@@ -6,7 +6,7 @@ arguments. Answers are the replies that `wire` describes.
 
 from __future__ import annotations
 
-from caps.graders.inside.plain import decode, encode
+from caps.graders.inside.plain import decode_given, encode
 from caps.graders.inside.prelude import load
 from caps.graders.inside.wire import Wire, join_texts, reply_value
 
@@ -43,12 +43,12 @@ class Served:
 
     def answer(self, message: bytes) -> bytes:
         """Do what a message asks for."""
-        request = decode(message)
+        request = decode_given(message)
         if request[0] == "get":
             return reply_value(encode(self.find(*request[1:]), self.keep))
         _, target, given, named, back = request
-        values = decode(given, self.find)
-        result = encode(self.find(target)(*values, **decode(named, self.find)), self.keep)
+        values = decode_given(given, self.find)
+        result = encode(self.find(target)(*values, **decode_given(named, self.find)), self.keep)
         after = encode(values, self.keep) if back else given
         return reply_value(result, after if after != given else b"")
 
@@ -56,7 +56,7 @@ class Served:
 def main() -> None:
     """Load the program, then answer until no more is asked."""
     wire = Wire()
-    source, prelude, entry_point = decode(wire.receive() or b"")
+    source, prelude, entry_point = decode_given(wire.receive() or b"")
     try:
         code = compile(source, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
