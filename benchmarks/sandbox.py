@@ -99,6 +99,7 @@ async def measure(programs: int) -> Table:
         cases = [make(number) for number in range(programs)]
         speeds = [await timed(work, cases, cores) for work in (safe, unsafe)]
         table.add_row(label, *(f"{speed:,.1f}" for speed in speeds), f"{speeds[0] / speeds[1]:.2f}")
+    await grader.close()
     return table
 
 

@@ -43,7 +43,10 @@ def grade(one, *codes, limits=UNHURRIED):
 
     async def play():
         grader = CodeGrader(Runner(Bubblewrap.find(), cores=2), limits)
-        return await asyncio.gather(*(grader.grade(one, Candidate("", code=code)) for code in codes))
+        try:
+            return await asyncio.gather(*(grader.grade(one, Candidate("", code=code)) for code in codes))
+        finally:
+            await grader.close()
 
     grades = asyncio.run(play())
     return grades[0] if len(codes) == 1 else grades

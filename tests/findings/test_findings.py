@@ -25,10 +25,18 @@ def program(text):
     return f"```python\n{text}\n```"
 
 
+async def look(finder, one):
+    try:
+        return await finder.find(one)
+    finally:
+        await finder.close()
+
+
 @needs_bubblewrap
 def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
     found = asyncio.run(
-        BehaviourFinder().find(
+        look(
+            BehaviourFinder(),
             case(
                 program("a, b = map(int, input().split())\nprint(a + b)"),
                 program("print(sum(int(word) for word in input().split()))"),
@@ -37,7 +45,7 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
                 program("print("),
                 program("raise ValueError"),
                 **SUMS,
-            )
+            ),
         )
     )
     right, same, minus, constant, unparsed, failing = found
@@ -51,7 +59,7 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
 @needs_bubblewrap
 def test_a_program_that_hangs_is_not_waited_for_on_every_input():
     finder, inputs = BehaviourFinder(limits=Limits(seconds=0.8)), 2 + FURTHER
-    hanging = finder.find(case(program("while True: pass"), **SUMS))
+    hanging = look(finder, case(program("while True: pass"), **SUMS))
     (found,) = asyncio.run(asyncio.wait_for(hanging, inputs * 0.8))
     assert found == Found(None, 0, 2, parses=True)
 
@@ -59,14 +67,7 @@ def test_a_program_that_hangs_is_not_waited_for_on_every_input():
 def test_answers_of_equal_value_are_one():
     math = case(r"\boxed{1/2}", r"so \boxed{0.5}", r"\boxed{2}", "none", domain="math")
 
-    async def look():
-        finder = AnswerFinder(MathGrader())
-        try:
-            return await finder.find(math)
-        finally:
-            await finder.close()
-
-    clusters = [one.cluster for one in asyncio.run(look())]
+    clusters = [one.cluster for one in asyncio.run(look(AnswerFinder(MathGrader()), math))]
     assert clusters[0] == clusters[1] != clusters[2]
 
 

@@ -25,6 +25,7 @@ from caps.datasets.writing import write_case
 from caps.diagnostics.intervals import wilson
 from caps.experiments.grading import GradeBook, Graded
 from caps.files import Output as OutputFile
+from caps.graders.base import Grade
 from caps.journal.store import default_path
 from caps.reports.console import percent
 
@@ -33,6 +34,8 @@ Output = Annotated[
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Say of each wrong candidate what was wrong.")]
 Seconds = Annotated[float, typer.Option("--test-seconds", min=0.1, help="Seconds a program has for a test.")]
+
+_PASSED, _FAILED = "passed public tests", "failed public tests"
 
 
 def grade(
@@ -48,8 +51,9 @@ def grade(
 ) -> None:
     """Label every candidate: math by equal answers, code by running all hidden tests in the sandbox.
 
-    The cases come out with `correct` at each candidate; what cannot be decided gets no label. Grades are
-    kept in the journal, so nothing is graded twice.
+    The cases come out with `correct` at each candidate; what cannot be decided gets no label. Where a case
+    has public tests only, candidates get `passed_public_tests` instead: passing them is no proof. Grades
+    are kept in the journal, so nothing is graded twice.
     """
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
@@ -61,6 +65,12 @@ def grade(
     with OutputFile(output, option="--output", inputs=[cases]) as sink:
         code = asyncio.run(run.play(source, total, sink, name, test_seconds, where))
     raise typer.Exit(code)
+
+
+def _label(grade: Grade) -> str:
+    if grade.passed_public_tests is not None:
+        return _PASSED if grade.passed_public_tests else _FAILED
+    return {True: "right", False: "wrong", None: "undecided"}[grade.correct]
 
 
 class _Grading:
@@ -112,20 +122,27 @@ class _Grading:
         if case is None:
             return
         for place, one in enumerate(graded.grades):
-            self._labels[{True: "right", False: "wrong", None: "undecided"}[one.correct]] += 1
+            self._labels[_label(one)] += 1
             if one.reason:
                 self._reasons[one.reason] += 1
-            if self._explain and not one.correct:
+            if self._explain and not (one.correct or one.passed_public_tests):
                 said = f": {one.detail}" if one.detail else ""
                 say(f"case {case.id!r}, candidate {place}: {one.reason}{said}", "default")
         sink.write(write_case(case) + b"\n")
 
     def _summary(self) -> None:
-        total, right = self._labels.total(), self._labels["right"]
+        public = self._labels[_PASSED] + self._labels[_FAILED]
+        total, right = self._labels.total() - public, self._labels["right"]
         if total:
             share = percent(right / total, wilson(right, total))
             wrong, undecided = self._labels["wrong"], self._labels["undecided"]
             words = f"{total} candidates of {self._cases} cases: {right} right ({share} %), {wrong} wrong"
             say(words + (f", {undecided} undecided" if undecided else ""))
+        if public:
+            passed, failed = self._labels[_PASSED], self._labels[_FAILED]
+            say(
+                f"{public} candidates without a label, since their cases have public tests only: "
+                f"{passed} {_PASSED}, {failed} {_FAILED}"
+            )
         if self._reasons:
             say("; ".join(f"{reason} {count}" for reason, count in self._reasons.most_common()), "dim")

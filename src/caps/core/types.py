@@ -67,7 +67,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One sampled answer and what is known about it."""
+    """One sampled answer and what is known about it.
+
+    `correct` is a label that hidden tests or a known answer decided. Public tests decide nothing: a candidate
+    may have been written for them. Where there are no others, `passed_public_tests` tells how they went.
+    """
 
     text: str
     code: str | None = None
@@ -76,6 +80,7 @@ class Candidate:
     score: float | None = None
     correct: bool | None = None
     found: Found | None = None
+    passed_public_tests: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,11 @@ def preferences(
             "pair": [winner, loser],
             "chosen_first": ruling["a"] == winner,
         }
-        labels = {"chosen_correct": better.correct, "rejected_correct": worse.correct}
+        labels = {
+            f"{role}_{label}": getattr(one, label)
+            for role, one in (("chosen", better), ("rejected", worse))
+            for label in ("correct", "passed_public_tests")
+        }
         yield _line(row | {name: value for name, value in labels.items() if value is not None})
 
 

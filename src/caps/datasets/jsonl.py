@@ -146,6 +146,7 @@ def _candidate(item: object, where: str) -> Candidate:
         ("logprob", float),
         ("score", float),
         ("correct", bool),
+        ("passed_public_tests", bool),
     ):
         if item.get(name) is not None:
             fields[name] = _wanted(item, name, kind, f"{where}.")

@@ -6,7 +6,7 @@ from caps.core.printable import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.datasets.fields import Row
 
-_KNOWN = ("code", "answer", "logprob", "score", "correct")
+_KNOWN = ("code", "answer", "logprob", "score", "correct", "passed_public_tests")
 
 
 def write_case(case: Case) -> bytes:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from caps.core.types import Candidate, Case, Entrant, Found, Level
 from caps.evidence.profiles import Profile, signature_named, view_named
+from caps.evidence.signatures import verbatim
 
 Read: TypeAlias = tuple[str | None, str, str]
 """What was read of a candidate: its signature, its partial and its full view."""
@@ -35,6 +36,8 @@ def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Descr
 def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[Read]:
     """The signature, partial and full view of each candidate; equal ones are read once.
 
+    Where a candidate has no signature (no answer was found, say), its own text is one: candidates of equal
+    text are equal whatever the domain.
     A partial view longer than the full one would cost more and show less, so the full one takes its place.
     """
     signature = signature_named(profile.signature)
@@ -44,7 +47,7 @@ def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[R
     def read(candidate: Candidate) -> Read:
         whole = full(candidate)
         shown = min(whole, partial(candidate), key=len)
-        return signature(candidate), whole if shown == whole else shown, whole
+        return signature(candidate) or verbatim(candidate), whole if shown == whole else shown, whole
 
     return [read(candidate) for candidate in candidates]
 

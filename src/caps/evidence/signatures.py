@@ -66,6 +66,12 @@ def general_text(candidate: Candidate) -> str | None:
     return _short(" ".join(reply.casefold().split())) if value is None else _digest(value)
 
 
+def verbatim(candidate: Candidate) -> str | None:
+    """A hash of all a candidate says, byte for byte; none where it says nothing."""
+    said = (candidate.text, candidate.code or "", candidate.answer or "")
+    return _digest("verbatim\0" + "\0".join(said)) if any(part.strip() for part in said) else None
+
+
 def _found(candidate: Candidate) -> str | None:
     return None if candidate.found is None else candidate.found.cluster
 

@@ -100,9 +100,9 @@ def explain_nothing(found: Sequence[Subject], plan: Plan) -> str:
     labels = [label for subject in found for label in subject.labels.values() if label is not None]
     if not labels:
         return (
-            "no candidate carries a label (candidates[].correct: true or false), so nobody knows which "
-            "verdicts are right: label some, or give --proxy for the agreement of E1 with E2, which is no "
-            "accuracy"
+            "no candidate carries a label (candidates[].correct: true or false; public tests alone give "
+            "none), so nobody knows which verdicts are right: label some, or give --proxy for the agreement "
+            "of E1 with E2, which is no accuracy"
         )
     kind = "right" if all(labels) else "wrong" if not any(labels) else "right, or all wrong, within each case"
     return (

@@ -64,7 +64,10 @@ class GradeBook:
         except InputError as error:
             return Graded(case, failure=str(error))
         pairs = zip(case.candidates, grades, strict=True)
-        labelled = tuple(replace(one, correct=grade.correct) for one, grade in pairs)
+        labelled = tuple(
+            replace(one, correct=grade.correct, passed_public_tests=grade.passed_public_tests)
+            for one, grade in pairs
+        )
         return Graded(replace(case, candidates=labelled), tuple(grades))
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
@@ -94,7 +97,10 @@ class GradeBook:
             grade = await grader.grade(case, candidate)
             if self._journal is None:
                 return grade
-            kept = await self._journal.record(KIND, key, [grade.correct, grade.reason, grade.detail])
+            row = [grade.correct, grade.reason, grade.detail]
+            if grade.passed_public_tests is not None:
+                row.append(grade.passed_public_tests)
+            kept = await self._journal.record(KIND, key, row)
         return Grade(*kept)
 
 

@@ -85,7 +85,8 @@ def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[L
         if any(label is None for label in labels):
             missing = labels.index(None)
             raise InputError(
-                f"case {case.id!r}: candidates[{missing}].correct: is missing; a simulation needs labels"
+                f"case {case.id!r}: candidates[{missing}].correct: is missing; a simulation needs labels, "
+                "and public tests alone give none"
             )
         pool = replace(case, candidates=case.candidates[:n])
         described = describe(pool, profile_named(case.domain), estimate_tokens)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from caps.core.errors import InputError
-from caps.core.types import Case
+from caps.core.types import Candidate, Case
 from caps.datasets.imports import open_cases
 from caps.datasets.writing import write_case
 from caps.experiments.pools import INSTRUCTION_TOKENS, LabelledPool
@@ -24,9 +24,16 @@ def suite_cases(suite: Suite, limit: int | None) -> Iterator[Case]:
             if candidate.correct is None:
                 raise InputError(
                     f"{suite.cases}: case {case.id!r}: candidates[{place}].correct: is missing; a study "
-                    "needs every candidate labelled: see caps grade"
+                    f"needs every candidate labelled: {how_to_label(candidate)}"
                 )
         yield kept
+
+
+def how_to_label(candidate: Candidate) -> str:
+    """Where the label of a candidate would come from."""
+    if candidate.passed_public_tests is None:
+        return "see caps grade"
+    return "its case has public tests only, which give no label; add tests.hidden and see caps grade"
 
 
 def labels(case: Case) -> tuple[bool, ...]:

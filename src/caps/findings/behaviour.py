@@ -4,23 +4,37 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Case, Found
 from caps.findings.trials import Trial, trial_of
-from caps.graders.behaviour import Outcome, Program, outcomes_of
-from caps.graders.code import entry_of, passes, program_text
-from caps.graders.outputs import normalised
+from caps.graders.behaviour import Manner, Outcome, Program, outcomes_of
+from caps.graders.code import entry_of, program_text
+from caps.graders.results import ResultReader
 from caps.graders.sandbox import Limits, Sandbox, find_sandbox
-from caps.graders.suites import Examples, arguments
+from caps.graders.suites import Example, Examples, arguments, expected_text, expected_values
 
 PATIENCE = 2
+ENOUGH = 3  # inputs beyond the examples on which a program must run before it is taken for like another
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What one input led to, as far as that is of interest here."""
+
+    status: Manner
+    digest: str = ""
+    passed: bool = False
+    unreadable: bool = False
 
 
 class BehaviourFinder:
     """Runs every program of a case once; programs that print or return the same everywhere form a cluster.
+
+    A program that ran on too few inputs beyond the examples is in none, nor is one whose results cannot be
+    read: of that one it is not known either which examples it passes.
 
     The sandbox is looked for when the first program is to run: where there is none, that is a `UserError`.
     """
@@ -28,13 +42,14 @@ class BehaviourFinder:
     def __init__(self, sandbox: str = "auto", *, limits: Limits | None = None) -> None:
         self._name, self._limits = sandbox, limits or Limits(seconds=4.0)
         self._sandbox: Sandbox | None = None
+        self._reader = ResultReader()
         self._lock = asyncio.Lock()
 
     @property
     def version(self) -> str:
         """How programs are tried, and for how long."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return f"behaviour-1 {python} {self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
+        return f"behaviour-2 {python} {self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """Run all programs of a case; equal ones once. `TimeoutError` where they take too long together."""
@@ -50,7 +65,8 @@ class BehaviourFinder:
         return [known[source] for source in sources]
 
     async def close(self) -> None:
-        """Nothing is kept between cases."""
+        """End the processes that read results."""
+        await self._reader.close()
 
     async def _found_sandbox(self) -> Sandbox:
         async with self._lock:
@@ -61,38 +77,49 @@ class BehaviourFinder:
     async def _run(self, sandbox: Sandbox, trial: Trial, source: str) -> Found:
         entry = entry_of(Examples(trial.examples, trial.entry_point, trial.style), source)
         inputs = [one if entry is None else arguments(one) for one in trial.inputs]
-        outcomes = await self._outcomes(sandbox, Program(source, entry), inputs)
-        passed = sum(
-            passes(outcome, example, entry)
-            for outcome, example in zip(outcomes, trial.examples, strict=False)
-        )
-        parses = any(outcome.status != "unparsed" for outcome in outcomes)
-        known = len(trial.examples)
-        return Found(_signature(outcomes), passed if known else None, known, parses)
+        seen = await self._observe(sandbox, Program(source, entry), inputs, trial.examples)
+        known, parses = len(trial.examples), any(one.status != "unparsed" for one in seen)
+        shown, further = seen[:known], seen[known:]
+        told = known and not any(one.unreadable for one in shown)
+        passed = sum(one.passed for one in shown) if told else None
+        # Programs that agree where the statement shows what should come out may agree nowhere else.
+        tried = sum(one.status == "ok" for one in further) >= ENOUGH
+        alike = tried and not any(one.unreadable for one in seen)
+        return Found(_signature(seen) if alike else None, passed, known, parses)
 
-    async def _outcomes(self, sandbox: Sandbox, program: Program, inputs: Sequence[Any]) -> list[Outcome]:
+    async def _observe(
+        self, sandbox: Sandbox, program: Program, inputs: Sequence[Any], examples: Sequence[Example]
+    ) -> list[_Observed]:
         """What comes out of each input; a program that has hung twice is taken to hang on."""
-        outcomes: list[Outcome] = []
+        seen: list[_Observed] = []
         hung = 0
         async with (
             sandbox.core(),
             aclosing(outcomes_of(sandbox, program, inputs, limits=self._limits)) as coming,
         ):
             async for outcome in coming:
-                outcomes.append(outcome)
+                example = examples[len(seen)] if len(seen) < len(examples) else None
+                seen.append(await self._read(outcome, example, program.entry_point))
                 hung += outcome.status == "timeout"
                 if hung == PATIENCE:
                     break
-        rest = len(inputs) - len(outcomes)
-        return [replace(one, output=normalised(one.output)) for one in outcomes] + rest * [Outcome("timeout")]
+        return seen + (len(inputs) - len(seen)) * [_Observed("timeout")]
+
+    async def _read(self, outcome: Outcome, example: Example | None, entry: str | None) -> _Observed:
+        if outcome.status != "ok":
+            return _Observed(outcome.status)
+        if entry is None:
+            expected = None if example is None else expected_text(example)
+            reading = await self._reader.text(outcome.output, expected)
+        else:
+            reading = await self._reader.value(
+                outcome.output, () if example is None else expected_values(example)
+            )
+        return _Observed("ok", reading.digest, passed=reading.same, unreadable=bool(reading.fault))
 
 
-def _signature(outcomes: Sequence[Outcome]) -> str | None:
+def _signature(seen: Sequence[_Observed]) -> str | None:
     """A digest of what came out; none where nothing did: two programs that always fail need not be alike."""
-    if all(outcome.status != "ok" for outcome in outcomes):
+    if all(one.status != "ok" for one in seen):
         return None
-    digest = sha256()
-    for outcome in outcomes:
-        words = f"{outcome.status}\0{outcome.output if outcome.status == 'ok' else ''}"
-        digest.update(b"%d:" % len(words) + words.encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()[:16]
+    return sha256("\n".join(f"{one.status} {one.digest}" for one in seen).encode()).hexdigest()[:16]

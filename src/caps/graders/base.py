@@ -19,12 +19,14 @@ from caps.core.types import Candidate, Case
 class Grade:
     """Right, wrong, or undecided (`correct` is None); why in a word, and at more length for whoever asks.
 
-    `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed.
+    `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed. Where
+    there are public tests only, `passed_public_tests` says whether they passed; that decides nothing.
     """
 
     correct: bool | None
     reason: str = ""
     detail: str = ""
+    passed_public_tests: bool | None = None
 
 
 class Grader(Protocol):

@@ -1,6 +1,7 @@
 """What a program does on many inputs, one after another, in as few processes as it takes.
 
-A process that ends, or is ended, costs only the input it was given: the next input starts another.
+A process that ends, or is ended, costs only the input it was given: the next input starts another. What comes
+out of it is hostile: here it is cut into parts and handed on as bytes; `results` reads them elsewhere.
 """
 
 import time
@@ -10,14 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from caps.core.errors import SandboxError
-from caps.graders.inside.plain import FAULTS, decode, encode
+from caps.graders.inside.plain import encode
+from caps.graders.inside.wire import split_texts, split_value
 from caps.graders.loaded import boot
-from caps.graders.outputs import normalised, spell
+from caps.graders.reasons import printable
 from caps.graders.runner import judge_exit
 from caps.graders.sandbox import EndedError, Limits, Sandbox, Status, Talk
 
 Manner: TypeAlias = Status | Literal["unparsed"]
 _START = 10.0  # seconds a process may take to load, whatever a test may take
+_LONGEST_NUMBER = 12  # digits of an exit code or a size
+OUT_OF_TURN = "the program answered out of turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +35,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one input led to: the output, the result of a call as it is, what is known of a failure."""
+    """What one input led to: the output, or the result of a call in its encoding; else why it failed."""
 
     status: Manner
-    output: str = ""
-    result: Any = None
+    output: bytes = b""
     detail: str = ""
     seconds: float = 0.0
-
-
-async def behave(
-    sandbox: Sandbox, program: Program, inputs: Sequence[Any], *, limits: Limits | None = None
-) -> list[Outcome]:
-    """One outcome for each input: texts for standard input, or lists of arguments.
-
-    Equal `status` and `output` mean equal behaviour: texts come normalised, results spelled in one way.
-    """
-    async with sandbox.core():
-        outcomes = outcomes_of(sandbox, program, inputs, limits=limits or Limits())
-        return [replace(one, output=normalised(one.output)) async for one in outcomes]
 
 
 async def outcomes_of(
@@ -105,59 +96,44 @@ async def begin(talk: Talk, sandbox: Sandbox) -> None:
 
 async def _feed_source(talk: Talk, program: Program, limits: Limits) -> Outcome | None:
     await talk.send(program.source.encode(errors="surrogatepass"))
-    answer = (await talk.receive(limits.seconds)).decode(errors="replace")
-    return None if answer == "parsed" else Outcome("unparsed", detail=answer)
+    answer = await talk.receive(limits.seconds)
+    return None if answer == b"parsed" else Outcome("unparsed", detail=printable(split_texts(answer, 1)[0]))
 
 
 async def load(talk: Talk, program: Program, limits: Limits) -> Outcome | None:
     """Have a program loaded; an outcome only if that failed."""
     await talk.send(encode([program.source, program.prelude, program.entry_point]))
-    reply = read_reply(await talk.receive(limits.seconds))
-    if reply[0] == "loaded":
+    reply = await talk.receive(limits.seconds)
+    if reply == b"L":
         return None
-    return Outcome("unparsed", detail=reply[1]) if reply[0] == "unparsed" else raised(reply)
+    if reply[:1] == b"U":
+        return Outcome("unparsed", detail=printable(split_texts(reply[1:], 1)[0]))
+    return failed_call(reply)
 
 
 async def _feed(talk: Talk, _: Program, given: str, limits: Limits) -> Outcome:
     await talk.send(given.encode(errors="surrogatepass"))
     answer = await talk.receive(limits.seconds)
-    head, _line_end, body = answer.partition(b"\n")
+    head = answer[: answer.find(b"\n", 0, 2 * _LONGEST_NUMBER) + 1]
     words = head.split()
-    if len(words) != 2 or not words[1].isdigit() or not words[0].lstrip(b"-").isdigit():
+    if len(words) != 2 or not words[1].isdigit() or not words[0].removeprefix(b"-").isdigit():
         return Outcome("output" if words[:1] == [b"output"] else "crashed")
-    size = int(words[1])
-    stderr = body[size:]
-    out, said = (part.decode(errors="replace") for part in (body[:size], stderr))
-    return Outcome(judge_exit(int(words[0]), stderr), out, detail=said.strip().rpartition("\n")[2])
+    end = len(head) + int(words[1])
+    last = answer[end:].strip().rpartition(b"\n")[2]
+    said = printable(split_texts(last, 1)[0])
+    return Outcome(judge_exit(int(words[0]), answer[end:]), answer[len(head) : end], detail=said)
 
 
 async def _call(talk: Talk, program: Program, given: list[Any], limits: Limits) -> Outcome:
     await talk.send(encode(["call", program.entry_point, encode(given), encode({}), False]))
-    reply = read_reply(await talk.receive(limits.seconds))
-    if reply[0] != "value":
-        return raised(reply)
-    try:
-        result = decode(reply[1])
-        return Outcome("ok", spell(result), result)
-    except FAULTS as error:
-        return Outcome("crashed", detail=f"the result cannot be read: {error}")
+    reply = await talk.receive(limits.seconds)
+    parts = split_value(reply)
+    return failed_call(reply) if parts is None else Outcome("ok", parts[0])
 
 
-def read_reply(message: bytes) -> list[Any]:
-    """Read what a served program says; a hostile one may say anything."""
-    try:
-        reply: list[Any] = decode(message)
-        match reply:
-            case ["loaded"] | ["unparsed", str()] | ["raise", str(), str(), str()]:
-                return reply
-            case ["value", bytes(), bytes() | None]:
-                return reply
-    except FAULTS:
-        pass
-    return ["raise", "ValueError", "ValueError", "the program answered out of turn"]
-
-
-def raised(reply: list[Any]) -> Outcome:
-    """The outcome of a call that raised."""
-    status: Status = "memory" if reply[1] == "MemoryError" else "crashed"
-    return Outcome(status, detail=f"{reply[1]}: {reply[3]}"[:500])
+def failed_call(reply: bytes) -> Outcome:
+    """The outcome of a reply that is no value: what was raised, if it says so."""
+    if reply[:1] != b"R":
+        return Outcome("crashed", detail=OUT_OF_TURN)
+    kind, _, text = split_texts(reply[1:], 3)
+    return Outcome("memory" if kind == "MemoryError" else "crashed", detail=printable(f"{kind}: {text}"))

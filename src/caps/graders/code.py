@@ -1,14 +1,14 @@
 """Programs, graded by running their tests in the sandbox: all must pass, and the first that fails is told.
 
 A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox,
-and a test program runs in a process of its own.
+and a test program runs in a process of its own. What it puts out is read in neither, nor here: see `results`.
 """
 
 import ast
 import re
 import sys
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from caps.core.types import Candidate, Case
@@ -16,8 +16,8 @@ from caps.evidence.anatomy import dissect
 from caps.graders.base import Grade
 from caps.graders.behaviour import Outcome, Program, outcomes_of
 from caps.graders.examined import examine
-from caps.graders.outputs import same_text, same_value
 from caps.graders.reasons import REASONS, shorten
+from caps.graders.results import Reading, ResultReader
 from caps.graders.sandbox import Limits, Sandbox
 from caps.graders.suites import (
     Example,
@@ -33,29 +33,33 @@ _READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(0")
 
 @dataclass(frozen=True, slots=True)
 class CodeGrader:
-    """Right is what passes every hidden test, or every given one where none is hidden."""
+    """Right is what passes every hidden test; public tests alone decide nothing, and that is said."""
 
     sandbox: Sandbox
     limits: Limits = field(default_factory=Limits)
+    reader: ResultReader = field(default_factory=ResultReader)
 
     @property
     def version(self) -> str:
         """How tests are run, in which Python, under which limits; the sandbox does not change a grade."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return f"code-1 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
+        return f"code-2 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
         """Grade one candidate."""
         suite = read_suite(case)
         source = program_text(case, candidate)
         if isinstance(suite, Examples):
-            return await self._examples(suite, source)
-        prompt = prompt_text(case, suite.entry_point)
-        program = Program(source, suite.entry_point, prelude=False)
-        return await examine(self.sandbox, suite, prompt, program, self.limits)
+            grade = await self._examples(suite, source)
+        else:
+            prompt = prompt_text(case, suite.entry_point)
+            program = Program(source, suite.entry_point, prelude=False)
+            grade = await examine(self.sandbox, suite, prompt, program, self.limits)
+        return replace(grade, correct=None, passed_public_tests=grade.correct) if suite.public else grade
 
     async def close(self) -> None:
-        """Nothing is kept between grades."""
+        """End the processes that read results."""
+        await self.reader.close()
 
     async def _examples(self, suite: Examples, source: str) -> Grade:
         entry = entry_of(suite, source)
@@ -68,8 +72,14 @@ class CodeGrader:
             places = iter(enumerate(suite.tests))
             async for outcome in outcomes:
                 place, example = next(places)
-                if not passes(outcome, example, entry):
-                    return _failed(outcome, example, place, entry)
+                if outcome.status != "ok":
+                    return _failed(outcome, Reading(), example, place, entry)
+                if entry is None:
+                    reading = await self.reader.check_text(outcome.output, expected_text(example))
+                else:
+                    reading = await self.reader.check_value(outcome.output, expected_values(example))
+                if not reading.same:
+                    return _failed(outcome, reading, example, place, entry)
         return Grade(correct=True)
 
 
@@ -105,21 +115,19 @@ def entry_of(suite: Examples, source: str) -> str | None:
     return suite.entry_point
 
 
-def passes(outcome: Outcome, example: Example, entry: str | None) -> bool:
-    """Whether what came out is what the example wants."""
-    if outcome.status != "ok":
-        return False
-    if entry is None:
-        return same_text(expected_text(example), outcome.output)
-    return any(same_value(expected, outcome.result) for expected in expected_values(example))
-
-
-def _failed(outcome: Outcome, example: Example, place: int, entry: str | None) -> Grade:
+def _failed(outcome: Outcome, reading: Reading, example: Example, place: int, entry: str | None) -> Grade:
     wanted: Any = expected_text(example) if entry is None else example.output
-    got = outcome.output if outcome.status == "ok" else outcome.detail or outcome.status
-    told = f"test {place + 1}: input {_cut(example.input)}, expected {_cut(wanted)}, got {_cut(got)}"
-    return Grade(correct=False, reason=REASONS[outcome.status], detail=told)
+    reason, got = REASONS[outcome.status], reading.shown
+    if outcome.status != "ok":
+        got = _cut(outcome.detail or outcome.status)
+    elif reading.fault:
+        reason, got = REASONS["crashed"], shorten(f"what cannot be read: {reading.fault}")
+    told = f"test {place + 1}: input {_cut(example.input)}, expected {_cut(wanted)}, got {got}"
+    return Grade(correct=False, reason=reason, detail=told)
 
 
 def _cut(value: object) -> str:
-    return shorten(repr(value), 160)
+    try:
+        return shorten(repr(value), 160)
+    except ValueError:  # Python will not write very long numbers in decimals
+        return f"{type(value).__name__} of very many digits"

@@ -1,19 +1,21 @@
-"""A test program and a candidate, each in a process of its own, with every call passed between them here."""
+"""A test program and a candidate, each in a process of its own, with every call passed between them here.
+
+What either says is passed on as it is: the values in it are read inside the sandbox alone.
+"""
 
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from caps.core.errors import InputError
 from caps.graders.base import Grade
-from caps.graders.behaviour import Outcome, Program, begin, load, read_reply
-from caps.graders.inside.plain import FAULTS, decode, encode
+from caps.graders.behaviour import OUT_OF_TURN, Outcome, Program, begin, load
+from caps.graders.inside.plain import encode
+from caps.graders.inside.wire import split_texts
 from caps.graders.loaded import boot
-from caps.graders.outputs import spell
-from caps.graders.reasons import REASONS, shorten
+from caps.graders.reasons import REASONS, printable, shorten
 from caps.graders.sandbox import EndedError, Limits, Sandbox, Talk
 from caps.graders.suites import TestProgram
 
@@ -51,23 +53,26 @@ async def examine(
 
 async def _relay(tests: Talk, candidate: Talk, suite: TestProgram, prompt: str, limits: Limits) -> Grade:
     nonce = secrets.token_hex(16)
+    names = {"missing": suite.missing, "modules": suite.modules, "classes": suite.classes}
     first = {"nonce": nonce, "prompt": prompt, "tests": suite.source, "entry_point": suite.entry_point}
-    await tests.send(encode(first | {"missing": suite.missing, "modules": suite.modules}))
+    await tests.send(encode({**first, **names}))
     deadline = time.perf_counter() + limits.seconds
-    called, got = "", ""
+    called = ""
     while True:
         try:
-            said = decode(message := await tests.receive(deadline - time.perf_counter()))
+            said = await tests.receive(deadline - time.perf_counter())
         except EndedError as ended:
             return Grade(correct=False, reason=REASONS[ended.status], detail=f"in the tests, after {called}")
-        if said[0] == nonce:
-            return _verdict(said[1:], called, got)
-        called = _show(said)
+        if said.startswith(nonce.encode()):
+            return _verdict(said[len(nonce) :], asked=bool(called))
+        label, _, request = said[1:].partition(b"\0")
+        called = shorten(printable(split_texts(label, 1)[0]))
         with _blamed_on_candidate(called):
-            await candidate.send(message)
-            reply = read_reply(await candidate.receive(deadline - time.perf_counter()))
-        got = shorten(_spelled(reply[1])) if reply[0] == "value" else f"{reply[1]}: {reply[3]}"
-        await tests.send(encode(reply))
+            await candidate.send(request)
+            reply = await candidate.receive(deadline - time.perf_counter())
+        if reply[:1] not in (b"V", b"R"):
+            raise _CandidateError(Outcome("crashed", detail=f"{OUT_OF_TURN} on {called}"))
+        await tests.send(reply)
 
 
 @contextmanager
@@ -79,30 +84,18 @@ def _blamed_on_candidate(called: str = "") -> Iterator[None]:
         raise _CandidateError(Outcome(ended.status, detail=f"{ended}{where}")) from None
 
 
-def _show(request: list[Any]) -> str:
-    return shorten(
-        f"{request[1]}{_spelled(request[2])}" if request[0] == "call" else f"attribute {request[2]}"
-    )
-
-
-def _spelled(data: bytes) -> str:
-    try:
-        return spell(decode(data, lambda number: f"object {number}"))
-    except FAULTS:
-        return "what cannot be read"
-
-
-def _verdict(said: list[Any], called: str, got: str) -> Grade:
-    if said[0] == "passed" and called:
+def _verdict(said: bytes, *, asked: bool) -> Grade:
+    how, kind, text, line, called, got = map(printable, split_texts(said, 6))
+    if how == "passed" and asked:
         return Grade(correct=True)
-    if said[0] == "undecided":
-        return Grade(correct=None, reason="no plain data", detail=said[2])
-    if not called:
-        why = "they never call the candidate" if said[0] == "passed" else f"{said[1]}: {said[2]}"
+    if how == "undecided":
+        return Grade(correct=None, reason="no plain data", detail=text)
+    if not asked:
+        why = "they never call the candidate" if how == "passed" else f"{kind}: {text}"
         raise InputError(f"tests: cannot be run: {why}")
-    _, kind, text, line = said
+    called, got = shorten(called), shorten(got)
     detail = shorten(f"{line or kind}: called {called}, got {got}" + (f"; {kind}: {text}" if text else ""))
     if kind == "MemoryError":
         return Grade(correct=False, reason=REASONS["memory"], detail=detail)
-    raised = got.partition(":")[0] == kind
-    return Grade(correct=False, reason=REASONS["crashed"] if raised else "wrong answer", detail=detail)
+    reason = REASONS["crashed"] if how == "raised" or kind == "UnreadableError" else "wrong answer"
+    return Grade(correct=False, reason=reason, detail=detail)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from caps.core.errors import CapsError, SandboxError, SettingError, UserError
+from caps.graders.reasons import printable
 
 Status: TypeAlias = Literal["ok", "crashed", "timeout", "memory", "output"]
 NAMES = ("auto", "bwrap", "unsafe-local")
@@ -77,7 +78,7 @@ class EndedError(CapsError):
     """The program ended, or was ended, before it answered; never leaves this package."""
 
     def __init__(self, status: Status, exit_code: int | None, stderr: bytes) -> None:
-        said = stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+        said = printable(stderr.strip().rpartition(b"\n")[2][:800].decode(errors="replace")[:200])
         super().__init__(f"ended: {status}, exit code {exit_code}" + (f", {said}" if said else ""))
         self.status: Status = status
         self.exit_code = exit_code

@@ -9,14 +9,16 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from caps.core.errors import InputError
 from caps.core.types import Case
+from caps.graders.inside.plain import PLAIN_TYPES
 
 _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _FOREIGN = ("inputs", "outputs")
+PUBLIC = "tests.public"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,23 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Inputs with outputs. `style` is `either` where a function is known but inputs are texts."""
+    """Inputs with outputs. `style` is `either` where a function is known but inputs are texts.
+
+    `public`: candidates may have been shown them, and there are no others.
+    """
 
     tests: tuple[Example, ...]
     entry_point: str | None
     style: Literal["stdin", "call", "either"]
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TestProgram:
-    """Assertions about a function; `missing` are names it expects of the candidate, `modules` of Python."""
+    """Assertions about a function; `missing` are names it expects of the candidate, `modules` of Python.
+
+    Calling a name in `classes` returns an object by right.
+    """
 
     __test__ = False  # no test of ours, for all its name
 
@@ -46,6 +55,8 @@ class TestProgram:
     entry_point: str | None
     missing: tuple[str, ...]
     modules: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    public: bool = False
 
 
 def read_suite(case: Case) -> Examples | TestProgram:
@@ -57,7 +68,7 @@ def read_suite(case: Case) -> Examples | TestProgram:
     entry = _entry_point(case.extra, found)
     where, tests = "tests", given
     if "hidden" in found or "public" in found:
-        where = "tests.hidden" if found.get("hidden") else "tests.public"
+        where = "tests.hidden" if found.get("hidden") else PUBLIC
         tests = found.get(where.partition(".")[2])
     elif all(isinstance(found.get(name), list) for name in _FOREIGN):
         if len(found["inputs"]) != len(found["outputs"]):
@@ -67,10 +78,11 @@ def read_suite(case: Case) -> Examples | TestProgram:
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
         tests = "\n".join(tests)
     if isinstance(tests, str) and tests.strip():
-        return _program(tests, entry, where)
+        return _program(tests, entry, where, case)
     if not isinstance(tests, list) or not tests:
         raise InputError(f"{where}: holds no tests; a list of inputs and outputs or a test program is wanted")
-    return _examples(tests, entry, where, started=_started(case.extra, found))
+    suite = _examples(tests, entry, where, started=_started(case.extra, found))
+    return replace(suite, public=where == PUBLIC)
 
 
 def function_of(extra: Mapping[str, Any]) -> str | None:
@@ -90,7 +102,7 @@ def _started(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
     return next((names[-1] for names in map(_DEFINED.findall, texts) if names), None)
 
 
-def _program(source: str, entry: str | None, where: str) -> TestProgram:
+def _program(source: str, entry: str | None, where: str, case: Case) -> TestProgram:
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -102,7 +114,42 @@ def _program(source: str, entry: str | None, where: str) -> TestProgram:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     modules = (missing & sys.stdlib_module_names) - calls  # nobody calls a module
-    return TestProgram(source, entry, tuple(sorted(missing - modules)), tuple(sorted(modules)))
+    wanted = tuple(sorted(missing - modules))
+    made = _returning_objects(tree)
+    if "candidate" in made and entry:
+        made.add(entry)
+    classes = tuple(name for name in (*wanted, entry) if name and (name in made or _is_class(name, case)))
+    return TestProgram(source, entry, wanted, tuple(sorted(modules)), classes, where == PUBLIC)
+
+
+def _returning_objects(tree: ast.Module) -> set[str]:
+    """Functions of whose results the tests want something that no plain data has: an attribute, a method."""
+    makers: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(func=ast.Name(id=function))):
+                makers.setdefault(variable, set()).add(function)
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) if any(hasattr(kind, name) for kind in PLAIN_TYPES):
+                continue
+            case ast.Attribute(value=ast.Name(id=variable)):
+                found |= makers.get(variable, set())
+            case ast.Attribute(value=ast.Call(func=ast.Name(id=function))):
+                found.add(function)
+    return found
+
+
+def _is_class(name: str, case: Case) -> bool:
+    """Whether a name is meant to be a class: it is written like one, or the problem defines it as one.
+
+    The candidate has no say: one that brings a class in place of a function could pass off objects as texts.
+    """
+    texts = (case.problem.text, str(case.extra.get("starter_code") or ""))
+    defined = re.compile(rf"^[ \t]*(class|def)[ \t]+{re.escape(name)}\b", re.MULTILINE)
+    found = next((match[1] for match in map(defined.search, texts) if match), None)
+    return found == "class" if found else name[:1].isupper() and "_" not in name
 
 
 def _free(tree: ast.Module) -> set[str]:

@@ -1,8 +1,9 @@
 """Processes that answer questions and may be killed for it: started when needed, reused, replaced.
 
 Each is a Python of its own with an empty environment; a `Wire` says how questions and replies are written,
-one JSON value a line unless told otherwise. It shares no signal with us, so an interrupt at the terminal
-reaches us alone; it ends when its input does.
+one JSON value a line unless told otherwise. Bytes may follow such a line, and then it is a list that ends
+with their lengths. A worker shares no signal with us, so an interrupt at the terminal reaches us alone; it
+ends when its input does.
 """
 
 import asyncio
@@ -29,6 +30,10 @@ class NoReplyError(Exception):
 
 class DeadlineError(NoReplyError):
     """The deadline of a question came before its reply."""
+
+
+class NotStartedError(NoReplyError):
+    """A worker could not start, whatever it was to be asked."""
 
 
 class Wire(Protocol):
@@ -65,9 +70,9 @@ class _Worker:
     longest: int
     tasks: int = 0
 
-    async def ask(self, question: bytes, seconds: float) -> Any:
+    async def ask(self, question: bytes, parts: tuple[bytes, ...], seconds: float) -> Any:
         assert self.process.stdin  # noqa: S101  # it was started with pipes
-        self.process.stdin.write(question)
+        self.process.stdin.writelines((question, *parts))
         return await self.hear(seconds)
 
     async def hear(self, seconds: float) -> Any:
@@ -113,7 +118,7 @@ class Workers:
     async def ask(
         self,
         question: object,
-        *,
+        *parts: bytes,
         seconds: float | None = None,
         until: float | None = None,
         took: Callable[[float], object] = lambda _: None,
@@ -123,19 +128,22 @@ class Workers:
         `seconds` count from the moment a worker has the question, and `took` hears how many passed; `until`
         is a time of the loop's clock that also ends the wait for a free worker.
         """
+        asked = self._wire.dump([question, *map(len, parts)] if parts else question)
         try:
             async with asyncio.timeout_at(until):
-                return await self._ask(question, seconds or self._seconds, took)
+                return await self._ask(asked, parts, seconds or self._seconds, took)
         except TimeoutError:
             raise DeadlineError("its time ended first") from None
 
-    async def _ask(self, question: object, seconds: float, took: Callable[[float], object]) -> Any:
+    async def _ask(
+        self, question: bytes, parts: tuple[bytes, ...], seconds: float, took: Callable[[float], object]
+    ) -> Any:
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             self._busy.append(worker)
             started = time.perf_counter()
             try:
-                reply = await worker.ask(self._wire.dump(question), seconds)
+                reply = await worker.ask(question, parts, seconds)
             except BaseException:
                 # Whatever happened, a late reply must not be taken for the next one.
                 await _end([worker])
@@ -166,6 +174,9 @@ class Workers:
         worker = _Worker(process, self._wire, self._longest)
         try:
             await worker.hear(STARTING_SECONDS)
+        except NoReplyError as error:
+            await _end([worker])
+            raise NotStartedError(str(error)) from None
         except BaseException:
             await _end([worker])
             raise

@@ -1,6 +1,13 @@
-"""Messages between a program in the sandbox and whoever started it: a length, a line end, the bytes."""
+"""Messages between a program in the sandbox and whoever started it: a length, a line end, the bytes.
+
+A served candidate answers in replies that can be taken apart without reading the values in them: `L` (it is
+loaded), `U` and a text (it does not parse), `R` and three texts (it raised: the type, its built-in base, what
+it says), or `V`, a length, the result of that length and, if they changed, the arguments.
+"""
 
 import os
+
+LONGEST_TEXT = 500  # characters of what is said about a call
 
 
 class Wire:
@@ -41,3 +48,32 @@ class Wire:
         """Let go of both ends."""
         os.close(self._input)
         os.close(self._output)
+
+
+def join_texts(*texts: str) -> bytes:
+    """Texts as one message, each cut short; what is no valid Unicode is replaced."""
+    cut = (text[:LONGEST_TEXT].replace("\0", " ") for text in texts)
+    return b"\0".join(text.encode("utf-8", "replace") for text in cut)
+
+
+def split_texts(data: bytes, count: int) -> list[str]:
+    """So many texts out of a message that may be anything; missing ones are empty."""
+    parts = data[: 5 * LONGEST_TEXT * count].split(b"\0", count - 1)
+    texts = [part.decode("utf-8", "replace")[:LONGEST_TEXT] for part in parts]
+    return texts + [""] * (count - len(texts))
+
+
+def reply_value(result: bytes, after: bytes = b"") -> bytes:
+    """The reply of a call that returned."""
+    return b"V%d:%b%b" % (len(result), result, after)
+
+
+def split_value(reply: bytes) -> tuple[bytes, bytes] | None:
+    """Result and changed arguments of such a reply; None if it is none."""
+    end = reply.find(b":", 1, 12)
+    if reply[:1] != b"V" or not reply[1 : max(end, 1)].isdigit():
+        return None
+    size = int(reply[1:end])
+    if size > len(reply) - end - 1:
+        return None
+    return reply[end + 1 : end + 1 + size], reply[end + 1 + size :]
