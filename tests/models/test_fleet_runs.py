@@ -131,7 +131,7 @@ def test_nobody_at_all_ends_it_at_the_start():
 def test_from_python_several_addresses_are_a_list():
     with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
         for case in cases(4):
-            assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], max_connections=1).text
+            assert select_sync(case, model="m", base_url=[one.url, f"{other.url}=2"], connections=1).text
         assert one.requests
         assert other.requests
 

@@ -84,8 +84,6 @@ def serve(
     from caps.server.rules import Limits  # noqa: PLC0415
 
     log = Log(prompts=log_prompts, quiet=quiet)
-    if loaded := loaded_settings(ctx):
-        log.say("settings", file=loaded[0], settings=loaded[1])
     if not config.base_url and not config.model:
         raise SettingError("no model server: give --base-url http://localhost:8000/v1, or --model embedded")
     with fetch_bar(hidden=quiet) as report:
@@ -115,5 +113,6 @@ def serve(
         heartbeat=heartbeat,
         grace=grace,
         log=log,
+        settings=None if (loaded := loaded_settings(ctx)) is None else "{}: {}".format(*loaded),
     )
     asyncio.run(run(serving))

@@ -41,6 +41,7 @@ class Serving:
     heartbeat: float = 10.0
     grace: float = 60.0
     log: Log = field(default_factory=Log)
+    settings: str | None = None  # the file that some came from
 
     def __post_init__(self) -> None:
         if any(not key.strip() or not key.isprintable() for key in self.keys):
@@ -69,7 +70,9 @@ async def serve(serving: Serving) -> None:
 async def _answer(serving: Serving, heard: socket) -> None:
     async with opened(serving) as door:
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
-        serving.log.say("listening", url=f"http://{host}:{heard.getsockname()[1]}/v1", upstream=door.address)
+        more = {} if serving.settings is None else {"settings": serving.settings}
+        url = f"http://{host}:{heard.getsockname()[1]}/v1"
+        serving.log.say("listening", url=url, upstream=door.address, **more)
         await run(door, heard, grace=serving.grace, patience=serving.limits.reading, log=serving.log)
 
 
