@@ -11,6 +11,7 @@ from caps.assemble.parts import (
     make_strategy,
     prepare_for,
     price_for,
+    templates_for,
     with_shortlist,
 )
 from caps.assemble.sessions import (
@@ -52,5 +53,6 @@ __all__ = [
     "reply_for",
     "sampler",
     "session",
+    "templates_for",
     "with_shortlist",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
-from caps.assemble.parts import load_templates, prepare_for, price_for
+from caps.assemble.parts import prepare_for, price_for, templates_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
@@ -82,4 +82,4 @@ def waiting_judge(setup: Setup, waiting: Waiting) -> LlmJudge:
         (Level.FULL, setup.endpoint),
     ):
         seats[level] = Seat(WaitingModel(waiting, where), where.model, setup.extra)
-    return LlmJudge(seats, load_templates(setup.prompts), setup.judge)
+    return LlmJudge(seats, templates_for(setup), setup.judge)

@@ -1,13 +1,13 @@
 """From names to strategies, prompt templates, graders, finders, and cases made ready."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
 from caps.assemble.setup import Setup
 from caps.core.counting import estimate_tokens
-from caps.core.errors import InputError
+from caps.core.errors import InputError, SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import override
@@ -27,7 +27,8 @@ from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.base import Keeper
 from caps.judges.base import Bout
 from caps.judges.profiles import with_profile
-from caps.prompts.fence import nonce_for
+from caps.prompts.fence import code_for, nonce_for
+from caps.prompts.render import VERSION, VERSIONS
 from caps.registry import STRATEGIES, build
 
 
@@ -62,28 +63,54 @@ def has_setting(strategy: Strategy, name: str) -> bool:
     return name in getattr(strategy, "__dataclass_fields__", {})
 
 
-def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> dict[str, str]:
+def load_templates(
+    folder: Path | None = None, *, shelf: str = "templates", version: str = VERSION
+) -> dict[str, str]:
     """The built-in prompt templates by name, with those of a folder in their place.
 
-    A judge's stand on the shelf `templates`, a sampler's on `generation`; a folder may hold both.
+    A judge's stand on the shelf `templates`, in several versions of which one is loaded; a sampler's on
+    `generation`. A folder may hold both. Its templates of an earlier version replace the built-in ones of a
+    later version, and keep their name: replies to them are found in the journal by it.
     """
+    if version not in VERSIONS:
+        raise SettingError(f"prompt version {version!r}: must be one of {', '.join(VERSIONS)}")
     shelves = {
         name: {item.name: item.read_text("utf-8") for item in (files("caps.prompts") / name).iterdir()}
         for name in ("templates", "generation")
     }
-    templates = shelves[shelf]
-    if folder is None:
-        return templates
+    own = (
+        {}
+        if folder is None
+        else _own_templates(folder, {name for names in shelves.values() for name in names})
+    )
+    if shelf == "generation":
+        return shelves[shelf] | {name: words for name, words in own.items() if name in shelves[shelf]}
+    found: dict[str, str] = {}
+    for name, words in shelves[shelf].items():
+        stem, _, made_for = name.removesuffix(".txt").rpartition(".")
+        if made_for == version:
+            usable = VERSIONS[VERSIONS.index(version) :: -1]
+            names = (f"{stem}.{one}.txt" for one in usable)
+            chosen = next((one for one in names if one in own), name)
+            found[chosen] = own.get(chosen, words)
+    return found
+
+
+def templates_for(setup: Setup) -> dict[str, str]:
+    """The templates that the judge of a run is asked with."""
+    return load_templates(setup.prompts, version=setup.prompt_version)
+
+
+def _own_templates(folder: Path, known: Collection[str]) -> dict[str, str]:
     try:
         own = {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.txt"))}
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--prompts {folder}: {error}") from None
-    known = {name for names in shelves.values() for name in names}
     unknown = own.keys() - known
     if not own or unknown:
         wrong = f"{min(unknown)} is none of ours" if unknown else "no .txt files in it"
         raise InputError(f"--prompts {folder}: {wrong}; names are {', '.join(sorted(known))}")
-    return templates | {name: words for name, words in own.items() if name in templates}
+    return own
 
 
 def make_prepare(
@@ -103,7 +130,8 @@ def make_prepare(
         described = describe(case, chosen[name], estimate_tokens)
         statement = case.problem.text
         shown = [view for pair in described.views for view in pair]
-        return Bout(case, described, nonce_for(statement, shown), estimate_tokens(statement))
+        nonce = nonce_for(statement, shown)
+        return Bout(case, described, nonce, estimate_tokens(statement), code_for(nonce, [statement, *shown]))
 
     if profile is not None or views:
         with_views(profile_named(profile or "general"), views or {})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from caps.assemble.engines import capacity_of, connect_all, connected, equip, ray_engine
-from caps.assemble.parts import load_templates, make_findings, price_for
+from caps.assemble.parts import load_templates, make_findings, price_for, templates_for
 from caps.assemble.setup import Endpoint, Setup
 from caps.core.errors import JournalError, MissingFeatureError
 from caps.core.types import Ask, Level, Usage
@@ -51,7 +51,7 @@ async def session(
     """
     from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
 
-    templates, price = load_templates(setup.prompts), price_for(setup)
+    templates, price = templates_for(setup), price_for(setup)
     if setup.engine == "batch":
         from caps.assemble.batching import batch_engine, check_batch  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def judge_over(setup: Setup, model: Model) -> LlmJudge:
         Level.PARTIAL: Seat(model, partial.model, setup.extra),
         Level.FULL: Seat(model, setup.endpoint.model, setup.extra),
     }
-    return LlmJudge(seats, load_templates(setup.prompts), setup.judge)
+    return LlmJudge(seats, templates_for(setup), setup.judge)
 
 
 def open_journal(path: Path, *, durable: bool = False) -> Journal:

@@ -14,6 +14,7 @@ from caps.models import weights
 from caps.models.base import Tell, unheard
 from caps.models.locate import locate
 from caps.models.weights import Report
+from caps.prompts.render import VERSION
 
 ENGINES = ("local", "batch", "ray")
 
@@ -60,6 +61,7 @@ class Setup:
     profile: str | None = None
     views: Mapping[str, str] = field(default_factory=dict)
     prompts: Path | None = None
+    prompt_version: str = VERSION
     connections: int | Literal["auto"] = "auto"
     timeout: float = 600.0
     context: int | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_data_path
 
-from caps.assemble import load_templates
+from caps.assemble import templates_for
 from caps.cli.batch_run import BatchRun, opened
 from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
@@ -137,7 +137,7 @@ def _show(found: Progress, *, by_case: bool) -> None:
 
 
 def _progress(run: BatchRun) -> Progress:
-    found, templates = Progress(), load_templates(run.setup.prompts)
+    found, templates = Progress(), templates_for(run.setup)
     for stand in run.convoy.stands():
         found.cases.append(_line(stand))
         found.keys |= {one.key for one in stand.open}

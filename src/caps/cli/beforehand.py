@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from caps.assemble import Setup, load_templates, make_prepare, price_for
+from caps.assemble import Setup, make_prepare, price_for, templates_for
 from caps.cli.calibrating import Calibrating
 from caps.cli.output import say, stdout
 from caps.core.contest import Contest
@@ -40,7 +40,7 @@ def refuse_if_too_dear(
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
     if cases == "-":
         raise SettingError("--max-usd needs a file of cases: standard input can be read only once")
-    prepare, templates = make_prepare(setup.profile, setup.views), load_templates(setup.prompts)
+    prepare, templates = make_prepare(setup.profile, setup.views), templates_for(setup)
     tokens = 0
     for place, case in enumerate(read()):
         if isinstance(case, InputError):

@@ -19,6 +19,9 @@ from caps.engines.batch_files import BatchSettings
 from caps.graders.sandbox import NAMES as SANDBOXES
 from caps.judges.profiles import read_profile
 from caps.models.fleet_addresses import join_addresses
+from caps.prompts.render import VERSION, VERSIONS
+from caps.reports.remade import prompt_version_of_run
+from caps.reports.rundir import read_made
 
 GRACE_SECONDS = 3.0  # what comes in that long after Ctrl-C is paid, and kept
 
@@ -63,6 +66,18 @@ def confidence_of(word: str) -> Any:
     if word not in ("verbal", "logprobs", "auto"):
         raise SettingError(f"--confidence {word!r}: must be one of verbal, logprobs, auto")
     return word
+
+
+def prompt_version_of(word: str | None, out: Path | None) -> str:
+    """Read `--prompt-version`; unless it is given, a run goes on with the prompts it began with."""
+    if word is None and out is not None and (out / "run.json").is_file():
+        try:
+            return prompt_version_of_run(read_made(out))
+        except (OSError, msgspec.MsgspecError):
+            return VERSION  # a damaged folder is reported by whoever writes to it
+    if word is not None and word not in VERSIONS:
+        raise SettingError(f"--prompt-version {word!r}: must be one of {', '.join(VERSIONS)}")
+    return word or VERSION
 
 
 def price_of(read: float | None, written: float | None, reread: float | None) -> Price | None:

@@ -128,6 +128,14 @@ Prompts = Annotated[
     Path | None,
     typer.Option("--prompts", envvar="CAPS_PROMPTS", help="Folder with prompt templates of your own."),
 ]
+PromptVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt-version",
+        envvar="CAPS_PROMPT_VERSION",
+        help="Prompts to ask with: v1 or v2 (that of the run in --out, else v2).",
+    ),
+]
 Confidence = Annotated[
     str,
     typer.Option("--confidence", envvar="CAPS_CONFIDENCE", help="verbal (HIGH/LOW), logprobs, or auto."),

@@ -24,7 +24,13 @@ from caps.findings.kept import recall
 from caps.journal.store import Journal
 from caps.reports.console import number
 from caps.reports.lines import selection_line
-from caps.reports.remade import check_prompts, price_of_run, settings_of_run, setup_of_run
+from caps.reports.remade import (
+    check_prompts,
+    price_of_run,
+    prompt_version_of_run,
+    settings_of_run,
+    setup_of_run,
+)
 from caps.reports.rundir import Record, read_run
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, made with --out.")]
@@ -173,6 +179,7 @@ def _ask_again(
         profile=made["profile"],
         view=[f"{slot}={view}" for slot, view in made["views"].items()],
         prompts=None if made["prompts_folder"] is None else Path(made["prompts_folder"]),
+        prompt_version=prompt_version_of_run(made),
         confidence=made["judge"]["confidence"],
         max_tokens=made["judge"]["max_tokens"],
         reply=made["judge"].get("reply"),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import Session, Setup, load_templates, make_prepare, session
+from caps.assemble import Session, Setup, make_prepare, session, templates_for
 from caps.cli.calibrating import Calibrating
 from caps.cli.listening import listen
 from caps.cli.meter import Meter
@@ -60,7 +60,7 @@ class Run:
         self._rows: list[tuple[str, ...]] = []
         self._parcels = Lineup[Parcel]()
         self._guessed: Counter[str] = Counter()
-        self._templates = load_templates(setup.prompts)
+        self._templates = templates_for(setup)
         self._blind = make_prepare(setup.profile, setup.views)
         self._price = setup.price
         self._servers: Callable[[], list[Record]] = list

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from caps.assemble import Setup, load_templates
+from caps.assemble import Setup, templates_for
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import nearest, settings_of
@@ -128,7 +128,7 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 def _identity(setup: Setup) -> list[Any]:
     """What replies depend on; where the model is served is no part of it, as in the journal."""
     judge = [setup.endpoint.model, setup.judge, setup.confidence, dict(setup.extra)]
-    return ["live", *judge, setup.profile, dict(setup.views), load_templates(setup.prompts)]
+    return ["live", *judge, setup.profile, dict(setup.views), templates_for(setup)]
 
 
 def _version() -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import Setup, load_templates
+from caps.assemble import Setup, templates_for
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.costs.prices import Price
@@ -44,7 +44,8 @@ def made_of(
         "findings": dict(findings),
         "journal": None if setup.journal is None else str(setup.journal.resolve()),
         "prompts_folder": None if setup.prompts is None else str(setup.prompts),
-        "prompts": digests(load_templates(setup.prompts)),
+        "prompt_version": setup.prompt_version,
+        "prompts": digests(templates_for(setup)),
         "budget": {"case": asdict(setup.case_budget), "total": asdict(setup.total_budget)},
         "price": None if price is None else asdict(price),
         "versions": versions(),

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from caps.assemble import Endpoint, Setup, load_templates
+from caps.assemble import Endpoint, Setup, templates_for
 from caps.core.errors import InputError
 from caps.costs.prices import Price
 from caps.engines.budget import Budget
 from caps.judges.llm import JudgeSettings
+from caps.prompts.render import VERSIONS
 from caps.reports.rundir import digests
 
 
@@ -31,9 +32,15 @@ def setup_of_run(made: dict[str, Any]) -> Setup:
         profile=made["profile"],
         views=made["views"],
         prompts=None if made["prompts_folder"] is None else Path(made["prompts_folder"]),
+        prompt_version=prompt_version_of_run(made),
         journal=None if made["journal"] is None else Path(made["journal"]),
         case_budget=Budget(**{**made["budget"]["case"], "seconds": None}),
     )
+
+
+def prompt_version_of_run(made: dict[str, Any]) -> str:
+    """The version of the prompts of a run; before it was noted, there was one."""
+    return str(made.get("prompt_version", VERSIONS[0]))
 
 
 def price_of_run(made: dict[str, Any]) -> Price | None:
@@ -43,7 +50,7 @@ def price_of_run(made: dict[str, Any]) -> Price | None:
 
 def check_prompts(made: dict[str, Any], setup: Setup) -> None:
     """Changed words are other prompts: nothing of the journal would be found."""
-    now = digests(load_templates(setup.prompts))
+    now = digests(templates_for(setup))
     changed = [name for name, digest in made["prompts"].items() if now.get(name) != digest]
     if changed:
         raise InputError(

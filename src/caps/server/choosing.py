@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from caps.assemble import Setup, load_templates, make_prepare
+from caps.assemble import Setup, make_prepare, templates_for
 from caps.core.types import Case, Level, Selection
 from caps.engines.base import Outcome
 from caps.engines.budget import Budget
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self, model: Upstream, setup: Setup, name: str | None) -> None:
         self._model, self._setup, self.name = model, setup, name
-        self._templates = load_templates(setup.prompts)
+        self._templates = templates_for(setup)
         self._prepare = make_prepare(setup.profile, setup.views)
 
     async def choose(self, case: Case, options: Options, *, writer: str, until: float) -> Choice:
