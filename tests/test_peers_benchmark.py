@@ -58,7 +58,7 @@ def test_our_own_questions_get_replies_we_can_read(peers, bench, ask, kind):
     bout = make_prepare()(case)
     views = [bout.described.view(one, ask.level) for one in ask.entrants]
     template = load_templates()[template_name(ask, case.domain)]
-    (message,) = render(template, problem=case.problem, views=views, nonce=bout.nonce)
+    (message,) = render(template, problem=case.problem, views=views, nonce=bout.nonce, code=bout.code)
     reply = bench.reply(asked(message.content))
     reading = read_reply(ask, reply.texts[0], truncated=False, nonce=bout.nonce)
     assert (reply.kind, reply.domain, reading.how) == ("judge", "code", "tags")

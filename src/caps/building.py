@@ -1,6 +1,7 @@
 """From names to objects: strategies, prompt templates, graders, finders, journals, cases of a file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.store import Journal
 from caps.judges.preparing import CasePreparation
 from caps.judges.profiles import with_profile
+from caps.prompts.render import VERSION, VERSIONS
 from caps.registry import STRATEGIES, build
 from caps.text_workers import TextWorkers
 
@@ -49,37 +51,59 @@ def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
     return cast(Strategy, override(cast(Any, strategy), {"shortlist": "tests"}))
 
 
-def load_templates(folder: Path | None = None, *, shelf: str = "templates") -> dict[str, str]:
+def load_templates(
+    folder: Path | None = None, *, shelf: str = "templates", version: str = VERSION
+) -> dict[str, str]:
     """The built-in prompt templates by name, with those of a folder in their place.
 
-    A judge's stand on the shelf `templates`, a sampler's on `generation`; a folder may hold both.
+    A judge's stand on the shelf `templates`, in several versions of which one is loaded; a sampler's on
+    `generation`. A folder may hold both. Its templates of an earlier version replace the built-in ones of a
+    later version, and keep their name: replies to them are found in the journal by it.
     """
-    shelves = {
-        name: {item.name: item.read_text("utf-8") for item in (files("caps.prompts") / name).iterdir()}
-        for name in ("templates", "generation")
-    }
-    templates = shelves[shelf]
-    if folder is None:
-        return templates
+    shelves = {name: _built_in(name) for name in ("templates", "generation")}
+    own = {} if folder is None else _own_templates(folder, {name for one in shelves.values() for name in one})
+    if shelf == "generation":
+        return {**shelves[shelf], **{name: words for name, words in own.items() if name in shelves[shelf]}}
+    found: dict[str, str] = {}
+    for name, words in shelves[shelf].items():
+        stem, _, made_for = name.removesuffix(".txt").rpartition(".")
+        if made_for == version:
+            usable = VERSIONS[VERSIONS.index(version) :: -1]
+            names = (f"{stem}.{one}.txt" for one in usable)
+            chosen = next((one for one in names if one in own), name)
+            found[chosen] = own.get(chosen, words)
+    return found
+
+
+@cache
+def _built_in(shelf: str) -> Mapping[str, str]:
+    return {item.name: item.read_text("utf-8") for item in (files("caps.prompts") / shelf).iterdir()}
+
+
+def _own_templates(folder: Path, known: Collection[str]) -> dict[str, str]:
     own = {path.name: read_text(path, option="--prompts") for path in sorted(folder.glob("*.txt"))}
-    known = {name for names in shelves.values() for name in names}
     unknown = own.keys() - known
     if not own or unknown:
         wrong = f"{min(unknown)} is none of ours" if unknown else "no .txt files in it"
         raise InputError(f"--prompts {folder}: {wrong}; names are {', '.join(sorted(known))}")
-    return templates | {name: words for name, words in own.items() if name in templates}
+    return own
 
 
 def make_prepare(
-    profile: str | None = None, views: Mapping[str, str] | None = None, *, findings: bool = False
+    profile: str | None = None,
+    views: Mapping[str, str] | None = None,
+    *,
+    findings: bool = False,
+    quotes: bool = False,
 ) -> CasePreparation:
     """How a case is made ready: by the profile of its domain, or a named one, with single views replaced.
 
-    With `findings`, candidates that were found to behave alike count as equal.
+    With `findings`, candidates that were found to behave alike count as equal; with `quotes`, prompts are
+    used that ask for no code.
     """
     if profile is not None or views:
         with_views(profile_named(profile or "general"), views or {})
-    return CasePreparation(profile, tuple((views or {}).items()), findings=findings)
+    return CasePreparation(profile, tuple((views or {}).items()), findings=findings, quotes=quotes)
 
 
 def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:

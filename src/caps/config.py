@@ -27,6 +27,7 @@ from caps.registry import DEFAULT_STRATEGY
 
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
+PROMPT_VERSIONS = ("v1", "v2")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 
 
@@ -205,6 +206,12 @@ class RunConfig:
     )
     prompts: str | None = option(
         None, "Folder with prompt templates of your own.", "asking", metavar="DIR", guarded=True
+    )
+    prompt_version: str = option(
+        PROMPT_VERSIONS[-1],
+        "Wording of the prompts: v2, or v1 to be answered by the journal of an earlier version.",
+        "asking",
+        choices=PROMPT_VERSIONS,
     )
     strategy: str = option(
         DEFAULT_STRATEGY,

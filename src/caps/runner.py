@@ -59,6 +59,7 @@ from caps.models.locate import connect, locate
 from caps.models.recorded import RecordedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
+from caps.prompts.render import asks_for_code
 from caps.sampling.base import Method
 from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
@@ -234,7 +235,7 @@ class Runner:
     @cached_property
     def templates(self) -> dict[str, str]:
         """The prompt templates the judge is asked with."""
-        return load_templates(self.prompts_folder)
+        return load_templates(self.prompts_folder, version=self.config.prompt_version)
 
     @property
     def prompts_folder(self) -> Path | None:
@@ -279,7 +280,8 @@ class Runner:
     def prepare(self) -> CasePreparation:
         """How a case is made ready for judging."""
         views = {name: str(value) for name, value in self.config.views.items()}
-        return make_prepare(self.config.profile, views, findings=self.merges_found)
+        quotes = not all(map(asks_for_code, self.templates.values()))
+        return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     @property
     def case_budget(self) -> Budget:
@@ -344,7 +346,7 @@ class Runner:
             fetching=self._fetching,
             grace=self._grace,
         )
-        if config.prompts == self.config.prompts:
+        if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
         return runner
 

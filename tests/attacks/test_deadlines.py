@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from caps.assemble import make_prepare
 from platformdirs import user_cache_path
 
 from caps import Caps, Case, Verdict
+from caps.building import make_prepare
 from caps.core.types import Candidate, Message, Problem
 from caps.engines.budget import Budget
 from caps.engines.local import LocalEngine

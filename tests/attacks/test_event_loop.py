@@ -10,9 +10,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from caps.assemble import load_templates, make_prepare
 
 from caps import Caps, Case, Verdict
+from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, SlowTextError
 from caps.core.types import Candidate, Level, Message, Pairing, Problem
 from caps.engines.local import LocalEngine

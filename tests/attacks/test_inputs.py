@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from caps.assemble import load_templates
 
+from caps.building import load_templates
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
 from caps.datasets.imports import count_cases, open_cases

@@ -11,7 +11,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from caps.assemble import Endpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +36,7 @@ from caps.models.fleet_addresses import Listed
 from caps.models.http import HttpModel
 from caps.models.places import Place
 from caps.models.retries import Retries
+from caps.runner import Endpoint
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
 from server.serving import asked, inside, running

@@ -193,3 +193,93 @@ def test_every_kind_of_ask_is_replayed_gaps_included(tmp_path, strategy):
     again = caps("replay", out)
     assert orders(again) == orders(done)
     assert "unfinished" not in again.stderr
+
+
+@pytest.fixture
+def old_run(tmp_path):
+    """The folder and the journal that version 0.1 left: its prompts, and no word of their version."""
+    cases, out = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "run"
+    words = (
+        "select",
+        cases,
+        "--model",
+        "stub",
+        "--journal",
+        tmp_path / "journal.sqlite",
+        "--strategy",
+        "caps",
+    )
+    with StubServer(better_quality_wins) as server:
+        done = caps(*words, "--base-url", server.url, "--out", out, "--prompt-version", "v1")
+        assert done.returncode == 0, done.stderr
+    made = json.loads((out / "run.json").read_text())
+    assert made.pop("prompt_version") == "v1"
+    assert all(name.endswith(".v1.txt") for name in made["prompts"])
+    (out / "run.json").write_text(json.dumps(made))
+    return out, words, done
+
+
+def test_a_run_of_version_0_1_replays_with_the_prompts_it_was_made_with(old_run):
+    out, _, done = old_run
+    again = caps("replay", out)
+    assert again.returncode == 0, again.stderr
+    assert orders(again) == orders(done)
+    assert "3 cases replayed without a call, all as in the run" in again.stderr
+
+
+def test_a_run_of_version_0_1_goes_on_in_its_folder_and_pays_for_nothing_again(old_run):
+    out, words, done = old_run
+    with StubServer(better_quality_wins) as server:
+        again = caps(*words, "--base-url", server.url, "--out", out)
+        assert again.returncode == 0, again.stderr
+        assert server.requests <= 1  # the one that tries the endpoint
+    assert orders(again) == orders(done)
+    assert json.loads((out / "run.json").read_text())["prompt_version"] == "v1"
+
+
+def test_what_is_asked_for_a_run_of_version_0_1_is_asked_in_its_words(old_run):
+    out, _, _ = old_run
+    made = json.loads((out / "run.json").read_text())
+    with StubServer(better_quality_wins) as server:
+        (out / "run.json").write_text(json.dumps({**made, "base_url": server.url}))
+        wider = caps("replay", out, "--strategy", "caps", "--set", "screening=E2", "--ask")
+        assert wider.returncode == 0, wider.stderr
+        prompts = [body["messages"][0]["content"] for body in server.bodies[1:]]
+    assert prompts
+    assert all("<winner>A or B or TIE</winner>" in prompt for prompt in prompts)
+
+
+def test_a_new_run_is_asked_in_the_new_words_and_says_so(run):
+    out, _ = run
+    made = json.loads((out / "run.json").read_text())
+    assert made["prompt_version"] == "v2"
+    assert all(name.endswith(".v2.txt") for name in made["prompts"])
+
+
+def test_an_unknown_version_of_the_prompts_is_named(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 1)
+    done = caps("select", cases, "--model", "m", "--base-url", "http://127.0.0.1:9", "--prompt-version", "v3")
+    assert done.returncode == 2
+    assert "--prompt-version 'v3': must be one of v1, v2" in done.stderr
+
+
+def test_own_prompts_of_an_earlier_version_keep_their_name_and_so_their_replies(tmp_path):
+    """A folder made for version 0.1 holds templates without a code: its journal answers a new run."""
+    cases, prompts = write_cases(tmp_path / "cases.jsonl", 2), tmp_path / "prompts"
+    prompts.mkdir()
+    for name in ("pair-e1-math", "pair-e2-math"):
+        (prompts / f"{name}.v1.txt").write_text("{problem}\n{a}\n{b}\nWhich? <winner>A or B or TIE</winner>")
+    words = (
+        "select", cases, "--model", "m", "--journal", tmp_path / "j", "--prompts", prompts, "--strategy", "caps",
+    )  # fmt: skip
+    with StubServer(better_quality_wins) as server:
+        done = caps(*words, "--base-url", server.url, "--prompt-version", "v1")
+        paid = server.requests
+        again = caps(*words, "--base-url", server.url, "--out", tmp_path / "run")
+        assert again.returncode == 0, again.stderr
+        assert server.requests <= paid + 1
+    assert orders(again) == orders(done)
+    made = json.loads((tmp_path / "run" / "run.json").read_text())
+    own = {name for name in made["prompts"] if name.endswith(".v1.txt")}
+    assert own == {"pair-e1-math.v1.txt", "pair-e2-math.v1.txt"}
+    assert len(made["prompts"]) == 15

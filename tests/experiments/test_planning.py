@@ -34,7 +34,7 @@ def rendered_tokens(bout, ask):
     """Tokens of an ask as a judge would really be sent it."""
     views = [bout.described.view(one, ask.level) for one in ask.entrants]
     template = TEMPLATES[template_name(ask, bout.case.domain)]
-    (message,) = render(template, problem=bout.case.problem, views=views, nonce=bout.nonce)
+    (message,) = render(template, problem=bout.case.problem, views=views, nonce=bout.nonce, code=bout.code)
     return estimate_tokens(message.content)
 
 

@@ -3,8 +3,8 @@
 from importlib.resources import files
 
 from caps.core.types import Ask, Group, Level, Message, Pairing, Problem, Solo
-from caps.prompts.fence import nonce_for
-from caps.prompts.render import DOMAINS, render, template_name
+from caps.prompts.fence import code_for, nonce_for
+from caps.prompts.render import DOMAINS, VERSIONS, asks_for_code, render, template_name
 
 TEMPLATES = {
     file.name: file.read_text(encoding="utf-8")
@@ -16,7 +16,9 @@ RATINGS = Pairing(0, 1, Level.FULL, dialect="ratings")
 SOLO = Solo(0, Level.FULL)
 GROUP = Group((4, 7, 2), Level.FULL)
 ASKS: tuple[Ask, ...] = (PARTIAL, FULL, RATINGS, SOLO, GROUP)
-ASK_OF = {template_name(ask, domain): ask for ask in ASKS for domain in DOMAINS}
+ASK_OF = {
+    template_name(ask, domain, version): ask for ask in ASKS for domain in DOMAINS for version in VERSIONS
+}
 PROBLEM = Problem.of("Add two numbers.")
 
 
@@ -24,17 +26,25 @@ def show(name: str, texts: list[str], problem: Problem = PROBLEM) -> tuple[str, 
     """The prompt for the first candidates that fit the template, and its nonce."""
     views = texts[: len(ASK_OF[name].entrants)]
     nonce = nonce_for(problem.text, texts)
-    (message,) = render(TEMPLATES[name], problem=problem, views=views, nonce=nonce)
+    code = code_for(nonce, [problem.text, *texts])
+    (message,) = render(TEMPLATES[name], problem=problem, views=views, nonce=nonce, code=code)
     assert message == Message("user", message.content)
     return message.content, nonce
 
 
-def good_reply(ask: Ask) -> str:
+def code_of(name: str, texts: list[str], problem: Problem = PROBLEM) -> str | None:
+    """The code that the prompt of `show` asks for, if it asks for one."""
+    nonce = nonce_for(problem.text, texts)
+    return code_for(nonce, [problem.text, *texts]) if asks_for_code(TEMPLATES[name]) else None
+
+
+def good_reply(ask: Ask, code: str | None = None) -> str:
     """What a judge says that prefers the second (or rates it 4)."""
+    end = "" if code is None else f" {code}"
     if isinstance(ask, Solo):
-        return "Fair.\n<rating>4</rating>"
+        return f"Fair.\n<rating>4{end}</rating>"
     if isinstance(ask, Group):
-        return "The second is right.\n<best>2</best>"
+        return f"The second is right.\n<best>2{end}</best>"
     if ask.dialect == "ratings":
-        return "B is right.\n<rating_A>2</rating_A>\n<rating_B>9</rating_B>"
-    return "B is right.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
+        return f"B is right.\n<rating_A>2{end}</rating_A>\n<rating_B>9{end}</rating_B>"
+    return f"B is right.\n<winner>B{end}</winner>\n<confidence>HIGH</confidence>"

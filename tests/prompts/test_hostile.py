@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Pick, Problem, Rating, Verdict
-from caps.prompts.parse import Reading, read_reply, readable
+from caps.prompts.fence import could_fake
+from caps.prompts.fence import show as shown_as
+from caps.prompts.parse import read_reply
 from caps.prompts.tags import tags
-from prompts.shown import ASK_OF, TEMPLATES, good_reply, show
+from prompts.shown import ASK_OF, TEMPLATES, code_of, good_reply, show
 from prompts.test_fence import any_texts
 
 JOINER = "\u2060"
@@ -67,38 +69,46 @@ def blocks(prompt: str, nonce: str) -> list[tuple[str, str]]:
 def check(name: str, texts: list[str], problem: str = "Add two numbers.") -> None:
     ask = ASK_OF[name]
     prompt, nonce = show(name, texts, Problem.of(problem))
-    fakes = any(readable(text, ask) for text in (problem, *texts))
+    code = code_of(name, texts, Problem.of(problem))
+    bound_only = any(could_fake(text, ask) for text in (problem, *texts[: len(ask.entrants)]))
 
-    def read(reply: str) -> Reading:
-        """As a judge reads it: where a text shown may be taken for a verdict, only what it cannot hold counts."""
-        return read_reply(ask, reply, truncated=False, nonce=nonce, bound_only=fakes)
+    def answer(reply: str) -> object:
+        return read_reply(ask, reply, truncated=False, nonce=nonce, code=code, bound_only=bound_only).answer
 
-    # (a) One real fence for the problem and for each candidate, nothing parsable inside, the template's words whole.
+    # (a) One real fence for the problem and for each candidate, the template's words whole. Where no code is asked
+    # for, nothing inside parses; where one is, it stands in the template's words only, and texts are as they were.
     shown = blocks(prompt, nonce)
     assert len(shown) == 1 + len(ask.entrants)
     assert len({label for label, _ in shown}) == len(shown)
     assert prompt.lower().count(nonce) == 2 * len(shown)
-    assert prompt.count("<<<BEGIN") == prompt.count("<<<END") == len(shown)
-    assert len(re.findall("^## Task$", prompt, re.MULTILINE)) == 1
     for _, content in shown:
-        assert not list(tags(content))
         assert not re.search(
             r"<\|\w+\|>|\[/?INST\]|</?think>|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", content
         )
-    assert [tag.content for tag in tags(prompt)] == [tag.content for tag in tags(TEMPLATES[name])]
+    if code is None:
+        assert prompt.count("<<<BEGIN") == prompt.count("<<<END") == len(shown)
+        assert len(re.findall("^## Task$", prompt, re.MULTILINE)) == 1
+        assert not any(list(tags(content)) for _, content in shown)
+        assert [tag.content for tag in tags(prompt)] == [tag.content for tag in tags(TEMPLATES[name])]
+    else:
+        assert [content for _, content in shown] == [
+            shown_as(text, nonce) for text in (problem, *texts[: len(ask.entrants)])
+        ]
+        assert code not in prompt.rpartition("\n<<<END")[0].lower()
+        assert prompt.endswith(TEMPLATES[name].strip().rpartition("}\n\n## Task")[2].replace("{code}", code))
 
     for label, content in shown:
         block = f"<<<BEGIN {label} {nonce}>>>\n{content}\n<<<END {label} {nonce}>>>"
         stripped = block.replace(JOINER, "")  # a model may drop the joiners when it repeats a candidate
         # (b) Echoed before or after the verdict: the verdict is what the judge itself says.
         for echo in (block, stripped, content):
-            for reply in (f"{echo}\n{good_reply(ask)}", f"{good_reply(ask)}\n\n{echo}"):
-                assert read(reply).answer in RIGHT
+            for reply in (f"{echo}\n{good_reply(ask, code)}", f"{good_reply(ask, code)}\n\n{echo}"):
+                assert answer(reply) in RIGHT
         # (c) An echo alone, whole or cut off, decides nothing.
         for echo in (block, stripped, content, block[: len(block) // 2], stripped[: len(stripped) // 2]):
             for reply in (echo, f"Let me quote it.\n{echo}"):
-                assert read(reply).answer is None
-    assert read(prompt).answer is None
+                assert answer(reply) is None
+    assert answer(prompt) is None
 
 
 @pytest.mark.parametrize("plant", PLANTS)

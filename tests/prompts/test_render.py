@@ -6,27 +6,60 @@ from hypothesis import strategies as st
 
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Pick, Problem, Rating, Verdict
-from caps.prompts.fence import neutralise
+from caps.prompts.fence import could_fake, quote
+from caps.prompts.fence import show as shown_as
 from caps.prompts.parse import read_reply
-from caps.prompts.render import render, template_name
-from prompts.shown import ASK_OF, FULL, GROUP, PARTIAL, PROBLEM, RATINGS, SOLO, TEMPLATES, good_reply, show
+from caps.prompts.render import find_template, render, template_name
+from prompts.shown import (
+    ASK_OF,
+    FULL,
+    GROUP,
+    PARTIAL,
+    PROBLEM,
+    RATINGS,
+    SOLO,
+    TEMPLATES,
+    code_of,
+    good_reply,
+    show,
+)
 
 
 @pytest.mark.parametrize(
     ("ask", "domain", "name"),
     [
-        (PARTIAL, "code", "pair-e1-code.v1.txt"),
-        (FULL, "math", "pair-e2-math.v1.txt"),
-        (Pairing(0, 1, Level.PARTIAL, dialect="ratings"), "math", "pair-ratings-math.v1.txt"),
-        (RATINGS, "code", "pair-ratings-code.v1.txt"),
-        (SOLO, "general", "solo-general.v1.txt"),
-        (GROUP, "poetry", "group-general.v1.txt"),
-        (FULL, "", "pair-e2-general.v1.txt"),
-        (FULL, "../../etc/passwd", "pair-e2-general.v1.txt"),
+        (PARTIAL, "code", "pair-e1-code"),
+        (FULL, "math", "pair-e2-math"),
+        (Pairing(0, 1, Level.PARTIAL, dialect="ratings"), "math", "pair-ratings-math"),
+        (RATINGS, "code", "pair-ratings-code"),
+        (SOLO, "general", "solo-general"),
+        (GROUP, "poetry", "group-general"),
+        (FULL, "", "pair-e2-general"),
+        (FULL, "../../etc/passwd", "pair-e2-general"),
     ],
 )
-def test_a_template_is_named_by_ask_level_dialect_and_domain(ask: Ask, domain: str, name: str) -> None:
-    assert template_name(ask, domain) == name
+def test_a_template_is_named_by_ask_level_dialect_domain_and_version(
+    ask: Ask, domain: str, name: str
+) -> None:
+    assert template_name(ask, domain) == f"{name}.v2.txt"
+    assert template_name(ask, domain, "v1") == f"{name}.v1.txt"
+
+
+def test_of_several_versions_the_newest_that_is_there_is_asked_with() -> None:
+    old, new = "pair-e2-math.v1.txt", "pair-e2-math.v2.txt"
+    assert find_template({old: "old", new: "new"}, FULL, "math") == (new, "new")
+    assert find_template({old: "old"}, FULL, "math") == (old, "old")
+    with pytest.raises(SettingError, match=r"pair-e2-math\.v2\.txt"):
+        find_template({}, FULL, "math")
+
+
+def test_a_template_with_a_code_is_never_rendered_without_one() -> None:
+    template = "{problem} {candidate} end with {code}, I say {code}"
+    with pytest.raises(SettingError, match="code of the case"):
+        render(template, problem=PROBLEM, views=["x"], nonce="abc123")
+    (message,) = render(template, problem=PROBLEM, views=["Winner: A"], nonce="abc123", code="k7f3")
+    assert message.content.endswith("end with k7f3, I say k7f3")
+    assert "\nWinner: A\n" in message.content
 
 
 def test_an_unknown_dialect_is_named() -> None:
@@ -115,10 +148,14 @@ def test_what_is_rendered_holds_every_view_and_a_plain_reply_is_read_back(
     texts: list[str], name: str
 ) -> None:
     prompt, nonce = show(name, texts)
-    ask = ASK_OF[name]
+    ask, code = ASK_OF[name], code_of(name, texts)
+    quoting = quote if code is None else shown_as
     for text in texts[: len(ask.entrants)]:
-        assert f"\n{neutralise(text)}\n<<<END" in prompt
+        assert f"\n{quoting(text, nonce)}\n<<<END" in prompt
     right = {Verdict(3, 9), Verdict(2, 9), Rating(4), Pick(7)}
-    assert read_reply(ask, good_reply(ask), truncated=False, nonce=nonce).answer in right
-    assert read_reply(ask, prompt + "\n" + good_reply(ask), truncated=False, nonce=nonce).answer in right
-    assert read_reply(ask, prompt, truncated=False, nonce=nonce).answer is None
+    reply, bound_only = good_reply(ask, code), any(could_fake(text, ask) for text in texts)
+    for said in (reply, prompt + "\n" + reply):
+        found = read_reply(ask, said, truncated=False, nonce=nonce, code=code, bound_only=bound_only)
+        assert found.answer in right
+    found = read_reply(ask, prompt, truncated=False, nonce=nonce, code=code, bound_only=bound_only)
+    assert found.answer is None

@@ -5,15 +5,18 @@ from os.path import commonprefix
 
 import pytest
 
-from prompts.shown import ASK_OF, TEMPLATES
+from caps.prompts.parse import read_reply
+from prompts.shown import ASK_OF, ASKS, TEMPLATES
 
+V1 = [name for name in TEMPLATES if name.endswith(".v1.txt")]
+V2 = [name for name in TEMPLATES if name.endswith(".v2.txt")]
 PAIRWISE = [name for name in TEMPLATES if name.startswith("pair-")]
 OWN_WORDS = "## Task\n"
 
 
 def test_every_ask_in_every_domain_has_a_template_and_there_are_no_others() -> None:
     assert set(TEMPLATES) == set(ASK_OF)
-    assert len(TEMPLATES) == 15
+    assert len(TEMPLATES) == 30
 
 
 def test_all_templates_share_the_preamble_up_to_the_problem() -> None:
@@ -34,7 +37,8 @@ def test_words_of_a_domain_or_a_stage_come_only_after_the_candidates(name: str) 
     head, _, own = TEMPLATES[name].partition(OWN_WORDS)
     assert not re.search(r"\b(code|program|math|grader|reviewer|winner|A or B|1 to 10)\b", head)
     assert own.strip()
-    assert "{" not in own
+    assert set(re.findall(r"\{\w*\}", own)) == (set() if name in V1 else {"{code}"})
+    assert "{code}" not in head
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -42,8 +46,8 @@ def test_a_template_costs_fewer_than_350_tokens_even_at_three_characters_a_token
     assert len(TEMPLATES[name]) / 3 < 350
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_a_template_asks_for_the_tags_its_parser_reads(name: str) -> None:
+@pytest.mark.parametrize("name", V1)
+def test_a_template_of_v1_asks_for_the_tags_its_parser_reads(name: str) -> None:
     wanted = {
         "pair-e1": ["<winner>A or B or TIE</winner>", "<confidence>HIGH or LOW</confidence>"],
         "pair-e2": ["<winner>A or B or TIE</winner>", "<confidence>HIGH or LOW</confidence>"],
@@ -59,3 +63,33 @@ def test_a_rating_prompt_keeps_the_papers_anchors(name: str) -> None:
     code = "10 = correct and robust, 5 = borderline, 1 = incorrect"
     other = "10 = certainly correct, 8 = very likely, 5 = uncertain, 3 = likely incorrect, 1 = certainly incorrect"
     assert (code if "code" in name else other) in TEMPLATES[name]
+
+
+@pytest.mark.parametrize("name", V2)
+def test_a_template_of_v2_asks_for_the_tags_its_parser_reads_and_for_the_code(name: str) -> None:
+    wanted = {
+        "pair-e1": ["winner", "confidence"],
+        "pair-e2": ["winner", "confidence"],
+        "pair-ratings": ["rating_A", "rating_B"],
+        "solo": ["rating"],
+        "group": ["best"],
+    }[name.rpartition("-")[0]]
+    lines = [line for line in TEMPLATES[name].splitlines() if line.startswith("<")]
+    assert [line[1:].partition(">")[0] for line in lines] == wanted
+    # Behind the label, so that both are one word to copy; next to the tags, at the very end.
+    assert re.search(r"write .*(?:A|1)-\{code\}", TEMPLATES[name].splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", V2)
+def test_what_a_template_shows_as_an_example_is_no_verdict_when_it_is_copied(name: str) -> None:
+    own = TEMPLATES[name].rpartition("\n\n")[2].replace("{code}", "k7f3")
+    lines = own.splitlines()
+    tagged = "\n".join(line for line in lines if line.startswith("<"))
+    for copied in (own, tagged, tagged.replace(" k7f3", ""), *lines):
+        for ask in ASKS:
+            assert read_reply(ask, copied, truncated=False, nonce="abc123", code="k7f3").answer is None
+
+
+@pytest.mark.parametrize("name", [name for name in V2 if name.startswith(("pair-e1", "pair-e2"))])
+def test_a_template_says_when_a_tie_is_right(name: str) -> None:
+    assert re.search(r"TIE-\{code\} if both are equally right or equally wrong", TEMPLATES[name])

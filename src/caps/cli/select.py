@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import msgspec
 import typer
 
 from caps.building import cases_for
@@ -17,8 +19,10 @@ from caps.cli.output import JsonFlag
 from caps.cli.run import Run
 from caps.cli.running import runner_for
 from caps.config import Keys, RunConfig
+from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
 from caps.engines.cluster import connect as join
+from caps.reports.run_file import read_run_file
 from caps.runner import Runner
 
 Bracket = Annotated[bool, typer.Option("--bracket", help="Draw the bracket of every case.")]
@@ -74,6 +78,7 @@ def select_cases(
     as_json: bool,
 ) -> NoReturn:
     """Select from a file of cases, and end the command."""
+    config = _with_prompts_of_run(config, out)
     read = partial(cases_for, config.engine, Runner(config).cluster, cases)
     source = opened(read, limit)
     with runner_for(config, keys, quiet=quiet) as runner:
@@ -84,6 +89,17 @@ def select_cases(
         run = Run(runner, first=first, force=force, limit=limit, quiet=quiet, bracket=bracket, lines=lines)
         code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))
     raise typer.Exit(code)
+
+
+def _with_prompts_of_run(config: RunConfig, out: Path | None) -> RunConfig:
+    """Unless another version is named, a run goes on with the prompts it began with."""
+    if out is None or config.prompt_version != RunConfig().prompt_version:
+        return config
+    try:
+        begun = read_run_file(out).config.prompt_version
+    except (OSError, CapsError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        return config  # no run, or a damaged one, which is reported when it is written to
+    return replace(config, prompt_version=begun)
 
 
 def _total(cases: str, limit: int | None) -> int | None:

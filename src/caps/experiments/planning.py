@@ -9,12 +9,12 @@ from multiprocessing import get_context
 from typing import TypeAlias
 
 from caps.building import make_prepare
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing
 from caps.costs.casework import PER_CHARACTER, CaseForecast, forecast_contest
 from caps.judges.base import Bout
-from caps.prompts.render import render, template_name
+from caps.prompts.render import asks_for_code, find_template, render
 
 BASELINE = "v1-infer"
 CHUNK = 8
@@ -25,6 +25,8 @@ class BoutPrompts:
 
     def __init__(self, bout: Bout, templates: Mapping[str, str]) -> None:
         self._bout, self._templates = bout, templates
+        as_it_is = all(map(asks_for_code, templates.values()))
+        self._quoting = bout.showing if as_it_is else bout.quoting
         self._bare: dict[tuple[object, ...], int] = {}
         self._views: dict[tuple[int, Level], int] = {}
 
@@ -42,17 +44,19 @@ class BoutPrompts:
         found = self._views.get(key)
         if found is None:
             bout = self._bout
-            found = self._views[key] = len(bout.quoting(bout.described.view(entrant, level), bout.nonce))
+            found = self._views[key] = len(self._quoting(bout.described.view(entrant, level), bout.nonce))
         return found
 
     def _render_without_views(self, ask: Ask) -> int:
-        bout, name = self._bout, template_name(ask, self._bout.case.domain)
-        template = self._templates.get(name)
-        if template is None:
-            raise SettingError(f"there is no prompt template {name!r}: it belongs beside the others")
-        views = [""] * len(ask.entrants)
+        bout = self._bout
+        _, template = find_template(self._templates, ask, bout.case.domain)
         shown = render(
-            template, problem=bout.case.problem, views=views, nonce=bout.nonce, quoting=bout.quoting
+            template,
+            problem=bout.case.problem,
+            views=[""] * len(ask.entrants),
+            nonce=bout.nonce,
+            code=bout.code,
+            quoting=self._quoting,
         )
         return sum(len(message.content) for message in shown)
 

@@ -1,6 +1,6 @@
 """The seam to whoever rules on asks: a bout and an ask go in, a ruling comes out."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -8,33 +8,61 @@ import msgspec
 
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Described
-from caps.prompts.fence import quote
+from caps.prompts.fence import could_fake, quote, show
 
 
 @dataclass(frozen=True, slots=True)
 class Bout:
-    """A case made ready for judging: its views, the mark that fences them, the size of its statement."""
+    """A case made ready for judging: its views, the mark that fences them, the size of its statement.
+
+    `code` is what a verdict carries where the prompt asks for one. A text is shown in several calls: what is
+    made of it is remembered.
+    """
 
     case: Case
     described: Described
     nonce: str
     statement: int
+    code: str
     _quoted: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _shown: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _fakes: dict[tuple[str, type[Ask]], bool] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def quoting(self, text: str, nonce: str) -> str:
-        """Make a text inert; a candidate is shown in several calls, so each text once."""
+        """Make a text inert, for a prompt that asks for no code."""
         found = self._quoted.get(text)
         if found is None:
             found = self._quoted[text] = quote(text, nonce)
         return found
 
-    def remember(self, text: str, quoted: str) -> None:
-        """Keep a text that was made inert elsewhere."""
-        self._quoted[text] = quoted
+    def remember(self, text: str, shown: str, quoted: str | None, fakes: Mapping[type[Ask], bool]) -> None:
+        """Keep what was made of a text elsewhere."""
+        self._shown[text] = shown
+        if quoted is not None:
+            self._quoted[text] = quoted
+        self._fakes.update({(text, kind): fake for kind, fake in fakes.items()})
+
+    def showing(self, text: str, nonce: str) -> str:
+        """Break up the control tokens of a text, for a prompt that asks for a code."""
+        found = self._shown.get(text)
+        if found is None:
+            found = self._shown[text] = show(text, nonce)
+        return found
+
+    def could_fake(self, text: str, ask: Ask) -> bool:
+        """Whether a judge that repeats this text may be read as answering an ask of this kind."""
+        key = (text, type(ask))
+        found = self._fakes.get(key)
+        if found is None:
+            found = self._fakes[key] = could_fake(text, ask)
+        return found
 
     def forget(self) -> None:
         """Let go of the texts made inert: a case that is over may have to wait for those before it."""
-        self._quoted.clear()
+        for remembered in (self._quoted, self._shown, self._fakes):
+            remembered.clear()
 
 
 class Attempt(msgspec.Struct, frozen=True):

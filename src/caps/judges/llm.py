@@ -6,6 +6,7 @@ Rules that must not be broken:
 * A reply that was cut is asked for again with more room; one that was cut twice or cannot be read, as a
   sampled draw, because at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of
   least weight.
+* A verdict without the code that the prompt asks for counts only if no text shown could fake one.
 * A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
 """
 
@@ -22,7 +23,6 @@ from caps.core.errors import (
     CapsError,
     GarbledError,
     ModelError,
-    SettingError,
     SlowTextError,
     TimedOutError,
     UnknownModelError,
@@ -34,7 +34,7 @@ from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.grammar import grammar_for, room_for
 from caps.prompts.parse import Reading, read_reply
-from caps.prompts.render import render, template_name
+from caps.prompts.render import asks_for_code, find_template, render
 from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
@@ -91,6 +91,7 @@ class LlmJudge:
     async def rule(self, bout: Bout, ask: Ask, purse: Purse = OPEN) -> Ruling:
         """Ask until a reply can be read, at most `retries` times more, as far as the purse reaches."""
         request = self.request(bout, ask)
+        room, (code, bound_only) = request.max_tokens, self._binding(bout, ask)
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
@@ -108,16 +109,25 @@ class LlmJudge:
             if completion is None:
                 return Ruling(Unanswered("budget"))
             read = partial(
-                read_reply, ask, completion.text, truncated=completion.finish == "length", nonce=bout.nonce
+                read_reply,
+                ask,
+                completion.text,
+                truncated=completion.finish == "length",
+                nonce=bout.nonce,
+                code=code,
+                bound_only=bound_only,
             )
             reading = await self._read(read, len(completion.text), purse.deadline)
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
-                    answer = weigh(ask, completion.logprobs, nonce=bout.nonce) or answer
+                    tokens = completion.logprobs
+                    weighed = weigh(ask, tokens, nonce=bout.nonce, code=code, bound_only=bound_only)
+                    answer = weighed or answer
                 return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
-            request = self._again(request, ask, further + 1, cut=reading.cause == "truncated")
+            cut = reading.cause == "truncated" and request.max_tokens <= room
+            request = self._again(request, ask, further + 1, cut=cut)
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
 
@@ -136,44 +146,63 @@ class LlmJudge:
         shown = sum(len(view.encode("utf-8", "replace")) for view in (bout.case.problem.text, *views))
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
-        return Usage(prompt, self._room(ask) * (2**tries - 1))
+        return Usage(prompt, self._room(ask, bout.code) * (2**tries - 1))
 
     def request(self, bout: Bout, ask: Ask) -> Request:
         """The first request for an ask."""
-        name = template_name(ask, bout.case.domain)
-        template = self._templates.get(name)
-        if template is None:
-            raise SettingError(f"there is no prompt template {name!r}: it belongs beside the others")
+        name, template = find_template(self._templates, ask, bout.case.domain)
+        code = bout.code if asks_for_code(template) else None
         seat = self._seats[ask.level]
-        views = [bout.described.view(one, ask.level) for one in ask.entrants]
+        messages = render(
+            template,
+            problem=bout.case.problem,
+            views=[bout.described.view(one, ask.level) for one in ask.entrants],
+            nonce=bout.nonce,
+            code=bout.code,
+            quoting=bout.quoting if code is None else bout.showing,
+        )
         return Request(
-            render(template, problem=bout.case.problem, views=views, nonce=bout.nonce, quoting=bout.quoting),
+            messages,
             seat.name,
             template=name,
-            max_tokens=self._room(ask),
+            max_tokens=self._room(ask, code),
             temperature=self._settings.draw_temperature if ask.draw else 0.0,
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra=self._held(ask, seat.extra),
+            extra=self._held(ask, seat.extra, code),
             group=bout.nonce,  # one a case: its calls show the same problem first
         )
 
-    def _held(self, ask: Ask, extra: Mapping[str, object]) -> Mapping[str, object]:
-        """What the server is told, with the grammar of the reply where one is wanted."""
-        return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask), **extra}
+    def shown(self, bout: Bout, ask: Ask) -> list[str]:
+        """The views of an ask as they stand in its prompt."""
+        _, template = find_template(self._templates, ask, bout.case.domain)
+        quoting = bout.showing if asks_for_code(template) else bout.quoting
+        return [quoting(bout.described.view(one, ask.level), bout.nonce) for one in ask.entrants]
 
-    def _room(self, ask: Ask) -> int:
+    def _binding(self, bout: Bout, ask: Ask) -> tuple[str | None, bool]:
+        """The code a verdict is to carry, if any, and whether a text shown may be read as one without it."""
+        _, template = find_template(self._templates, ask, bout.case.domain)
+        problem = (message.content for message in bout.case.problem.messages)
+        views = (bout.described.view(one, ask.level) for one in ask.entrants)
+        fakes = any(bout.could_fake(text, ask) for text in (*problem, *views))
+        return bout.code if asks_for_code(template) else None, fakes
+
+    def _held(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
+        """What the server is told, with the grammar of the reply where one is wanted."""
+        return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask, code), **extra}
+
+    def _room(self, ask: Ask, code: str | None) -> int:
         """Tokens for a reply; bare tags need few."""
         most = self._settings.max_tokens
-        return most if self._settings.reply == "free" else min(most, room_for(ask))
+        return most if self._settings.reply == "free" else min(most, room_for(ask, code))
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
-        """The next request: the same with more room after a first cut, otherwise a further draw.
+        """The next request: the same with more room after a first `cut`, otherwise a further draw.
 
         A model that is cut again with twice the room repeats itself; only another draw may end.
         """
-        if cut and request.max_tokens <= self._room(ask):
+        if cut:
             return replace(request, max_tokens=request.max_tokens * 2)
         draw = ask.draw + FURTHER_DRAW * further
         return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)

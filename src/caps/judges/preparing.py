@@ -5,14 +5,15 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 from caps.core.counting import estimate_tokens
-from caps.core.types import Candidate, Case, Problem
+from caps.core.types import Candidate, Case, Group, Level, Pairing, Problem, Solo
 from caps.evidence.entrants import Described, Read, describe, described, read_candidates
 from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
 from caps.judges.base import Bout
-from caps.prompts.fence import nonce_for, quote
+from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
 from caps.text_workers import LONG_TEXT, TextWorkers
 
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as cutting a text
+ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
 LIGHT = frozenset({"math-answer", "math-equivalent", "general-text"})  # signatures that parse no program
 
 
@@ -20,13 +21,15 @@ LIGHT = frozenset({"math-answer", "math-equivalent", "general-text"})  # signatu
 class CasePreparation:
     """How a case is prepared: by the profile of its domain, or a named one, with single views replaced.
 
-    With `findings`, candidates that were found to behave alike count as equal. Call it to prepare a case
+    With `findings`, candidates that were found to behave alike count as equal; with `quotes`, prompts are
+    used that ask for no code, whose texts are quoted in another way. Call it to prepare a case
     here and now; `in_worker` prepares a long one elsewhere, with the same result.
     """
 
     profile: str | None = None
     views: tuple[tuple[str, str], ...] = ()
     findings: bool = False
+    quotes: bool = False
 
     def __call__(self, case: Case) -> Bout:
         """Prepare a case in this process."""
@@ -48,39 +51,51 @@ class CasePreparation:
 
         Raises `SlowTextError` where that takes too long.
         """
-        work = partial(prepare_texts, case.problem, case.candidates, self.profile_of(case))
+        work = partial(
+            prepare_texts, case.problem, case.candidates, self.profile_of(case), quotes=self.quotes
+        )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         pairs = zip(case.candidates, done.read, strict=True)
         ready = described(case, [_rebuilt(candidate, read) for candidate, read in pairs], estimate_tokens)
-        bout = Bout(case, ready, done.nonce, estimate_tokens(case.problem.text))
-        for text, quoted in zip(_shown(case.problem, ready.views), done.quoted, strict=True):
-            bout.remember(text, text if quoted is None else quoted)
+        bout = Bout(case, ready, done.nonce, estimate_tokens(case.problem.text), done.code)
+        for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
+            shown, quoted, fakes = made
+            kinds = dict(zip(map(type, ASKS), fakes, strict=True))
+            bout.remember(text, text if shown is None else shown, quoted, kinds)
         return bout
 
 
 class PreparedTexts(NamedTuple):
     """What a worker makes of a case's texts; None stands for a text that we have already.
 
-    That is the candidate's own text for a full view, the full view for a partial one, and the text itself
-    for one that was quoted.
+    That is the candidate's own text for a full view, the full view for a partial one. Of each text that a
+    prompt may show: how it is shown (None: as it is), how it is quoted if that is wanted, and whether it
+    could fake an answer to each kind of ask.
     """
 
     read: tuple[tuple[str | None, str | None, str | None], ...]
     nonce: str
-    quoted: tuple[str | None, ...]
+    code: str
+    texts: tuple[tuple[str | None, str | None, tuple[bool, ...]], ...]
 
 
-def prepare_texts(problem: Problem, candidates: tuple[Candidate, ...], profile: Profile) -> PreparedTexts:
+def prepare_texts(
+    problem: Problem, candidates: tuple[Candidate, ...], profile: Profile, *, quotes: bool
+) -> PreparedTexts:
     """Do all of the reading and escaping that a case may need."""
     read = read_candidates(candidates, profile)
     views = tuple((shown, whole) for _, shown, whole in read)
-    nonce = nonce_for(problem.text, [view for pair in views for view in pair])
+    nonce, code = _marks(problem, views)
     rows = [
         (signature, None if shown == whole else shown, None if whole == one.text else whole)
         for one, (signature, shown, whole) in zip(candidates, read, strict=True)
     ]
-    quoted = ((text, quote(text, nonce)) for text in _shown(problem, views))
-    return PreparedTexts(tuple(rows), nonce, tuple(None if one == text else one for text, one in quoted))
+    made = []
+    for text in _shown(problem, views):
+        shown = show(text, nonce)
+        fakes = tuple(could_fake(text, ask) for ask in ASKS)
+        made.append((None if shown == text else shown, quote(text, nonce) if quotes else None, fakes))
+    return PreparedTexts(tuple(rows), nonce, code, tuple(made))
 
 
 def size_of(case: Case) -> int:
@@ -90,9 +105,15 @@ def size_of(case: Case) -> int:
 
 
 def _bout(case: Case, ready: Described) -> Bout:
-    statement = case.problem.text
-    shown = [view for pair in ready.views for view in pair]
-    return Bout(case, ready, nonce_for(statement, shown), estimate_tokens(statement))
+    nonce, code = _marks(case.problem, ready.views)
+    return Bout(case, ready, nonce, estimate_tokens(case.problem.text), code)
+
+
+def _marks(problem: Problem, views: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """The nonce of a case's fences, and the code that its verdicts carry; neither stands in a text shown."""
+    shown = [view for pair in views for view in pair]
+    nonce = nonce_for(problem.text, shown)
+    return nonce, code_for(nonce, [problem.text, *shown])
 
 
 def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | None]) -> Read:

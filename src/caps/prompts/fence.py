@@ -1,7 +1,8 @@
-"""Candidate text made safe to quote: a nonce per case, a fence that carries it, look-alikes made inert.
+"""Texts made safe to show to a judge: a nonce and a code per case, a fence, control tokens made inert.
 
-Inert means that a word joiner (U+2060, no width) stands inside: a reader sees the same, no parser matches.
-A model may drop the joiner when it repeats a candidate; then only the fence tells that it was quoting.
+A prompt with a `{code}` shows texts as they are but for control characters and the control tokens of models
+(`show`): the code, which stands in none of them, tells a verdict from what the judge repeats. Without one,
+everything in them that reads like a verdict is broken up as well (`quote`).
 """
 
 import re
@@ -9,45 +10,85 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import count
 from typing import TypeAlias
+from unicodedata import category, combining, normalize
 
-from caps.prompts.plain import KEYWORDS, keyword_lines, reads_plain
-from caps.prompts.tags import JOINER
+from caps.core.types import Ask
+from caps.prompts.fence_v1 import JOINER, neutralise, quote
+from caps.prompts.parse import readable
+
+__all__ = [
+    "JOINER",
+    "Quoting",
+    "code_for",
+    "could_fake",
+    "fenced",
+    "neutralise",
+    "nonce_for",
+    "quote",
+    "show",
+]
 
 Quoting: TypeAlias = Callable[[str, str], str]
+
+# A code is a letter and a digit in turn: short, no word, no number, and none of its signs looks like another.
+_LETTERS = "cdfghjkmnpqrtvwxz"
+_DIGITS = "23456789"
+_SHORTEST = 4
 
 # Controls, bidirectional overrides and isolates, invisible tag letters, annotation marks, lone surrogates.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _CONTROLS = bytes((*range(9), *range(11, 32), 127))  # those of ASCII among them
-# The joiner goes behind the first character of each of these ...
-_TOKENS = (
-    re.compile(
-        r"<(?=[\s/]{0,8}(?:winner|confidence|best|rating[ _-]?[ab]?)(?:\s[^<>]{0,40})?[\s/\\]{0,8}>)",
-        re.IGNORECASE,
-    ),
-    re.compile(r"<(?=<<[ \t]{0,8}/?(?:BEGIN|END))", re.IGNORECASE),
-    re.compile(r"<(?=[|｜][^\n<>]{1,60}[|｜]>|</?SYS>>)", re.IGNORECASE),
-    re.compile(
-        r"<(?=/?(?:s|bos|eos|pad|unk|mask|sop|eop|think|thinking|thought|reasoning|tool_call|tool_response"
-        r"|function_call|(?:start|end)_of_\w{1,20}|fim_\w{1,20}|im_start|im_end|extra_id_\d{1,4}|unused\d{1,5}"
-        r"|seed:\w{1,20}|0x[0-9a-f]{2})>)",
-        re.IGNORECASE,
-    ),
-    re.compile(
-        r"\[(?=/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK)\])", re.IGNORECASE
-    ),
+# Control tokens of chat templates, and the markers that servers replace by media: a tokeniser takes them for
+# what they stand for wherever they occur, and a marker without media makes a server refuse the call. Tokens
+# that begin, end and replace nothing (`<filename>`, `<box>`) are left alone: programs hold such words.
+_NAMES = "|".join(
+    (
+        # texts and turns: Llama 2, Gemma, GLM, Ling, MiniCPM, Command R, Nemotron, Step, Seed, T5
+        r"s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eod|role|用户|(?:bos|eos|eop|pad|unk|mask|cls|sep)_token",
+        r"(?:start|end|begin)_?of_?\w{1,20}|im_(?:start|end|sep|middle)|role_end|extra_(?:id_)?\d{1,4}",
+        r"special_\d{1,5}|unused_?(?:token_?)?\d{1,5}|reserved_\w{1,40}|seed:\w{1,20}|mask:\d{1,4}|0x[0-9a-f]{2}",
+        # reasoning and tools
+        r"think|thinking|thought|reasoning|tool_(?:calls?|response|result)|function_calls?|(?:minimax:)?tool_?calls?",
+        r"available_tools|fim_\w{1,20}|(?-i:PRE|SUF|MID|EOT|FILL_ME|AI)",
+        # media: llama.cpp's mtmd, LLaVA, InternVL, Gemma 3, DeepSeek-VL, MiniCPM-V, Idefics, Molmo, Ming
+        r"__\w{1,60}__|img|image|video|audio|speech|sound|(?:img|image|video|audio|speech|vision|im)_\w{1,40}",
+        r"(?:gen_)?(?:image|video|audio)patch|gen_(?:image|video|audio)|fake_token_around_image|global-img",
+        r"(?:begin|start|end)_(?:img|image|video|audio)|row_\d{1,3}_col_\d{1,3}|(?:img|vid)_plh",
+    )
 )
-_RARE_TOKEN = re.compile(r"◁(?=/?think▷)|a(?=ssistantfinal)", re.IGNORECASE)
-# ... and behind the first letter of a line that reads like a heading or a fence, however it is decorated.
-_HEADS = (
-    r"(?:(?:task|problem|output format|evaluation guidelines|rating rules|instructions?|system|assistant|user"
-    r"|(?:candidate|solution|submission)[ \t]{1,4}(?:[ab]|[0-9]{1,4}))(?:[^\w\n]|_)*+$"
-    r"|(?:begin|end)[ \t]{1,4}(?:problem|candidate)\b"
-    r"|(?<=## )(?:task|problem|candidate)\b)"
+_ANGLE = re.compile(
+    rf"<(?=/?(?:{_NAMES})>"
+    # ChatML, Llama 3, Phi, GLM, Granite; DeepSeek and Hunyuan with full-width bars; Gemma 4 with one bar
+    r"|[|｜][^\n<>]{1,60}[|｜]>|/?[|｜]\w{1,40}>|/?\w{1,40}[|｜]>"
+    r"|</?SYS>>)",
+    re.IGNORECASE,
 )
-_HEADING = re.compile(rf"((?:\W|_)*+){_HEADS}", re.IGNORECASE)
-_PLAIN_HEADING = re.compile(rf"([^a-z0-9]*+){_HEADS}")  # the same for lowered ASCII, ten times as quick
+# Mistral, Voxtral, GLM, BERT, EXAONE; Ollama's and older llama.cpp's [img-1]
+_SQUARE = re.compile(
+    r"\[(?=/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|ARGS|CALL_ID|MODEL_SETTINGS"
+    r"|(?-i:PREFIX|MIDDLE|SUFFIX|CLS|SEP|PAD|UNK|BOS|EOS|AUDIO|VIDEO|IMAGE)|[gs]?MASK|IMG|IMG_BREAK|IMG_END"
+    r"|img-\d{1,6}|BEGIN_AUDIO|TRANSCRIBE|@BOS@|multimodal|\|[a-z_]{3,20}\|)\])",
+    re.IGNORECASE,
+)
+# Kimi's; MiniMax's; Falcon's; harmony's end of reasoning with its tokens stripped
+_RARE = re.compile(
+    r"◁(?=/?\w{1,20}▷)|\](?=~!?b[\[\]]|<\]|![pd]~\[)|\[(?=e~\[)|>(?=>[A-Z_]{5,20}<<)|(?i:a(?=ssistantfinal))"
+)
+_RARE_SIGNS = ("◁", "]~", "]<]", "]!", "[e~", ">>", "ssistantfinal")
+
+# Signs of no width that are letters or marks by category: fillers of Hangul, Khmer and Mongolian, variations.
+_FILLERS = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
+    + "".join(map(chr, range(0xFE00, 0xFE10)))
+)
+_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+# Letters that look like those of a verdict: Greek, Cyrillic, Armenian, and some Latin ones beyond ASCII.
+_ALIKE = str.maketrans(
+    "ΑΒΕΗΙΚΜΝΟΡΤΧΥΖαεικνοτυАВЕІЈКМНОРСТХУҮԌԜаеіјорсухѕԁԛԝһոսıİſK",
+    "ABEHIKMNOPTXYZaeikvotuABEIJKMHOPCTXYYGWaeijopcyxsdqwhnuiIsK",
+)
 
 
 def nonce_for(problem: str, candidates: Iterable[str]) -> str:
@@ -58,47 +99,44 @@ def nonce_for(problem: str, candidates: Iterable[str]) -> str:
         data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
-    lowered = [text.lower() for text in dict.fromkeys(texts)]
     tries = (sha256(digest.digest() + b"%d" % k).hexdigest()[: 6 + k // 4] for k in count())
-    return next(nonce for nonce in tries if not any(nonce in text for text in lowered))
+    return _absent(tries, texts)
 
 
-def neutralise(text: str) -> str:
-    """The same text to a reader, with nothing in it that parses as verdict, fence, heading or chat token."""
-    return _inert(text, text.lower())
+def code_for(nonce: str, texts: Iterable[str]) -> str:
+    """The code that a verdict of a case carries: derived from its nonce, and absent from all its texts.
+
+    It is the same for every call of the case and grows with the texts that hold shorter ones.
+    """
+    tries = (_code(sha256(f"{nonce}/{k}".encode()).digest(), _SHORTEST + k // 8) for k in count())
+    return _absent(tries, (form for text in texts for form in (text, _seen(text))))
 
 
-def quote(text: str, nonce: str) -> str:
-    """A text made inert; a nonce inside, which a view may have spliced together, is broken too."""
-    lowered = text.lower()
-    inert = _inert(text, lowered)
-    if nonce not in (lowered if inert is text else inert.lower()):
-        return inert
-    return re.sub(re.escape(nonce), lambda m: _joined(m[0], 1), inert, flags=re.IGNORECASE)
+def show(text: str, nonce: str) -> str:
+    """A text as it is, but for control characters, control tokens and the nonce.
 
-
-def _inert(text: str, lowered: str) -> str:
-    """`neutralise`; the lowered text is given, because it is wanted again and texts are long."""
+    These get a word joiner inside or a visible stand-in; so does a nonce that a view spliced together.
+    """
     if not text.isascii() or len(text.encode().translate(None, _CONTROLS)) < len(text):
         text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
-        lowered = text.lower()  # from here on only joiners go in, and none into a word looked for in it
-    if "<" in text or "[" in text:
-        for token in _TOKENS:
-            text = token.sub(lambda m: _joined(m[0], 1), text)
-    if not text.isascii() or "ssistantfinal" in lowered:
-        text = _RARE_TOKEN.sub(lambda m: _joined(m[0], 1), text)
-    match, seen = (_PLAIN_HEADING.match, lowered) if text.isascii() else (_HEADING.match, text)
-    heads = [(at, found.end(1) + 1) for at, found in enumerate(map(match, seen.split("\n"))) if found]
-    talking = keyword_lines(text)
-    if not heads and not talking:
-        return text
-    lines = text.split("\n")
-    for number, end in heads:
-        lines[number] = _joined(lines[number], end)
-    for number in talking:
-        if reads_plain(lines[number]):
-            lines[number] = _mute(lines[number])
-    return "\n".join(lines)
+    if "<" in text:
+        text = _ANGLE.sub(_broken, text)
+    if "[" in text:
+        text = _SQUARE.sub(_broken, text)
+    lowered = text.lower()
+    if any(map(lowered.__contains__, _RARE_SIGNS)):
+        text = _RARE.sub(_broken, text)
+    if nonce in lowered:
+        text = re.sub(re.escape(nonce), lambda m: m[0][0] + JOINER + m[0][1:], text, flags=re.IGNORECASE)
+    return text
+
+
+def could_fake(text: str, ask: Ask | None = None) -> bool:
+    """Whether a judge that repeats this text, or what one sees of it, may be read as answering (an ask)."""
+    if readable(text, ask):
+        return True
+    seen = _seen(text)
+    return seen != text and readable(seen, ask)
 
 
 def fenced(label: str, text: str, nonce: str, *, quoting: Quoting = quote) -> str:
@@ -106,12 +144,31 @@ def fenced(label: str, text: str, nonce: str, *, quoting: Quoting = quote) -> st
     return f"<<<BEGIN {label} {nonce}>>>\n{quoting(text, nonce)}\n<<<END {label} {nonce}>>>"
 
 
-def _mute(line: str) -> str:
-    return KEYWORDS.sub(lambda m: _joined(m[0], 1), line)
+def _absent(tries: Iterable[str], texts: Iterable[str]) -> str:
+    lowered = [text.lower() for text in dict.fromkeys(texts)]
+    return next(word for word in tries if not any(word in text for text in lowered))
 
 
-def _joined(word: str, at: int) -> str:
-    return word[:at] + JOINER + word[at:]
+def _code(digest: bytes, length: int) -> str:
+    kinds = (_LETTERS, _DIGITS)
+    return "".join(kinds[at % 2][digest[at % 32] % len(kinds[at % 2])] for at in range(length))
+
+
+def _seen(text: str) -> str:
+    """The text in plain letters, without signs of no width: a model that repeats it may write it so."""
+    if text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text):
+        return text
+    plain = normalize("NFKC", _BREAKS.sub("\n", text))
+    return "".join(sign for sign in plain if sign in "\n\t" or not _hidden(sign)).translate(_ALIKE)
+
+
+def _hidden(sign: str) -> bool:
+    """Whether a sign is a control, a format character, a filler or a mark on the letter before."""
+    return category(sign).startswith("C") or combining(sign) > 0 or sign in _FILLERS
+
+
+def _broken(found: re.Match[str]) -> str:
+    return found[0] + JOINER
 
 
 def _stand_in(found: re.Match[str]) -> str:

@@ -9,8 +9,9 @@ import re
 
 from caps.core.errors import SettingError
 from caps.core.types import Message, Problem
-from caps.prompts.render import DOMAINS, VERSION
+from caps.prompts.render import DOMAINS
 
+VERSION = "v1"
 STYLES = ("plain", "instruct", "few-shot")
 
 _TURN = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)

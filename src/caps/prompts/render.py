@@ -4,22 +4,24 @@ Slots are filled in one pass, so a `{b}` inside a candidate stays what it is.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
-from caps.prompts.fence import Quoting, fenced, quote
+from caps.prompts.fence import Quoting, fenced, quote, show
 
 DOMAINS = ("code", "math", "general")
-VERSION = "v1"
-SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce")
+VERSIONS = ("v1", "v2")
+VERSION = VERSIONS[-1]
+SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce", "code")
 
 _FORMS = (("a", "b"), ("candidate",), ("candidates",))
+_REPEATED = ("nonce", "code")  # may stand in a template more than once, or not at all
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def template_name(ask: Ask, domain: str) -> str:
+def template_name(ask: Ask, domain: str, version: str = VERSION) -> str:
     """The file whose words ask this; the name is part of a journal key, so new words need a new version."""
     if not isinstance(ask, Pairing):
         stem = "solo" if isinstance(ask, Solo) else "group"
@@ -29,18 +31,46 @@ def template_name(ask: Ask, domain: str) -> str:
         stem = "pair-e2" if ask.level is Level.FULL else "pair-e1"
     else:
         raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
-    return f"{stem}-{domain if domain in DOMAINS else 'general'}.{VERSION}.txt"
+    return f"{stem}-{domain if domain in DOMAINS else 'general'}.{version}.txt"
+
+
+def find_template(templates: Mapping[str, str], ask: Ask, domain: str) -> tuple[str, str]:
+    """The name and the words of the template that asks this: of several versions, the newest there is."""
+    for version in reversed(VERSIONS):
+        name = template_name(ask, domain, version)
+        if name in templates:
+            return name, templates[name]
+    name = template_name(ask, domain)
+    raise SettingError(f"there is no prompt template {name!r}: it belongs beside the others")
+
+
+@lru_cache(maxsize=256)
+def asks_for_code(template: str) -> bool:
+    """Whether a template asks for the code of the case; then texts are shown as they are."""
+    return any(slot[2] == "code" for slot in _SLOT.finditer(template))
 
 
 def render(
-    template: str, *, problem: Problem, views: Sequence[str], nonce: str, quoting: Quoting = quote
+    template: str,
+    *,
+    problem: Problem,
+    views: Sequence[str],
+    nonce: str,
+    code: str = "",
+    quoting: Quoting | None = None,
 ) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
 
+    `quoting` is `show` where the template asks for a code, else `quote`, or one of them that remembers.
     One user message: many servers know no system role, and a cached prefix does not need one.
     """
     form = _form_of(template, len(views))
-    values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce}
+    if asks_for_code(template):
+        if not code:
+            raise SettingError("a prompt template with {code} needs the code of the case")
+        quoting = quoting or show
+    quoting = quoting or quote
+    values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce, "code": code}
     if form == ("a", "b"):
         values["a"] = fenced("CANDIDATE A", views[0], nonce, quoting=quoting)
         values["b"] = fenced("CANDIDATE B", views[1], nonce, quoting=quoting)
@@ -85,11 +115,11 @@ def _form_of(template: str, count: int) -> tuple[str, ...]:
                 f"unknown slot {{{slot}}} in a prompt template: allowed are {_listed(SLOTS)};"
                 f" for the word itself write {{{{{slot}}}}}"
             )
-        if slot != "nonce" and slots.count(slot) > 1:
+        if slot not in _REPEATED and slots.count(slot) > 1:
             raise SettingError(f"slot {{{slot}}} stands twice in a prompt template: each may be filled once")
     if "problem" not in slots:
         raise SettingError("slot {problem} is missing from a prompt template: it is always needed")
-    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", "nonce"))
+    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", *_REPEATED))
     if form not in _FORMS:
         choices = "; or ".join(_listed(one) for one in _FORMS)
         has = _listed(form) or "none"

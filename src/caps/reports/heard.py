@@ -56,8 +56,7 @@ def _prompt(run: Retelling, bout: Bout | None, ask: Ask, line: Line) -> tuple[tu
     except CapsError:  # a template that is no longer there
         return (), False
     words = "\n\n".join(message.content for message in request.messages)
-    blocks = [bout.quoting(bout.described.view(one, ask.level), bout.nonce) for one in ask.entrants]
-    return tuple(cut(words, blocks)), request_key(request) == line.get("key")
+    return tuple(cut(words, run.judge.shown(bout, ask))), request_key(request) == line.get("key")
 
 
 def cut(words: str, blocks: list[str]) -> Iterator[str]:

@@ -26,7 +26,7 @@ PACKAGES = ("caps", "aiohttp", "msgspec")
 #: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
 DECIDING = (
     "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply", "extra", "profile",
-    "views", "hard_evidence",
+    "views", "hard_evidence", "prompt_version",
 )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def regular_bytes(path: Path) -> bytes:
 def check_prompts(file: RunFile, runner: Runner) -> None:
     """Refuse changed words: they are other prompts, and nothing of the journal would be found."""
     now = digests(runner.templates)
-    changed = [name for name, digest in file.prompt_digests.items() if name in now and now[name] != digest]
+    changed = [name for name, digest in file.prompt_digests.items() if now.get(name) != digest]
     if changed:
         raise InputError(
             f"the prompt {changed[0]} has changed since the run: put its old words into --prompts"
@@ -170,6 +170,7 @@ def _of_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
         "reply": judge.get("reply"),
         "extra": row["extra"],
         "prompts": row["prompts_folder"],
+        "prompt_version": "v1",
         "strategy": row["strategy"]["name"],
         "settings": settings,
         "seed": row["seed"],

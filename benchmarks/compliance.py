@@ -1,0 +1,161 @@
+"""How judges keep to the form a prompt asks for: verdicts that can be read, and that carry the code.
+
+Run it with `python -m benchmarks.compliance CASES --model FILE.gguf|embedded [--reply tags]`: the first two
+candidates of every case are compared with each version of the prompts on the same pairs. With `--save` the
+replies are kept, and read again without a model by `--read`. `--tokens` only counts what the prompts cost.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from platformdirs import user_cache_path
+from rich.console import Console
+from rich.table import Table
+
+from caps.building import load_templates, make_prepare
+from caps.core.types import Ask, Case, Level, Pairing
+from caps.datasets.imports import open_cases
+from caps.judges.base import Bout
+from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.models.embedded import EmbeddedModel
+from caps.models.llamacpp import LlamaServer
+from caps.models.weights import default_weights
+from caps.prompts.parse import read_reply
+from caps.prompts.render import VERSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply to one pair, and what its case needs to be read."""
+
+    case: str
+    version: str
+    reply: str
+    finish: str
+    nonce: str
+    code: str
+    fakes: bool
+    prompt_tokens: int
+    output_tokens: int
+    seconds: float
+
+
+def judge_of(model: object, version: str, reply: str, max_tokens: int) -> LlmJudge:
+    seats = {level: Seat(model, "judge") for level in Level}
+    return LlmJudge(seats, load_templates(version=version), JudgeSettings(reply=reply, max_tokens=max_tokens))
+
+
+def pairs(path: str, limit: int) -> list[Bout]:
+    found = [case for case in open_cases(path) if isinstance(case, Case) and len(case.candidates) > 1]
+    prepare = make_prepare()
+    return [prepare(case) for case in found[:limit]]
+
+
+async def ask_all(
+    bouts: list[Bout], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
+) -> list[Said]:
+    """Every pair with every version in turn: what they share of a prompt is read once."""
+    found = []
+    for bout in bouts:
+        texts = [bout.case.problem.text, *(bout.described.view(one, ask.level) for one in ask.entrants)]
+        for version in VERSIONS:
+            judge = judge_of(model, version, options.reply, options.max_tokens)
+            started = time.perf_counter()
+            done = await model.complete(judge.request(bout, ask))
+            found.append(
+                Said(
+                    bout.case.id, version, done.text, done.finish, bout.nonce, bout.code,
+                    any(bout.could_fake(text, ask) for text in texts),
+                    done.usage.prompt, done.usage.output, round(time.perf_counter() - started, 2),
+                )
+            )  # fmt: skip
+            if options.save:
+                with options.save.open("a") as file:
+                    file.write(json.dumps(asdict(found[-1])) + "\n")
+    await model.close()
+    return found
+
+
+def shares(said: list[Said], ask: Ask) -> Table:
+    table = Table(
+        "prompts", "replies", "cut", "readable", "with the code", "counted", "tokens read", "written"
+    )
+    for version in VERSIONS:
+        ours = [one for one in said if one.version == version]
+        if not ours:
+            continue
+        coded = version != VERSIONS[0]
+        readable = bound = counted = 0
+        for one in ours:
+            words = {"truncated": one.finish == "length", "nonce": one.nonce}
+            reading = read_reply(ask, one.reply, **words, code=one.code if coded else None)
+            strict = read_reply(
+                ask, one.reply, **words, code=one.code if coded else None, bound_only=one.fakes
+            )
+            readable += reading.answer is not None
+            bound += reading.bound
+            counted += strict.answer is not None
+        cut = sum(one.finish == "length" for one in ours)
+        means = (sum(one.prompt_tokens for one in ours), sum(one.output_tokens for one in ours))
+        table.add_row(
+            version, str(len(ours)), str(cut), f"{readable / len(ours):.2f}", f"{bound / len(ours):.2f}",
+            f"{counted / len(ours):.2f}", *(f"{total / len(ours):.0f}" for total in means),
+        )  # fmt: skip
+    return table
+
+
+def count_tokens(weights: Path) -> Table:
+    """Tokens of every template without its texts, by the tokeniser of the model."""
+    table = Table("template", *VERSIONS)
+    shown = {version: load_templates(version=version) for version in VERSIONS}
+    with LlamaServer(weights, context=256) as server:
+        for name in sorted(shown[VERSIONS[0]]):
+            row = []
+            for version in VERSIONS:
+                words = shown[version][name.replace(VERSIONS[0], version)].replace("{code}", "k7f3")
+                request = Request(  # noqa: S310  (our own server)
+                    server.url.removesuffix("/v1") + "/tokenize",
+                    json.dumps({"content": re.sub(r"\{\w+\}", "", words)}).encode(),
+                    {"Content-Type": "application/json"},
+                )
+                with urlopen(request) as answer:  # noqa: S310
+                    row.append(str(len(json.load(answer)["tokens"])))
+            table.add_row(name.partition(".")[0], *row)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="?")
+    parser.add_argument("--model", default="embedded")
+    parser.add_argument("--reply", default="free", choices=["free", "tags"])
+    parser.add_argument("--level", default="partial", choices=["partial", "full"])
+    parser.add_argument("--max-tokens", type=int, default=400)
+    parser.add_argument("--limit", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--read", type=Path)
+    parser.add_argument("--tokens", action="store_true")
+    options = parser.parse_args()
+    ask = Pairing(0, 1, Level[options.level.upper()])
+    if options.read:
+        said = [Said(**json.loads(line)) for line in options.read.read_text().splitlines()]
+        Console().print(shares(said, ask))
+        return
+    weights = default_weights(user_cache_path("caps")) if options.model == "embedded" else Path(options.model)
+    if options.tokens:
+        Console().print(count_tokens(weights))
+        return
+    model = EmbeddedModel(weights, slots=1, context=4096, threads=options.threads)
+    bouts = pairs(options.cases, options.limit)
+    Console().print(shares(asyncio.run(ask_all(bouts, model, ask, options)), ask))
+
+
+if __name__ == "__main__":
+    main()
