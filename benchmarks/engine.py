@@ -22,11 +22,13 @@ import aiohttp
 from stub import endpoint
 
 from caps import Caps, Case, Verdict
-from caps.building import Endpoint, Setup, make_prepare, session
+from caps.building import make_prepare
 from caps.cli.main import spare_collector
+from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
 from caps.judges.scripted import ScriptedJudge
+from caps.runner import Runner
 
 CONNECTIONS = 64
 SIZE = 1_547  # characters of a candidate: with two of them a prompt has 4,096
@@ -63,15 +65,19 @@ async def engine(
     """Select over `count` cases with everything on; seconds and calls."""
     made = list(cases(count, size))
     with tempfile.TemporaryDirectory() as folder:
-        setup = Setup(
-            endpoint=Endpoint(url, "stub"),
-            connections=CONNECTIONS,
+        config = RunConfig(
+            model="stub",
+            base_url=(url,),
+            max_connections=CONNECTIONS,
             journal=Path(folder) / "journal.sqlite" if journal else None,
             views={"partial": "full"},
+            strategy="caps",
+            seed=1,
+            hard_evidence="off",
         )
-        async with session(setup, probe=False) as ready:
+        async with Runner(config).session(probe=False) as ready:
             start, calls = clock(), 0
-            async for outcome in ready.engine.run(made, Caps(), seed=1):
+            async for outcome in ready.run(made):
                 calls += len(outcome.judged)
             return clock() - start, calls
 

@@ -19,10 +19,11 @@ from multiprocessing.connection import Connection
 from aiohttp import web
 from stub import REPLY, endpoint
 
-from caps import Caps, Case
-from caps.building import Endpoint, Setup, session
+from caps import Case
+from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.models import fleet
+from caps.runner import Runner
 
 BLOCK = 64
 CONNECTIONS = 16
@@ -83,10 +84,13 @@ def _serve(told: Connection, delay: float) -> None:
 
 async def play(address: str, count: int, connections: int) -> tuple[float, float, int]:
     """Select; the cached share of what was read, seconds, and calls."""
-    setup = Setup(endpoint=Endpoint(address, "stub"), connections=connections, views={"partial": "full"})
-    async with session(setup, probe=False) as ready:
+    config = RunConfig(
+        model="stub", base_url=(address,), max_connections=connections, views={"partial": "full"},
+        strategy="caps", seed=1, hard_evidence="off",
+    )  # fmt: skip
+    async with Runner(config).session(probe=False) as ready:
         start, read, cached, calls = time.perf_counter(), 0, 0, 0
-        async for outcome in ready.engine.run(cases(count), Caps(), seed=1):
+        async for outcome in ready.run(cases(count)):
             total = outcome.ledger.total()
             read, cached, calls = read + total.billed, cached + total.cached, calls + len(outcome.judged)
         return cached / read, time.perf_counter() - start, calls

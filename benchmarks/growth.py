@@ -31,11 +31,13 @@ from peers.pools import marked_cases
 from peers.tables import Page, insert
 
 from caps import Case, Verdict
-from caps.building import Endpoint, Setup, make_prepare, make_strategy, session
+from caps.building import make_prepare, make_strategy
+from caps.config import RunConfig
 from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine
 from caps.judges.scripted import ScriptedJudge
+from caps.runner import Runner
 
 STRATEGIES = ("caps-r", "posterior", "sprint", "v1-infer", "pointwise")
 CONNECTIONS = 64
@@ -85,10 +87,11 @@ def live(url: str, name: str, n: int, problems: int, connections: int) -> Point:
 
     async def run() -> Point:
         with tempfile.TemporaryDirectory() as folder:
-            setup = Setup(
-                endpoint=Endpoint(url, "stub"), connections=connections, journal=Path(folder) / "j.sqlite"
-            )
-            async with session(setup, probe=False) as ready:
+            config = RunConfig(
+                model="stub", base_url=(url,), max_connections=connections, strategy=name, hard_evidence="off",
+                journal=Path(folder) / "j.sqlite",
+            )  # fmt: skip
+            async with Runner(config).session(probe=False) as ready:
                 _, calls, tokens, seconds, cpu, stall = await play(ready.engine, iter(cases), name)
         rise = _memory() - idle
         return Point(name, n, problems, connections, calls, tokens, seconds, cpu, rise, stall)

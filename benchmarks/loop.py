@@ -24,7 +24,8 @@ import aiohttp
 from serve import process
 from stub import endpoint
 
-from caps.building import Endpoint, Setup
+from caps.config import RunConfig
+from caps.runner import Runner
 from caps.server.building import Serving, opened
 from caps.server.logs import Log
 from caps.server.rules import Limits
@@ -88,10 +89,8 @@ async def stalls(work: Callable[[], Awaitable[object]]) -> list[float]:
 
 async def inside(url: str, payload: bytes) -> list[float]:
     """The stalls of a server in this process."""
-    where = Endpoint(url, "stub")
-    serving = Serving(
-        upstream=where, judging=Setup(endpoint=where), log=Log(quiet=True, file=StringIO()), limits=LIMITS
-    )
+    runner = Runner(RunConfig(model="stub", base_url=(url,), samples=8, sandbox="off"), any_model=True)
+    serving = Serving(runner=runner, log=Log(quiet=True, file=StringIO()), limits=LIMITS)
     async with opened(serving) as door:
         return await stalls(lambda: _call(door, payload))
 

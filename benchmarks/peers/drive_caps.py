@@ -9,7 +9,8 @@ from typing import Any
 from driving import drive, errand
 
 from caps import Case
-from caps.building import Endpoint, Setup, make_strategy, session
+from caps.config import RunConfig
+from caps.runner import Runner
 
 GIVEN = errand()
 
@@ -17,14 +18,16 @@ GIVEN = errand()
 async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder) / "journal.sqlite"
-        where = Endpoint(GIVEN.url, "stub")
-        setup = Setup(endpoint=where, connections=GIVEN.connections, journal=journal)
+        config = RunConfig(
+            model="stub", base_url=(GIVEN.url,), max_connections=GIVEN.connections, journal=str(journal),
+            strategy=GIVEN.options[0], seed=1, hard_evidence="off",
+        )  # fmt: skip
         given = [
             Case.of(one["problem"], one["candidates"], domain=one["domain"], name=one["id"]) for one in cases
         ]
         texts = {one["id"]: one["candidates"] for one in cases}
-        async with session(setup, probe=False) as ready:
-            outcomes = ready.engine.run(given, make_strategy(GIVEN.options[0]), seed=1)
+        async with Runner(config).session(probe=False) as ready:
+            outcomes = ready.run(given)
             return {
                 one.name: texts[one.name][one.selection.winner] async for one in outcomes if one.selection
             }

@@ -59,7 +59,6 @@ from caps.models.locate import connect, locate
 from caps.models.recorded import RecordedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
-from caps.prompts.render import asks_for_code
 from caps.sampling.base import Method
 from caps.sampling.making import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
@@ -280,7 +279,7 @@ class Runner:
     def prepare(self) -> CasePreparation:
         """How a case is made ready for judging."""
         views = {name: str(value) for name, value in self.config.views.items()}
-        quotes = not all(map(asks_for_code, self.templates.values()))
+        quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     @property

@@ -782,7 +782,7 @@ def test_no_answer_of_an_upstream_becomes_an_error_of_the_server_after_it_was_pa
         return answered.status, answered.body, server.log.getvalue()
 
     with StubServer([Raw(json.dumps(reply).encode())]) as upstream:
-        status, body, log = inside(upstream.url, work, setup={"timeout": 20})
+        status, body, log = inside(upstream.url, work, config_={"timeout": 20})
     assert status in {200, 502, 504}
     assert body.decode()
     assert "fault" not in log

@@ -418,7 +418,7 @@ def test_the_same_run_goes_on_in_its_folder_with_more_cases_too(select, cases, t
         (("--seed", 7), "'seed'"),
         (("--strategy", "caps"), "'strategy'"),
         (("--model", "other"), "'model'"),
-        (("--max-tokens", 99), "'judge'"),
+        (("--max-tokens", 99), "'max_tokens'"),
         (("--view", "partial=math-window"), "'views'"),
         (("--limit", 1), "'limit'"),
         (("--extra", "top_k=3"), "'extra'"),

@@ -415,7 +415,8 @@ def test_no_artefact_of_a_run_has_a_secret_and_the_run_is_replayed(tmp_path):
     assert [one["order"] for one in json_lines(replayed)] == [one["order"] for one in json_lines(done)]
     assert "all as in the run" in replayed.stderr
     made = json.loads((run / "run.json").read_bytes())
-    old = {**made, "base_url": f"http://me:{PASSWORD}@host/v1?key={QUERY}", "extra": {"user_token": EXTRA}}
+    secret = {"base_url": [f"http://me:{PASSWORD}@host/v1?key={QUERY}"], "extra": {"user_token": EXTRA}}
+    old = {**made, "config": {**made["config"], **secret}}
     (run / "run.json").write_text(json.dumps(old))  # as an earlier version wrote it
     assert caps("report", run, "-o", tmp_path / "old.html").returncode == 0
     assert b"host/v1?key=***" in (tmp_path / "old.html").read_bytes()
@@ -435,8 +436,8 @@ def test_no_artefact_of_a_run_has_a_secret_and_the_run_is_replayed(tmp_path):
     assert {run / name for name in ("run.json", "selections.jsonl", "rulings.jsonl")} <= set(run.iterdir())
     assert {name: leaks(payload) for name, payload in found.items() if leaks(payload)} == {}
     assert any(MASK.encode() in payload for name, payload in found.items() if "journal" in name)
-    made = json.loads((run / "run.json").read_bytes())
-    assert made["base_url"] == f"{server.url}?api-key={MASK}&api-version=3"
+    made = json.loads((run / "run.json").read_bytes())["config"]
+    assert made["base_url"] == [f"{server.url}?api-key={MASK}&api-version=3"]
     assert (made["extra"]["reasoning_effort"], made["extra"]["top_k"]) == ("low", 5)
     assert made["extra"]["user_token"].startswith("sha256:")
 

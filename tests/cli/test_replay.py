@@ -166,7 +166,7 @@ def test_what_cannot_be_replayed_is_named(run, tmp_path, damage):
     elif damage == "stdin":
         made["cases"] = "-"
     else:
-        made["prompt_digests"]["pair-e1-math.v1.txt"] = "0" * 16
+        made["prompt_digests"]["pair-e1-math.v2.txt"] = "0" * 16
     if damage in ("no journal", "stdin", "prompts"):
         (out / "run.json").write_text(json.dumps(made))
     done = caps("replay", out)
@@ -197,7 +197,7 @@ def test_every_kind_of_ask_is_replayed_gaps_included(tmp_path, strategy):
 
 @pytest.fixture
 def old_run(tmp_path):
-    """The folder and the journal that version 0.1 left: its prompts, and no word of their version."""
+    """The folder and the journal of a run that was asked in the words of version 0.1."""
     cases, out = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "run"
     words = (
         "select",
@@ -213,9 +213,8 @@ def old_run(tmp_path):
         done = caps(*words, "--base-url", server.url, "--out", out, "--prompt-version", "v1")
         assert done.returncode == 0, done.stderr
     made = json.loads((out / "run.json").read_text())
-    assert made.pop("prompt_version") == "v1"
-    assert all(name.endswith(".v1.txt") for name in made["prompts"])
-    (out / "run.json").write_text(json.dumps(made))
+    assert made["config"]["prompt_version"] == "v1"
+    assert all(name.endswith(".v1.txt") for name in made["prompt_digests"])
     return out, words, done
 
 
@@ -234,14 +233,15 @@ def test_a_run_of_version_0_1_goes_on_in_its_folder_and_pays_for_nothing_again(o
         assert again.returncode == 0, again.stderr
         assert server.requests <= 1  # the one that tries the endpoint
     assert orders(again) == orders(done)
-    assert json.loads((out / "run.json").read_text())["prompt_version"] == "v1"
+    assert json.loads((out / "run.json").read_text())["config"]["prompt_version"] == "v1"
 
 
 def test_what_is_asked_for_a_run_of_version_0_1_is_asked_in_its_words(old_run):
     out, _, _ = old_run
     made = json.loads((out / "run.json").read_text())
     with StubServer(better_quality_wins) as server:
-        (out / "run.json").write_text(json.dumps({**made, "base_url": server.url}))
+        made["config"]["base_url"] = [server.url]
+        (out / "run.json").write_text(json.dumps(made))
         wider = caps("replay", out, "--strategy", "caps", "--set", "screening=E2", "--ask")
         assert wider.returncode == 0, wider.stderr
         prompts = [body["messages"][0]["content"] for body in server.bodies[1:]]
@@ -252,8 +252,8 @@ def test_what_is_asked_for_a_run_of_version_0_1_is_asked_in_its_words(old_run):
 def test_a_new_run_is_asked_in_the_new_words_and_says_so(run):
     out, _ = run
     made = json.loads((out / "run.json").read_text())
-    assert made["prompt_version"] == "v2"
-    assert all(name.endswith(".v2.txt") for name in made["prompts"])
+    assert made["config"]["prompt_version"] == "v2"
+    assert all(name.endswith(".v2.txt") for name in made["prompt_digests"])
 
 
 def test_an_unknown_version_of_the_prompts_is_named(tmp_path):
@@ -280,6 +280,6 @@ def test_own_prompts_of_an_earlier_version_keep_their_name_and_so_their_replies(
         assert server.requests <= paid + 1
     assert orders(again) == orders(done)
     made = json.loads((tmp_path / "run" / "run.json").read_text())
-    own = {name for name in made["prompts"] if name.endswith(".v1.txt")}
+    own = {name for name in made["prompt_digests"] if name.endswith(".v1.txt")}
     assert own == {"pair-e1-math.v1.txt", "pair-e2-math.v1.txt"}
-    assert len(made["prompts"]) == 15
+    assert len(made["prompt_digests"]) == 15

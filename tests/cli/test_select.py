@@ -96,7 +96,7 @@ def test_a_run_folder_holds_everything_but_the_key(select, tmp_path):
     run = json.loads((out / "run.json").read_text())
     assert run["config"]["strategy"] == "caps-r"
     assert run["config"]["settings"]["finalists"] == 2
-    assert run["prompt_digests"]["pair-e1-math.v1.txt"]
+    assert run["prompt_digests"]["pair-e1-math.v2.txt"]
     assert run["versions"]["caps"]
     assert run["summary"]["cases"] == 2
     selections = [json.loads(line) for line in (out / "selections.jsonl").read_text().splitlines()]

@@ -141,7 +141,7 @@ def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, A
     for name, value in parse_assignments(words, option=option).items():
         try:
             found[name] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             found[name] = value
     return found
 

@@ -51,6 +51,8 @@ def report(
     """
     if (as_json or serve or case is not None) and len(runs) > 1:
         raise InputError("--case, --json and --serve take one run")
+    if output is not None and str(output) == "-":
+        raise InputError("--output -: a page goes into a file; name one")
     if as_json and case is None:
         raise InputError("--json prints the receipt of one case: name it with --case")
     if serve:
