@@ -16,6 +16,12 @@ from aiohttp import web
 REPLY = "Both were read with care.\n<winner>A</winner>\n<confidence>HIGH</confidence>"
 
 
+def verdict(body: bytes) -> str:
+    """A verdict for slot A that carries the code its prompt asks for, if it asks for one."""
+    _, asked, rest = body[-4096:].partition(b"write A-")
+    return REPLY.replace("A<", f"A-{rest[: rest.index(b',')].decode()}<") if asked else REPLY
+
+
 async def serve(delay: float, *, vary: bool) -> None:
     numbers = count()
 
@@ -23,7 +29,7 @@ async def serve(delay: float, *, vary: bool) -> None:
         body = await request.read()
         if delay:
             await asyncio.sleep(delay)
-        text = f"It is \\boxed{{{next(numbers)}}}" if vary and b"BEGIN CANDIDATE" not in body else REPLY
+        text = f"It is \\boxed{{{next(numbers)}}}" if vary and b"BEGIN CANDIDATE" not in body else verdict(body)
         reply = {
             "model": "stub",
             "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],

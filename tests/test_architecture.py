@@ -66,8 +66,8 @@ def test_every_strategy_file_stands_in_the_registry():
 
 def test_the_public_names_are_these():
     assert set(caps.__all__) == {
-        "Candidate", "Caps", "Case", "Contest", "Entrant", "Level", "Pairing", "Pick", "Problem", "Rating",
-        "Selected", "Selection", "Solved", "Unanswered", "V1Infer", "Verdict", "select", "select_sync", "solve",
+        "Candidate", "Caps", "Case", "Contest", "Entrant", "Keys", "Level", "Pairing", "Pick", "Problem", "Rating",
+        "RunConfig", "Runner", "Selected", "Selection", "Solved", "Unanswered", "V1Infer", "Verdict", "select", "select_sync", "solve",
         "solve_sync",
     }  # fmt: skip
     assert all(hasattr(caps, name) for name in caps.__all__)

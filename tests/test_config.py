@@ -109,7 +109,7 @@ def test_a_misspelt_setting_gets_its_nearest_match_and_where_it_was_given(tmp_pa
 GUARDED = [
     'base_url = "http://evil"', 'model = "evil"', 'judge-base-url = "http://evil"', 'prompts = "here"',
     'sandbox = "unsafe-local"', 'strategy = "evil:Strategy"', 'journal = "x"', 'api_key_env = "HOME"',
-    "extra = {user = 1}", 'view = {partial = "evil:view"}', 'ray-address = "evil:1"', 'judge_profile = "/etc/x"',
+    "extra = {user = 1}",  'view = {partial = "evil:view"}', 'ray-address = "evil:1"', 'judge_profile = "/etc/x"',
 ]  # fmt: skip
 
 
@@ -216,3 +216,51 @@ def test_an_object_in_place_of_a_name_is_recorded_by_its_name():
     config = runner.recorded()
     assert (config.strategy, config.settings["finalists"]) == ("caps.strategies.caps:Caps", 2)
     assert Runner(replace(config), offline=True).strategy == Caps(finalists=2), "a replay finds it again"
+
+
+@pytest.mark.parametrize(
+    "line", ['out = "elsewhere"', "force = true", 'api-key = "sk-of-somebody"', 'host = "0.0.0.0"']
+)
+def test_what_is_no_setting_of_a_run_is_not_for_a_found_file_to_set(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cases = write_cases(tmp_path / "cases.jsonl", 1)
+    (tmp_path / "caps.toml").write_text(line + "\n")
+    for command in (
+        ("select", cases, "--strategy", "majority"),
+        ("serve", "--base-url", "http://127.0.0.1:9/v1"),
+    ):
+        done = caps(*command)
+        assert done.returncode == 2
+        assert "no such setting" in done.stderr
+
+
+def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 1, n=3)
+    other = {"OPENAI_API_KEY": "sk-of-openai", "CAPS_API_KEY": "sk-usual", "MY_KEY": "sk-mine"}
+    with StubServer(better_quality_wins) as server:
+        where = ("--model", "m", "--base-url", server.url, "--no-journal", "--quiet")
+        for words, key in (
+            (("--api-key-env", "MY_KEY"), "sk-mine"),
+            (("--api-key-env", "MY_KEY", "--api-key", "sk-typed"), "sk-typed"),
+            ((), "sk-usual"),
+        ):
+            server.headers.clear()
+            assert caps("select", cases, *where, *words, **other).returncode == 0
+            assert {head["Authorization"] for head in server.headers} == {f"Bearer {key}"}
+        missing = caps("select", cases, *where, "--api-key-env", "NOWHERE")
+    assert (missing.returncode, "'NOWHERE', which should hold a key, is not set" in missing.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_a_run_that_left_out_failing_programs_is_replayed_with_a_strategy_that_cannot(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
+    with StubServer(better_quality_wins) as server:
+        done = caps(
+            "select", cases, "--model", "m", "--base-url", server.url, "--journal", tmp_path / "j", "--strategy",
+            "caps-r", "--skip-failing", "--out", tmp_path / "run", "--quiet",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert caps("replay", tmp_path / "run").returncode == 0
+    assert caps("replay", tmp_path / "run", "--strategy", "majority").returncode == 0

@@ -403,7 +403,7 @@ def options() -> Mapping[str, Option]:
     for spec in fields(RunConfig):
         kind, optional = _kind(hints[spec.name])
         about = dict(spec.metadata)
-        about["env"] = about["env"] or (f"CAPS_{spec.name.upper()}",)
+        about["env"] = () if kind == "mapping" else about["env"] or (f"CAPS_{spec.name.upper()}",)
         about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
         default = {} if spec.default is MISSING else spec.default
         found[spec.name] = Option(name=spec.name, kind=kind, default=default, optional=optional, **about)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.core.types import Ask, Pick, Rating, Verdict
+from caps.core.types import Ask, Level, Pairing, Pick, Rating, Verdict
 from caps.prompts.parse import Reading, read_reply, readable
 from prompts.shown import ASKS, FULL, GROUP, RATINGS, SOLO
 from prompts.test_fence import any_texts
@@ -283,3 +283,20 @@ def test_long_replies_are_read_in_linear_time(piece: str) -> None:
         return process_time() - start
 
     assert seconds(100_000) < max(1.0, 40 * seconds(10_000))
+
+
+@given(
+    sentence=st.none() | st.lists(st.sampled_from(["the", "whole", "of", "it", "was", "read", "with", "care", "and", "tested"]), min_size=1).map(" ".join)
+    | st.text("abcdefghij ,", min_size=1, max_size=60),
+    winner=st.sampled_from(["A", "B", "TIE"]),
+    sure=st.sampled_from(["HIGH", "LOW"]),
+    code=st.none() | st.just("k7f3"),
+    bound_only=st.booleans(),
+)  # fmt: skip
+def test_a_terse_reply_is_read_as_the_full_reading_reads_it(sentence, winner, sure, code, bound_only):
+    tags = f"<winner>{winner}{'' if code is None else '-' + code}</winner>\n<confidence>{sure}</confidence>"
+    text = tags if sentence is None else f"{sentence}.\n{tags}"
+    settings_ = {"truncated": False, "nonce": "abcdef", "code": code, "bound_only": bound_only}
+    # A blank of no width in the sentence before keeps a reply from being terse, and nobody sees it.
+    full = read_reply(Pairing(0, 1, Level.FULL), f"\u200b\n{text}", **settings_)
+    assert read_reply(Pairing(0, 1, Level.FULL), text, **settings_) == full

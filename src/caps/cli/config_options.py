@@ -41,14 +41,14 @@ TYPES: Mapping[str, Any] = {
     "mapping": list[str] | None,
     "integer or auto": str,
 }
+#: Keys are no settings: `Keys.find` reads the environment, first the variable that `--api-key-env` names.
 KEY_OPTIONS = {
     "api_key": (
         "--api-key",
-        ("CAPS_API_KEY", "OPENAI_API_KEY"),
-        "The endpoint's key; better left in the environment.",
+        "The endpoint's key; better in the environment: CAPS_API_KEY or OPENAI_API_KEY.",
     ),
-    "judge_api_key": ("--judge-api-key", ("CAPS_JUDGE_API_KEY",), "The judge's key, if another."),
-    "judge_api_key_e1": ("--judge-api-key-e1", ("CAPS_JUDGE_API_KEY_E1",), "Its key, if another."),
+    "judge_api_key": ("--judge-api-key", "The judge's key, if another; better in CAPS_JUDGE_API_KEY."),
+    "judge_api_key_e1": ("--judge-api-key-e1", "Its key, if another; better in CAPS_JUDGE_API_KEY_E1."),
 }
 KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key"), "levels": ("judge_api_key_e1",)}
 NO_JOURNAL = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
@@ -168,9 +168,8 @@ def setting_option(name: str) -> Any:
 
 
 def _key_parameter(name: str) -> inspect.Parameter:
-    flag, env, about = KEY_OPTIONS[name]
-    option = typer.Option(flag, envvar=list(env), help=about, show_envvar=True)
-    return _plain(name, Annotated[str | None, option], default=None)
+    flag, about = KEY_OPTIONS[name]
+    return _plain(name, Annotated[str | None, typer.Option(flag, help=about)], default=None)
 
 
 def _plain(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
@@ -191,6 +190,8 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
     known = {option.lstrip("-"): param for param in ctx.command.params for option in param.opts}
     defaults: dict[str, Any] = {}
     for key, value in values.items():
+        if found:
+            find_option(key, where=str(path))  # anything else, such as --out or --host, is not for it to set
         param = known.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
         if param is None:
             _refuse_unknown(path, key, known)

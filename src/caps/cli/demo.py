@@ -68,7 +68,7 @@ def demo(
         seed=SEED,
         journal=str(journal or user_data_path("caps") / "demo.sqlite"),
     )
-    with runner_for(config, Keys(api_key=api_key), quiet=quiet) as runner:
+    with runner_for(config, Keys.find(config, api_key=api_key), quiet=quiet) as runner:
         code = asyncio.run(unless_stopped(_Tour(runner, quiet=quiet).play()))
         if code is None:
             say_stopped(runner.journal_path)

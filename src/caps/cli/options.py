@@ -28,9 +28,7 @@ MaxUsd = Annotated[
 ApiKey = Annotated[
     str | None,
     typer.Option(
-        "--api-key",
-        envvar=["CAPS_API_KEY", "OPENAI_API_KEY"],
-        help="The endpoint's key; better left in the environment.",
+        "--api-key", help="The endpoint's key; better in the environment: CAPS_API_KEY or OPENAI_API_KEY."
     ),
 ]
 NoJournal = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]

@@ -27,6 +27,9 @@ from caps.runner import Runner
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, made with --out.")]
 Other = Annotated[str | None, typer.Option("--strategy", help="Another strategy over the same journal.")]
+Profile = Annotated[
+    Path | None, typer.Option("--judge-profile", help="What caps diagnose --save measured of the judge.")
+]
 Ask = Annotated[bool, typer.Option("--ask", help="Ask the run's endpoint what the journal does not hold.")]
 
 
@@ -34,7 +37,7 @@ def replay(
     run: Run,
     strategy: Other = None,
     set_: SetOption = None,
-    judge_profile: options.JudgeProfileFile = None,
+    judge_profile: Profile = None,
     ask: Ask = False,
     api_key: options.ApiKey = None,
     out: options.Out = None,
@@ -54,6 +57,7 @@ def replay(
             config,
             strategy=strategy or config.strategy,
             settings=parse_assignments(set_ or []),
+            skip_failing=config.skip_failing and strategy is None,
             judge_profile=None if judge_profile is None else str(judge_profile),
             calibrate=None,
         )

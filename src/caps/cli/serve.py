@@ -19,7 +19,7 @@ Port = Annotated[
 UpstreamKey = Annotated[
     str | None,
     typer.Option(
-        "--upstream-api-key", envvar=["CAPS_API_KEY", "OPENAI_API_KEY"], help="Key of the model server."
+        "--upstream-api-key", help="Key of the model server; better in CAPS_API_KEY or OPENAI_API_KEY."
     ),
 ]
 ClientKeys = Annotated[
@@ -27,9 +27,6 @@ ClientKeys = Annotated[
     typer.Option("--api-key", envvar="CAPS_SERVER_API_KEY", help="What clients must show; may be repeated."),
 ]
 Anyone = Annotated[bool, typer.Option("--allow-anyone", help="Listen on --host without keys all the same.")]
-EarlyExit = Annotated[
-    bool, typer.Option("--early-exit/--no-early-exit", help="Stop sampling once the answers have settled.")
-]
 MaxSamples = Annotated[int, typer.Option("--max-samples", min=1, help="Most samples a client may ask for.")]
 MaxBody = Annotated[int, typer.Option("--max-body", min=1, help="Bytes a body may have.")]
 MaxConcurrent = Annotated[int, typer.Option("--max-concurrent", min=1, help="Requests worked on at once.")]
@@ -89,7 +86,7 @@ def serve(
     with fetch_bar(hidden=quiet) as report:
         runner = Runner(
             config,
-            keys=replace(keys, api_key=upstream_api_key),
+            keys=replace(keys, api_key=upstream_api_key or keys.api_key),
             any_model=True,
             warn=lambda words: log.say("fleet", said=words),
             fetching=report,

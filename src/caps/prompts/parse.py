@@ -37,6 +37,20 @@ _REFUSAL = re.compile(
 )
 
 
+# A terse reply: the two tags as they were asked for, after at most one sentence that judges nothing.
+_TERSE = re.compile(
+    r"\s*+(?:([A-Za-z][A-Za-z ,]{0,120}+)\.[ \t]*+\n\s*+)?"
+    r"<winner>(A|B|TIE)(?:-([0-9a-z]{1,40}))?</winner>\s*+<confidence>(HIGH|LOW)</confidence>\s*+"
+)
+_OF_THE_MATTER = re.compile(
+    r"\b(?:[ab]|tie[sd]?|draws?|win\w*|bett?er|best|prefer\w*|choose|chose\w*|choice|pick\w*|verdict|judg\w*"
+    r"|correct\w*|incorrect\w*|wrong\w*|right\w*|superior|strong\w*|confiden\w*|answers?|candidates?"
+    r"|solutions?|not|no|however|but|actually|wait|instead|neither|both are|high|low|certain\w*|sure|unsure"
+    r"|one|two|first|second|think\w*)\b",
+    re.IGNORECASE,
+)
+
+
 class Reading(NamedTuple):
     """What was read from a reply and how; `cause` says why there is no answer.
 
@@ -67,6 +81,8 @@ def read_reply(
     `bound_only` (a text shown is `readable`) no other counts; if the prompt asked for no code, then only tags
     in the form that quoting keeps from candidates.
     """
+    if not truncated and (terse := _read_terse(ask, text, code)) is not None:
+        return terse
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
     own = plainly(words.text.lstrip("\n"))  # where most of a long reply is blanked, little is left
@@ -89,6 +105,16 @@ def read_reply(
 
 
 _CONTRADICTED = Reading(None, "none", "no-tag")
+
+
+def _read_terse(ask: Ask, text: str, code: str | None) -> Reading | None:
+    """The reading of a terse reply, at a tenth of the cost; the same as the full reading would give."""
+    if len(text) > 250 or not isinstance(ask, Pairing) or ask.dialect != "verdicts":
+        return None
+    found = _TERSE.fullmatch(text)
+    if found is None or found[3] != code or (found[1] and _OF_THE_MATTER.search(found[1])):
+        return None
+    return Reading(verdict_of(found[2], found[4]), "tags", None, found[2], found[4], code is not None)
 
 
 def _read(ask: Ask, reply: Reply, *, bound_only: bool = False) -> Reading | None:

@@ -173,6 +173,7 @@ def _of_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
         "prompt_version": "v1",
         "strategy": row["strategy"]["name"],
         "settings": settings,
+        "skip_failing": settings.get("shortlist") == "tests",
         "seed": row["seed"],
         "profile": row["profile"],
         "views": row["views"],
