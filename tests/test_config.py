@@ -243,10 +243,12 @@ def test_the_variable_that_is_named_holds_the_key_whatever_else_is_set(tmp_path)
             (("--api-key-env", "MY_KEY"), "sk-mine"),
             (("--api-key-env", "MY_KEY", "--api-key", "sk-typed"), "sk-typed"),
             ((), "sk-usual"),
+            (("--api-key", ""), None),
         ):
             server.headers.clear()
             assert caps("select", cases, *where, *words, **other).returncode == 0
-            assert {head["Authorization"] for head in server.headers} == {f"Bearer {key}"}
+            sent = {head.get("Authorization") for head in server.headers}
+            assert sent == {None if key is None else f"Bearer {key}"}
         missing = caps("select", cases, *where, "--api-key-env", "NOWHERE")
     assert (missing.returncode, "'NOWHERE', which should hold a key, is not set" in missing.stderr) == (
         2,

@@ -382,11 +382,11 @@ class Keys:
         known = os.environ if environment is None else environment
 
         def read(given: str | None, named: str, *usual: str) -> str | None:
+            if given is not None:
+                return given or None  # an empty one leaves out that of the environment
             if named and named not in known:
                 raise SettingError(f"environment variable {named!r}, which should hold a key, is not set")
-            return given or next(
-                (known[name] for name in ((named,) if named else usual) if known.get(name)), None
-            )
+            return next((known[name] for name in ((named,) if named else usual) if known.get(name)), None)
 
         return cls(
             api_key=read(api_key, config.api_key_env, "CAPS_API_KEY", "OPENAI_API_KEY"),

@@ -136,14 +136,18 @@ def _show(found: Progress, *, by_case: bool) -> None:
 
 
 def _progress(run: BatchRun) -> Progress:
-    found, templates = Progress(), run.runner.templates
+    found, runner = Progress(), run.runner
+    depths: dict[int, int] = {}  # by the number of distinct answers: cases of one size are about equally deep
     for stand in run.convoy.stands():
         found.cases.append(_line(stand))
         found.keys |= {one.key for one in stand.open}
         if stand.stage is not None and stand.play is not None:
-            seed = run.runner.config.seed
-            whole = forecast_case(stand.play.bout, run.runner.strategy, templates, seed=seed).depth
-            found.trips = max(found.trips, whole - stand.play.depth, 1)
+            bout = stand.play.bout
+            size = len({one.signature or one.id for one in bout.described.entrants})
+            if size not in depths:
+                forecast = forecast_case(bout, runner.strategy, runner.templates, seed=runner.config.seed)
+                depths[size] = forecast.depth
+            found.trips = max(found.trips, depths[size] - stand.play.depth, 1)
     return found
 
 
