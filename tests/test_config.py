@@ -266,3 +266,23 @@ def test_a_run_that_left_out_failing_programs_is_replayed_with_a_strategy_that_c
     assert done.returncode == 0, done.stderr
     assert caps("replay", tmp_path / "run").returncode == 0
     assert caps("replay", tmp_path / "run", "--strategy", "majority").returncode == 0
+
+
+def test_a_run_of_version_0_1_that_left_out_failing_programs_is_continued_with_that_option(old):
+    words = (
+        "select",
+        old / "cases.jsonl",
+        "--model",
+        "stub",
+        "--journal",
+        old / "journal.sqlite",
+        "--strategy",
+        "caps-r",
+    )
+    with StubServer(better_quality_wins) as server:
+        where = ("--base-url", server.url, "--out", old / "run-caps-r", "--quiet")
+        refused = caps(*words, *where)
+        done = caps(*words, *where, "--skip-failing")
+        assert server.requests == 1, "all but the first call, which tries the endpoint, is in the journal"
+    assert (refused.returncode, "holds a run with another" in refused.stderr) == (2, True)
+    assert done.returncode == 0, done.stderr

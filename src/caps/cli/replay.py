@@ -65,7 +65,7 @@ def replay(
         raise InputError(f"{run}: this run read standard input; save the cases to a file to replay them")
     if ask:
         _refuse_unrecorded(config)
-        config = replace(config, engine="local", budget_seconds=None)
+        config = replace(config, engine="local", budget_seconds=None, calibrate=None)
         keys = Keys.find(config, api_key=api_key)
         select_cases(
             record.file.cases, config, keys, out=out, force=force, limit=record.file.limit, quiet=quiet,

@@ -80,6 +80,11 @@ class RunFile:
         names = [name for name in DECIDING if getattr(ours, name) != getattr(theirs, name)]
         if recorded_extra(ours.extra) == recorded_extra(theirs.extra):
             names = [name for name in names if name != "extra"]
+        confidences = {ours.confidence, theirs.confidence}
+        if (
+            len(confidences) > 1 and "auto" not in confidences
+        ):  # `auto` is not decided before an endpoint is tried
+            names.append("confidence")
         if self.calibration or other.calibration:  # what was fitted is fitted again
             names = [name for name in names if name != "settings"]
         if names:
