@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from aiohttp import web
 
 from judging import better_quality_wins, case_line, spread, write_cases
 from models.server import StubServer
@@ -215,3 +216,49 @@ def test_a_judge_known_to_be_at_chance_is_not_asked_by_a_strategy_that_reckons_w
     plain, known = rows_of("--pool", 8), rows_of("--pool", 8, "--judge-profile", profile)
     assert (plain["posterior"]["calls_total"] > 0, known["posterior"]["calls_total"]) == (True, 0)
     assert known["caps"] == plain["caps"]
+
+
+class Tokenizing(StubServer):
+    """An endpoint that counts three characters a token, as vLLM or as llama.cpp says it."""
+
+    def __init__(self, reply):
+        super().__init__()
+        self.reply, self.texts = reply, []
+
+    def add_routes(self, app):
+        async def tokenize(request):
+            body = await request.json()
+            self.texts.append(body["prompt"])
+            assert body["content"] == body["prompt"]
+            return web.json_response(self.reply(len(body["prompt"]) // 3))
+
+        app.router.add_post("/tokenize", tokenize)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (
+            lambda count: {"count": count, "max_model_len": 9},
+            "tokens a character, as the server counts them",
+        ),
+        (lambda count: {"tokens": [0] * count}, "tokens a character, as the server counts them"),
+        (lambda _: {"count": "many"}, "4 characters a token, an estimate"),
+        (lambda _: {"count": 10**12}, "4 characters a token, an estimate"),
+        (lambda _: [], "4 characters a token, an estimate"),
+    ],
+)
+def test_tokens_are_counted_by_the_server_where_it_does(reply, words, tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 30)
+    with Tokenizing(reply) as server:
+        done = caps("plan", cases, "--strategy", "caps-r", "--model", "m", "--base-url", server.url)
+        assert len(server.texts) <= 20
+    assert done.returncode == 0, done.stderr
+    assert words in " ".join(done.stdout.split())
+
+
+def test_a_server_that_counts_nothing_leaves_the_estimate(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 2)
+    for url in ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1=2,http://127.0.0.1:10/v1"):
+        done = caps("plan", cases, "--strategy", "caps-r", "--model", "m", "--base-url", url)
+        assert "4 characters a token, an estimate" in " ".join(done.stdout.split()), done.stderr

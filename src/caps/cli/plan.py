@@ -1,5 +1,6 @@
 """`caps plan`: what every strategy would ask, before anything is spent."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,20 +25,25 @@ from caps.cli.plan_capacity import (
 )
 from caps.cli.plan_cases import plan_file
 from caps.cli.plan_pool import pool_rows, print_pool
-from caps.config import parse_assignments
+from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import SettingError
 from caps.core.judging import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
+from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.casework import PER_CHARACTER
 from caps.costs.closed_form import ViewSizes
 from caps.costs.prices import Price, listed_price
 from caps.costs.terms import Terms, measured_output
+from caps.datasets.imports import open_cases
 from caps.experiments.planning import Task
+from caps.files import is_stream
 from caps.judges.profiles import profile_fields, read_profile
 from caps.models.fleet_addresses import join_addresses
+from caps.models.tokenizing import tokens_per_character
 from caps.registry import STRATEGIES
+from caps.reports.console import number
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
@@ -88,6 +94,7 @@ def plan(
     limit: options.Limit = None,
     model: options.Model = None,
     base_url: options.BaseUrl = None,
+    api_key: options.ApiKey = None,
     price_input: options.PriceInput = None,
     price_output: options.PriceOutput = None,
     price_cached: options.PriceCached = None,
@@ -110,7 +117,8 @@ def plan(
     """Forecast calls, rounds that wait for one another, tokens, money and time, for every strategy.
 
     Of CASES the prompts are rendered as a run with this seed would: the tokens of the first round are exact
-    but for their estimate from characters, later ones a range over who may survive. Without CASES one
+    but for their count (with --model and --base-url the server's /tokenize gives it where it has one, else it
+    is estimated from characters), later ones a range over who may survive. Without CASES one
     problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
     differ, which is the dearest case. With --problems that is reckoned up for many of them.
     """
@@ -149,10 +157,30 @@ def plan(
         _plan_pool(pool, strategies, sizes, scale, as_json=as_json)
         return
     views = parse_assignments(view or [], option="--view")
-    rate = PER_CHARACTER if tokens_per_char is None else tokens_per_char
+    rate, source = _rate(tokens_per_char, cases, model, join_addresses(base_url), api_key)
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
     raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
-                               named=strategy is not None, scale=scale))  # fmt: skip
+                               named=strategy is not None, scale=scale, counted=source))  # fmt: skip
+
+
+def _rate(
+    stated: float | None, cases: str, model: str | None, base_url: str, api_key: str | None
+) -> tuple[float, str]:
+    """Tokens a character, and where that comes from: as stated, as the server counts, or an estimate."""
+    if stated is not None:
+        return stated, f"{number(stated, 4)} tokens a character, as stated"
+    if model and base_url and not is_stream(cases):
+        texts = (
+            text
+            for case in open_cases(cases)
+            if isinstance(case, Case)
+            for text in (case.problem.text, *(one.text for one in case.candidates[:1]))
+        )
+        key = Keys.find(RunConfig(), api_key=api_key).api_key
+        measured = asyncio.run(tokens_per_character(base_url, model, texts, api_key=key))
+        if measured is not None:
+            return measured, f"{number(measured, 4)} tokens a character, as the server counts them"
+    return PER_CHARACTER, "4 characters a token, an estimate"
 
 
 def _plan_pool(

@@ -13,7 +13,6 @@ from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.plan_capacity import Scale, print_capacity, with_capacity
 from caps.core.errors import InputError
 from caps.core.types import Case
-from caps.costs.casework import PER_CHARACTER
 from caps.costs.terms import Terms
 from caps.datasets.imports import count_cases, open_cases
 from caps.experiments.planning import BASELINE, Task, Totals, plan_cases
@@ -32,8 +31,12 @@ def plan_file(
     named: bool,
     as_json: bool,
     scale: Scale | None = None,
+    counted: str,
 ) -> int:
-    """Plan a file and print it; the exit code: 1 if a line is bad, or a strategy asked for cannot play."""
+    """Plan a file and print it; the exit code: 1 if a line is bad, or a strategy asked for cannot play.
+
+    `counted` says where the count of tokens comes from.
+    """
     make_prepare(task.profile, task.views)  # raises where a name is wrong
     source = _Source(cases, limit)
     baseline, *totals = _counted(
@@ -48,7 +51,7 @@ def plan_file(
     if as_json:
         print_json(rows)
     else:
-        _print(rows, source.good, terms, task.per_character)
+        _print(rows, source.good, terms, counted)
     if scale is not None and not as_json:
         print_capacity(rows, scale)
     return 1 if source.bad or (named and refused) else 0
@@ -113,18 +116,13 @@ def _counted(source: _Source, task: Task) -> list[Totals]:
         )
 
 
-def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, per_character: float) -> None:
+def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: str) -> None:
     columns = ["strategy", "calls E1 + E2", "rounds", "first round", "tokens", "least–most"]
     columns += ["USD", "least–most"] if terms.price is not None else []
     timed = any(one["seconds"] is not None for one in rows)
     columns += [*(["time"] if timed else []), f"% of {BASELINE}"]
     title = f"{cases} cases, summed up; to the tokens come replies, {number(terms.output, 1)} each"
     stdout().print(table(title, columns, [_cells(one, timed=timed) for one in rows]))
-    counted = (
-        "4 characters a token, an estimate"
-        if per_character == PER_CHARACTER
-        else (f"{number(per_character, 4)} tokens a character, as stated")
-    )
     money = (
         ""
         if terms.price is not None
