@@ -93,16 +93,6 @@ class Holding(Protocol):
 
 
 @runtime_checkable
-class Queued(Protocol):
-    """A model that does better when some calls wait for it."""
-
-    @property
-    def surplus(self) -> int:
-        """How many calls beyond its connections should wait."""
-        ...
-
-
-@runtime_checkable
 class Catalogue(Protocol):
     """A model that knows the names served at its address."""
 
