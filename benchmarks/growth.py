@@ -88,8 +88,8 @@ def live(url: str, name: str, n: int, problems: int, connections: int) -> Point:
     async def run() -> Point:
         with tempfile.TemporaryDirectory() as folder:
             config = RunConfig(
-                model="stub", base_url=(url,), max_connections=connections, strategy=name, hard_evidence="off",
-                journal=Path(folder) / "j.sqlite",
+                model="stub", base_url=(url,), max_connections=connections, strategy=name,
+                hard_evidence="off", journal=Path(folder) / "j.sqlite",
             )  # fmt: skip
             async with Runner(config).session(probe=False) as ready:
                 _, calls, tokens, seconds, cpu, stall = await play(ready.engine, iter(cases), name)

@@ -29,7 +29,9 @@ async def serve(delay: float, *, vary: bool) -> None:
         body = await request.read()
         if delay:
             await asyncio.sleep(delay)
-        text = f"It is \\boxed{{{next(numbers)}}}" if vary and b"BEGIN CANDIDATE" not in body else verdict(body)
+        text = (
+            f"It is \\boxed{{{next(numbers)}}}" if vary and b"BEGIN CANDIDATE" not in body else verdict(body)
+        )
         reply = {
             "model": "stub",
             "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
