@@ -113,8 +113,7 @@ class Selected:
 def selected_of(outcome: Outcome, config: RunConfig, price: Price | None) -> Selected:
     """The result of a case that an engine has ended with."""
     line = selection_line(outcome, config, price=price)
-    total = outcome.ledger.total()
-    usd = None if price is None else price.of_sums(total)
+    usd = None if price is None else price.of_sums(outcome.ledger.total())
     chosen, bout = outcome.selection, outcome.bout
     if chosen is None or bout is None:
         words = outcome.failure or "nothing was selected"
