@@ -43,6 +43,7 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/contest.py
 	$(BIN)/python benchmarks/journal.py
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/api.py
 	$(BIN)/python benchmarks/sandbox.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/loop.py

@@ -1,6 +1,8 @@
 """Rules of the tree that import-linter does not know."""
 
 import ast
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -66,8 +68,18 @@ def test_every_strategy_file_stands_in_the_registry():
 
 def test_the_public_names_are_these():
     assert set(caps.__all__) == {
-        "Candidate", "Caps", "Case", "Contest", "Entrant", "Keys", "Level", "Pairing", "Pick", "Problem", "Rating",
-        "RunConfig", "Runner", "Selected", "Selection", "Solved", "Unanswered", "V1Infer", "Verdict", "select", "select_sync", "solve",
-        "solve_sync",
+        "AnswerError", "Candidate", "Capabilities", "Caps", "CapsError", "Case", "Contest", "Entrant", "Group", "InputError",
+        "JournalError", "Judge", "Keys", "Level", "LoadedRun", "MissingExtraError", "ModelError", "Pairing", "Pick", "Play",
+        "Posterior", "Problem", "Rating", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
+        "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "Usage", "UserError", "V1Infer",
+        "Verdict", "best", "best_sync", "compare", "load_run", "pick", "rate", "rows", "select", "select_many",
+        "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream",
     }  # fmt: skip
     assert all(hasattr(caps, name) for name in caps.__all__)
+    assert set(caps.__all__) <= set(dir(caps))
+
+
+def test_importing_caps_alone_loads_neither_models_nor_third_party_packages():
+    words = "import sys, caps; print(sorted({'aiohttp', 'msgspec', 'rich', 'caps.api', 'caps.runner'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,51 +1,127 @@
-"""One case, one call: `await select(...)`, or `select_sync(...)` where nothing can be awaited.
+"""The Python API: choose the best candidate of one case, of many, or of a stream of them.
 
-`solve` starts from a question: it generates the candidates too.
+A plain name is async; the same name with `_sync` is not, and works inside a notebook's running loop too.
+
+    best = caps.best_sync("What is 17 * 23?", ["391", "401"], model="qwen3-14b", base_url=URL)
+    results = caps.select_many_sync(cases, model="qwen3-14b", base_url=URL, progress=True)
+    async for result in caps.stream(cases, judge=my_function): ...
+
+Keywords have the names and meanings of the settings in `RunConfig`. What is not given comes from the same
+environment variables as on the command line (`CAPS_MODEL`, `CAPS_BASE_URL`, `CAPS_API_KEY`, ...), then from
+the defaults. All cases of a call share connections, journal and budgets. A journal is kept only where one is
+named. Engines other than the local one are reached through `Runner`.
 """
 
 import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
-from caps.config import Keys, RunConfig
-from caps.core.contest import Contest
-from caps.core.errors import CapsError
+from caps.config import Keys, RunConfig, find_option, options, read_environment
+from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
-from caps.core.types import Case, Selection
-from caps.costs.ledger import Ledger
+from caps.core.settings import nearest
+from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
+from caps.datasets.jsonl import guess_domain, parse_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
-from caps.registry import DEFAULT_STRATEGY
+from caps.judges.base import Judge
+from caps.judges.callables import JudgeFunction
 from caps.runner import Runner
 from caps.sampling.base import Method, Sampled
 from caps.sampling.presets import Preset
+from caps.selected import LoadedRun, Selected, failed, load_run, rows, selected_of
 from caps.solving import question_case, solve_case
 
+__all__ = [
+    "BestOptions", "LoadedRun", "ManyOptions", "SelectOptions", "Selected", "SolveOptions", "Solved", "best",
+    "best_sync", "load_run", "rows", "select", "select_many", "select_many_sync", "select_sync", "solve",
+    "solve_sync", "stream",
+]  # fmt: skip
+
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+Addresses = str | Sequence[str]
+CaseLike = Case | Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """The chosen candidate of a case: its place, its text, everyone in order, and what it cost."""
+class ModelOptions(TypedDict, total=False):
+    """Keywords of every function: the model and its key, the strategy, the journal, prices and limits."""
 
-    winner: int
-    text: str
-    selection: Selection
-    ledger: Ledger
-    contest: Contest
+    model: str | None
+    base_url: Addresses
+    api_key: str | None
+    api_key_env: str
+    judge_model: str | None
+    judge_base_url: Addresses | None
+    judge_api_key: str | None
+    judge_api_key_env: str
+    judge_model_e1: str | None
+    judge_base_url_e1: Addresses | None
+    judge_api_key_e1: str | None
+    judge_api_key_e1_env: str
+    judge: Judge | JudgeFunction | None
+    confidence: Literal["verbal", "logprobs", "auto"]
+    max_tokens: int
+    reply: Literal["free", "tags"] | None
+    extra: Mapping[str, object] | None
+    prompts: str | Path | None
+    prompt_version: Literal["v1", "v2"]
+    strategy: Strategy | str
+    settings: Mapping[str, object] | None
+    skip_failing: bool
+    judge_profile: str | Path | None
+    seed: int
+    profile: str | None
+    views: Mapping[str, str] | None
+    hard_evidence: Literal["auto", "on", "off"]
+    sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
+    connections: int | Literal["auto"]
+    max_connections: int | Literal["auto"]
+    timeout: float
+    context: int | None
+    threads: int | None
+    journal: str | Path | None
+    durable: bool
+    price_input: float | None
+    price_output: float | None
+    price_cached: float | None
+    budget_tokens: int | None
+    budget_usd: float | None
+    budget_seconds: float | None
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """All candidates, best first."""
-        return self.selection.order
 
-    @property
-    def tokens(self) -> int:
-        """Input tokens of every judge call."""
-        return self.ledger.total().asked
+class SelectOptions(ModelOptions, total=False):
+    """Keywords of `select`."""
+
+
+class BestOptions(ModelOptions, total=False):
+    """Keywords of `best`."""
+
+    domain: str | None
+
+
+class ManyOptions(ModelOptions, total=False):
+    """Keywords of `select_many` and `stream`: those of `select`, a progress bar, budgets of the whole run."""
+
+    progress: bool
+    budget_total_tokens: int | None
+    budget_total_usd: float | None
+    budget_total_seconds: float | None
+
+
+class SolveOptions(ModelOptions, total=False):
+    """Keywords of `solve`: those of `select`, and how answers are generated."""
+
+    n: int
+    domain: str | None
+    preset: Preset | str
+    method: Method | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,87 +135,121 @@ class Solved:
     selected: Selected
 
 
-async def select(
-    case: Case,
-    *,
-    model: str | None = None,
-    base_url: str | Sequence[str] = "",
-    api_key: str | None = None,
-    strategy: Strategy | str = DEFAULT_STRATEGY,
-    settings: Mapping[str, object] | None = None,
-    skip_failing: bool = False,
-    seed: int = 1234,
-    confidence: Literal["verbal", "logprobs", "auto"] = "verbal",
-    hard_evidence: Literal["auto", "on", "off"] = "auto",
-    max_tokens: int = 4096,
-    reply: Literal["free", "tags"] | None = None,
-    extra: Mapping[str, object] | None = None,
-    profile: str | None = None,
-    views: Mapping[str, str] | None = None,
-    connections: int | Literal["auto"] = "auto",
-    context: int | None = None,
-    threads: int | None = None,
-    journal: str | Path | None = None,
-) -> Selected:
+def _spelled_out(function: F) -> F:
+    """Show every keyword in `help()` and `inspect.signature`, with its type and default."""
+    signature = inspect.signature(function)
+    parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    (packed,) = (one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD)
+    keywords = packed.annotation.__args__[0]
+    defaults = {name: one.default for name, one in options().items()}
+    defaults |= {"n": defaults["samples"], "connections": defaults["max_connections"], "progress": False}
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=kind)
+        for name, kind in get_type_hints(keywords).items()
+    ]
+    function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return function
+
+
+@_spelled_out
+async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     """Choose the best candidate of a case; with a journal nothing is paid for twice.
 
-    Several base URLs are servers of the same model. `model="embedded"` needs no endpoint, nor does the path
-    of a GGUF file; `reply="tags"` holds a model on llama.cpp to the bare verdict, which is the rule for the
-    small `embedded` one. `settings` changes fields of the strategy. A strategy that asks no judge, such as
-    `majority`, needs no model.
+    The case may also be a mapping with the fields of a line of `cases.jsonl`. Several base URLs are servers
+    of the same model. `model="embedded"` needs no endpoint, nor does the path of a GGUF file. `judge` is a
+    function `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, or an object with the methods of `Judge`:
+    then no model is needed, and `timeout` limits each of its calls. `settings` changes fields of the
+    strategy.
 
-    Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing could be judged.
+    Raises `SettingError` or `InputError` for what was given, `ModelError` when the endpoint cannot be used,
+    and `CapsError` when nothing could be judged.
     """
-    config = RunConfig(
-        model=model,
-        base_url=_addresses(base_url),
-        settings=settings or {},
-        skip_failing=skip_failing,
-        seed=seed,
-        confidence=confidence,
-        hard_evidence=hard_evidence,
-        max_tokens=max_tokens,
-        reply=reply,
-        extra=extra or {},
-        profile=profile,
-        views=views or {},
-        max_connections=connections,
-        context=context,
-        threads=threads,
-        journal=None if journal is None else str(journal),
-        **_named(strategy=strategy),
-    )
-    chosen = None if isinstance(strategy, str) else strategy
-    runner = Runner(config, keys=Keys(api_key=api_key), strategy=chosen)
-    if runner.asks_judge:
-        await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
-    async with runner.session(probe=confidence != "verbal") as session:
-        outcomes = [outcome async for outcome in session.run([case])]
-    return _selected(case, outcomes[0])
+    return await _select_one(_case_of(case), _runner(keywords, SelectOptions))
 
 
-async def solve(
-    question: str | Case,
-    *,
-    model: str | None = None,
-    base_url: str | Sequence[str] = "",
-    api_key: str | None = None,
-    n: int = 16,
-    domain: str | None = None,
-    preset: Preset | str = "default",
-    method: Method | str = "independent",
-    strategy: Strategy | str = DEFAULT_STRATEGY,
-    settings: Mapping[str, object] | None = None,
-    skip_failing: bool = False,
-    judge_model: str | None = None,
-    judge_base_url: str | Sequence[str] | None = None,
-    judge_api_key: str | None = None,
-    hard_evidence: Literal["auto", "on", "off"] = "auto",
-    seed: int = 1234,
-    max_tokens: int = 4096,
-    connections: int | Literal["auto"] = "auto",
-    journal: str | Path | None = None,
-) -> Solved:
+@_spelled_out
+def select_sync(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
+    """`select` for code that is not async; works inside a notebook's running loop too."""
+    return _waited_for(lambda: select(case, **keywords))
+
+
+@_spelled_out
+async def best(
+    problem: str, candidates: Sequence[str | Candidate], **keywords: Unpack[BestOptions]
+) -> Selected:
+    """Choose the best of several answers to a problem; keywords and errors are those of `select`.
+
+    `domain` is `code`, `math` or `general`; it is guessed from the answers if it is not given.
+    """
+    runner = _runner(keywords, BestOptions)
+    return await _select_one(_case_of_texts(problem, candidates, runner.config.domain), runner)
+
+
+@_spelled_out
+def best_sync(
+    problem: str, candidates: Sequence[str | Candidate], **keywords: Unpack[BestOptions]
+) -> Selected:
+    """`best` for code that is not async; works inside a notebook's running loop too."""
+    return _waited_for(lambda: best(problem, candidates, **keywords))
+
+
+@_spelled_out
+async def stream(
+    cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
+) -> AsyncGenerator[Selected, None]:
+    """Choose in all cases and yield each result as soon as it is known, in the order in which they end.
+
+    Cases are read as they are needed, so they may be a generator without end. A case that fails is a result
+    with `error`. If the generator of cases raises, the cases read before are finished and yielded, and then
+    the error is raised. Close the generator (`contextlib.aclosing`) to stop early.
+
+    Raises `ModelError` when the endpoint cannot be used at all, such as with a wrong key.
+    """
+    source = _Source(cases)
+    async with aclosing(_results(source, keywords)) as results:
+        async for _, result in results:
+            yield result
+    if source.error is not None:
+        raise source.error
+
+
+@_spelled_out
+async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]) -> list[Selected]:
+    """Choose in all cases at the same time; the results are in the order of the cases.
+
+    A case that fails is a result with `error`, and nothing that was paid for is lost: if the generator of
+    cases raises, the last result has that error; if the endpoint refuses everything after some cases are
+    done, the others have that error. If it does so before, the `ModelError` is raised. `progress` shows a bar
+    on standard error.
+    """
+    source, found = _Source(cases), dict[int, Selected]()
+    try:
+        async with aclosing(_results(source, keywords)) as results:
+            async for number, result in results:
+                found[number] = result
+    except CapsError as error:
+        if not found:
+            raise
+        for _ in source:
+            pass  # the names of those that were not reached
+        for number, name in enumerate(source.names):
+            found.setdefault(number, failed(name, str(error)))
+    if source.error is not None:
+        error_words = f"{type(source.error).__name__}: {source.error}"
+        found[len(source.names)] = failed(
+            "", f"the cases ended early, after {len(source.names)}: {error_words}"
+        )
+    return [found[number] for number in sorted(found)]
+
+
+@_spelled_out
+def select_many_sync(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]) -> list[Selected]:
+    """`select_many` for code that is not async; works inside a notebook's running loop too."""
+    return _waited_for(lambda: select_many(cases, **keywords))
+
+
+@_spelled_out
+async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved:
     """Generate n answers to a question and choose the best; where all agree, no judge is asked.
 
     `settings` changes fields of the strategy, the method or the preset. A key is not carried to another
@@ -147,63 +257,153 @@ async def solve(
 
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was generated or judged.
     """
-    config = RunConfig(
-        model=model,
-        base_url=_addresses(base_url),
-        judge_model=judge_model,
-        judge_base_url=_addresses(judge_base_url or ()),
-        settings=settings or {},
-        skip_failing=skip_failing,
-        hard_evidence=hard_evidence,
-        samples=n,
-        seed=seed,
-        max_tokens=max_tokens,
-        max_connections=connections,
-        journal=None if journal is None else str(journal),
-        **_named(strategy=strategy, preset=preset, method=method),
-    )
-    runner = Runner(
-        config,
-        keys=Keys(api_key=api_key, judge_api_key=judge_api_key),
-        strategy=None if isinstance(strategy, str) else strategy,
-        preset=None if isinstance(preset, str) else preset,
-        method=None if isinstance(method, str) else method,
-        generating=True,
-    )
+    runner = _runner(keywords, SolveOptions, generating=True)
     await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
-    case = question if isinstance(question, Case) else question_case(question, domain)
+    case = question if isinstance(question, Case) else question_case(question, runner.config.domain)
     sampled, outcome = await solve_case(runner, case)
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
-    selected = _selected(sampled.case, outcome)
+    selected = _selected(outcome, runner)
+    assert selected.winner is not None  # noqa: S101
     winner = sampled.case.candidates[selected.winner]
     return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
 
 
-def _addresses(base_url: str | Sequence[str]) -> tuple[str, ...]:
-    return (base_url,) if isinstance(base_url, str) else tuple(base_url)
-
-
-def _named(**parts: object) -> dict[str, Any]:
-    """What is given by name; an object goes to the runner as it is."""
-    return {name: part for name, part in parts.items() if isinstance(part, str)}
-
-
-def _selected(case: Case, outcome: Outcome) -> Selected:
-    if outcome.selection is None or outcome.contest is None:
-        raise CapsError(f"case {case.id!r}: {outcome.failure}")
-    winner = outcome.selection.winner
-    return Selected(winner, case.candidates[winner].text, outcome.selection, outcome.ledger, outcome.contest)
-
-
-def select_sync(case: Case, **settings: Any) -> Selected:
-    """`select` for code that is not async; works inside a notebook's running loop too."""
-    return _waited_for(lambda: select(case, **settings))
-
-
-def solve_sync(question: str | Case, **settings: Any) -> Solved:
+@_spelled_out
+def solve_sync(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved:
     """`solve` for code that is not async; works inside a notebook's running loop too."""
-    return _waited_for(lambda: solve(question, **settings))
+    return _waited_for(lambda: solve(question, **keywords))
+
+
+#: Keywords that are no settings of `RunConfig`, or have another name there.
+_KEYS = ("api_key", "judge_api_key", "judge_api_key_e1")
+_RENAMED = {"n": "samples", "connections": "max_connections"}
+_OBJECTS = ("strategy", "preset", "method")
+
+
+def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
+    """The runner of a call: explicit keywords, then the environment, then the defaults."""
+    known = get_type_hints(allowed)
+    for name in keywords:
+        if name not in known:
+            raise TypeError(f"unexpected keyword {name!r}: {nearest(name, list(known))}see help(caps.select)")
+    given = {_RENAMED.get(name, name): value for name, value in keywords.items()}
+    if len(given) < len(keywords):
+        raise TypeError("give either connections or max_connections, not both")
+    given.pop("progress", None)
+    judge, keys = given.pop("judge", None), {name: given.pop(name, None) for name in _KEYS}
+    objects = {name: given.pop(name) for name in _OBJECTS if not isinstance(given.get(name, ""), str)}
+    fields = {_RENAMED.get(name, name) for name in known} & options().keys()
+    values = read_environment(fields - given.keys() - objects.keys())
+    for name, value in given.items():
+        empty = value is None and not find_option(name).optional
+        values[name] = options()[name].default if empty else value
+    config = RunConfig(**values)
+    return Runner(config, keys=Keys.find(config, **keys), judge=judge, generating=generating, **objects)
+
+
+async def _select_one(case: Case, runner: Runner) -> Selected:
+    await _find_models(runner)
+    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+        (outcome,) = [one async for one in session.run([case])]
+    return _selected(outcome, runner)
+
+
+async def _find_models(runner: Runner) -> None:
+    if runner.asks_model:
+        await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
+
+
+def _selected(outcome: Outcome, runner: Runner) -> Selected:
+    if outcome.selection is None:
+        raise CapsError(f"case {outcome.name!r}: {outcome.failure}")
+    return selected_of(outcome, runner.config, runner.price)
+
+
+async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[tuple[int, Selected], None]:
+    """Each result with the number of its case, as they end."""
+    runner = _runner(keywords, ManyOptions)
+    await _find_models(runner)
+    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+        with _bar(source.total, shown=keywords.get("progress", False)) as advance:
+            async with aclosing(session.run(source)) as outcomes:
+                async for outcome in outcomes:
+                    advance()
+                    yield outcome.number, selected_of(outcome, runner.config, runner.price)
+
+
+@dataclass(slots=True)
+class _Source:
+    """The cases of a call, read once; an unreadable one fails alone, an error of their source is kept."""
+
+    cases: Iterable[CaseLike]
+    names: list[str] = field(default_factory=list)
+    error: Exception | None = None
+    total: int | None = None
+    _rest: Iterator[CaseLike] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.cases, str | bytes | Mapping | Case):
+            raise InputError(
+                f"cases: must be several cases, not {type(self.cases).__name__}; for the cases of a file see "
+                "caps select, for one case caps.select"
+            )
+        self.total = len(self.cases) if isinstance(self.cases, Sequence) else None
+        self._rest = iter(self.cases)
+
+    def __iter__(self) -> Iterator[Case | InputError]:
+        for number in count(len(self.names) + 1):
+            try:
+                one = next(self._rest)
+            except StopIteration:
+                return
+            except Exception as error:
+                self.error = error
+                return
+            try:
+                case: Case | InputError = _case_of(one, default_id=str(number))
+            except InputError as error:
+                case = InputError(f"case {number}: {error}")
+            self.names.append("" if isinstance(case, InputError) else case.id)
+            yield case
+
+
+def _case_of(case: object, *, default_id: str = DEFAULT_ID) -> Case:
+    if isinstance(case, Mapping):
+        case = parse_row(dict(case), default_id=default_id)
+    if not isinstance(case, Case):
+        raise InputError(f"must be a Case or a mapping with its fields, not {type(case).__name__}")
+    if not case.candidates:
+        raise InputError(f"case {case.id!r}: candidates: is empty; at least one is needed")
+    return case
+
+
+def _case_of_texts(problem: str, candidates: Sequence[str | Candidate], domain: str | None) -> Case:
+    if isinstance(candidates, str):
+        raise InputError("candidates: must be a list of texts, not one text")
+    made = tuple(one if isinstance(one, Candidate) else Candidate(one) for one in candidates)
+    wrong = next((one.text for one in made if not isinstance(one.text, str)), None)
+    if wrong is not None or not isinstance(problem, str):
+        kind = type(problem if wrong is None else wrong).__name__
+        raise InputError(f"problem and candidates: must be texts, not {kind}")
+    return _case_of(
+        Case(DEFAULT_ID, Problem.of(problem), made, domain or guess_domain({}, made), guessed=domain is None)
+    )
+
+
+@contextmanager
+def _bar(total: int | None, *, shown: bool) -> Iterator[Callable[[], object]]:
+    """A progress bar of cases on standard error, or nothing; hands out how to count one."""
+    if not shown:
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415  (rich takes a while to load)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("cases", total=total)
+        yield lambda: progress.advance(task)
 
 
 def _waited_for(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -217,17 +417,17 @@ def _waited_for(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def _in_a_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run in a loop of its own, since this thread's is taken."""
     done: list[T] = []
-    failed: list[BaseException] = []
+    failures: list[BaseException] = []
 
     def run() -> None:
         try:
             done.append(asyncio.run(work()))
         except BaseException as error:
-            failed.append(error)
+            failures.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    if failed:
-        raise failed[0]
+    if failures:
+        raise failures[0]
     return done[0]

@@ -441,6 +441,32 @@ def read_values(
     return found
 
 
+def read_environment(names: Iterable[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Checked settings among `names` from the environment variables that the command line reads too."""
+    known = os.environ if environment is None else environment
+    found: dict[str, Any] = {}
+    for name in names:
+        one = options()[name]
+        variable = next((env for env in one.env if known.get(env)), None)
+        if variable is not None:
+            word = _read_word(one.kind, known[variable])
+            found[name] = one.check(known[variable] if word is _WRONG else word, f"{variable} =")
+    return found
+
+
+def _read_word(kind: str, word: str) -> Any:
+    """The value that a word of the environment stands for."""
+    try:
+        if kind in ("integer", "number"):
+            return int(word) if kind == "integer" else float(word)
+    except ValueError:
+        return _WRONG
+    if kind == "flag":
+        on, off = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
+        return True if word.strip().lower() in on else False if word.strip().lower() in off else _WRONG
+    return word.split() if kind == "list" else word
+
+
 def per_request_options() -> tuple[Option, ...]:
     """What a client of the server may set."""
     return tuple(one for one in options().values() if one.per_request)

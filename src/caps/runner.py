@@ -8,7 +8,8 @@ a sampler or the finders, so the same config chooses the same way everywhere.
         async for outcome in session.run(cases): ...
 
 An object passed instead of a name (`judge`, `model`, `strategy`) replaces what the config would have built;
-journal, budgets, costs and reports stay. It is recorded by its name, and a replay needs it again.
+journal, budgets, costs and reports stay. It is recorded by its name, and a replay needs it again. A judge may
+also be a function: see `judges.callables`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
@@ -45,6 +46,7 @@ from caps.findings.kept import Findings
 from caps.journal.base import Keeper
 from caps.journal.store import Journal
 from caps.judges.base import Bout, Judge, Purse, Ruling
+from caps.judges.callables import CallableJudge, JudgeFunction, as_judge
 from caps.judges.llm import JudgeSettings, LlmJudge, Seat
 from caps.judges.preparing import CasePreparation
 from caps.judges.profiles import read_profile
@@ -119,7 +121,7 @@ class Runner:
         config: RunConfig,
         *,
         keys: Keys | None = None,
-        judge: Judge | None = None,
+        judge: Judge | JudgeFunction | None = None,
         model: Model | None = None,
         strategy: Strategy | None = None,
         method: Method | None = None,
@@ -139,7 +141,8 @@ class Runner:
         """
         self.config = config
         self.keys = keys or Keys()
-        self._judge, self._model, self._strategy = judge, model, strategy
+        self._judge = None if judge is None else as_judge(judge, timeout=config.timeout)
+        self._model, self._strategy = model, strategy
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
@@ -183,6 +186,11 @@ class Runner:
     def asks_judge(self) -> bool:
         """Whether a judge is needed at all."""
         return capabilities_of(self.strategy).asks_judge
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model has to be found to judge."""
+        return self.asks_judge and self._judge is None
 
     @cached_property
     def endpoints(self) -> Endpoints:
@@ -432,8 +440,11 @@ class Runner:
             for where, model in models.items()
         }
         total = replace(self.total_budget, seconds=seconds)
+        judge = self.judge(kept.__getitem__, confidence=confidence, texts=texts)
+        if journal is not None and isinstance(judge, CallableJudge):
+            judge = judge.kept_in(journal)
         return LocalEngine(
-            self.judge(kept.__getitem__, confidence=confidence, texts=texts),
+            judge,
             self.prepare,
             capacity=self._capacity(models.values()),
             case_budget=self.case_budget,
@@ -456,6 +467,7 @@ class Runner:
         from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
 
         config = self.config
+        self._check_judge()
         if config.engine == "batch":
             self.check_batch()
         for budget in (self.case_budget, self.total_budget):
@@ -513,6 +525,21 @@ class Runner:
                 extra=self.config.extra,
                 purse=purse,
             )
+
+    def _check_judge(self) -> None:
+        """Refuse a judge that cannot answer what the strategy asks, before anything is asked."""
+        judge, able = self._judge, capabilities_of(self.strategy)
+        if not isinstance(judge, CallableJudge) or not able.asks_judge:
+            return
+        method = {"pair": "__call__", "rating": "rate", "pick": "pick"}
+        for kind in able.asks:
+            if kind not in judge.answers:
+                raise SettingError(
+                    f"strategy {self.strategy_name!r} asks the judge for a {kind}, and this one compares "
+                    f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
+                )
+        if self.config.engine != "local":
+            raise SettingError(f"engine {self.config.engine}: a function cannot be the judge; use local")
 
     def check_batch(self) -> None:
         """Refuse what no batch can do, before anything is sent."""
@@ -654,6 +681,9 @@ class Runner:
     def _capacity(self, models: Iterable[Model]) -> Callable[[], int]:
         """How to tell the number of calls a run should have under way, at all its models together."""
         rooms = [_room_at(model) for model in models]
+        stated = self.config.max_connections
+        if not rooms and stated != "auto":
+            return lambda: stated
         if not rooms:
             return lambda: getattr(self._judge, "connections", OWN_CONNECTIONS)
         surplus = SURPLUS_CALLS if self.config.max_connections == "auto" else 0

@@ -11,7 +11,7 @@ Rules that must not be broken:
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from caps.core.types import (
     Answer,
@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 Play: TypeAlias = Generator[Round, Sequence[Answer], T]
 
+#: What a judge may be asked for: to compare two candidates, to rate one, or to pick the best of several.
+AskKind: TypeAlias = Literal["pair", "rating", "pick"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
@@ -44,6 +47,9 @@ class Capabilities:
 
     asks_judge: bool = True
     """It asks at all; one that does not needs no endpoint."""
+
+    asks: tuple[AskKind, ...] = ("pair",)
+    """What it asks for, so that a judge that cannot answer is refused before anything runs."""
 
     can_skip_failing: bool = False
     """It has the setting `shortlist`: programs that fail a public example can be left out."""

@@ -7,8 +7,9 @@ eight whose winners meet again, GenSelect (Toshniwal et al. 2025).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Play, pick
+from caps.core.play import Capabilities, Play, pick
 from caps.core.settings import check_settings, setting
 from caps.core.types import Entrant, Group, Level, Selection
 
@@ -17,6 +18,7 @@ from caps.core.types import Entrant, Group, Level, Selection
 class Listwise:
     """Shuffled windows of candidates; the winner of each goes on until one is left."""
 
+    capabilities: ClassVar = Capabilities(asks=("pick",))
     window: int = setting(8, "how many the judge reads at once", least=2)
 
     def __post_init__(self) -> None:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Play, rate
+from caps.core.play import Capabilities, Play, rate
 from caps.core.settings import check_settings, setting
 from caps.core.types import Entrant, Level, Selection, Solo
 
@@ -13,6 +14,7 @@ from caps.core.types import Entrant, Level, Selection, Solo
 class Pointwise:
     """A rating from 1 to 10 for each; ties at random, the unrated last."""
 
+    capabilities: ClassVar = Capabilities(asks=("rating",))
     repeats: int = setting(1, "ratings of each candidate, averaged", least=1)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,229 @@
+"""`Selected`: the result of a case as an object, a row of a table, and a picture in a notebook."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from caps.config import RunConfig
+from caps.core.contest import Contest
+from caps.core.errors import InputError
+from caps.core.printable import printable
+from caps.core.types import Candidate, Level, Selection, Usage
+from caps.costs.ledger import Ledger
+from caps.costs.prices import Price
+from caps.engines.base import Outcome
+from caps.evidence.anatomy import final_answer
+from caps.reports.lines import Line, selection_line
+from caps.reports.rundir import read_rulings, read_run
+
+SHOWN_TEXT = 2000  # characters of a text in a notebook
+SHOWN_BARS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The chosen candidate of a case: its place, its text, everyone in order, and what it cost.
+
+    A case that failed has an `error`; then `winner` and `selection` are None, `text` and `order` are empty.
+    What was paid for it is in the `ledger` all the same. `contest` holds all rounds of the selection; a
+    result that was read back from a run folder has none.
+    """
+
+    id: str
+    winner: int | None
+    text: str
+    selection: Selection | None
+    ledger: Ledger
+    contest: Contest | None = field(default=None, repr=False)
+    error: str | None = None
+    usd: float | None = None
+    _line: Line = field(default_factory=dict, repr=False)
+    _candidate: Candidate | None = field(default=None, repr=False)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """All candidates, best first."""
+        return () if self.selection is None else self.selection.order
+
+    @property
+    def tokens(self) -> int:
+        """Input tokens of every judge call."""
+        return self.ledger.total().asked
+
+    @property
+    def answer(self) -> str | None:
+        """The final answer of the chosen candidate, such as what it boxed; None where it has none."""
+        return None if self._candidate is None else final_answer(self._candidate)
+
+    @property
+    def probability(self) -> float | None:
+        """How likely the choice is right, where the strategy says so, as `posterior` does."""
+        return None if self.selection is None else self.selection.facts.get("probability")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data: what `caps select` prints for the case."""
+        return dict(self._line)
+
+    def _repr_html_(self) -> str:
+        """The chosen answer, its probability and the scores of all candidates, for a notebook."""
+        if self.error is not None:
+            return f"<div><b>case {_html(self.id)}</b>: failed<pre>{_html(self.error)}</pre></div>"
+        sure = "" if self.probability is None else f", probability {self.probability:.2f}"
+        cost = f"{self.tokens:,} tokens" + ("" if self.usd is None else f", ${self.usd:.4f}")
+        text = self.text if len(self.text) <= SHOWN_TEXT else self.text[:SHOWN_TEXT] + " ..."
+        answer = self.answer
+        final = "" if answer is None else f"<div>answer: <code>{_html(answer[:SHOWN_TEXT])}</code></div>"
+        return (
+            f"<div><b>case {_html(self.id)}</b>: candidate {self.winner} of {len(self.order)}{sure} ({cost})"
+            f"{final}<pre style='white-space:pre-wrap'>{_html(text)}</pre>{self._picture()}</div>"
+        )
+
+    def _picture(self) -> str:
+        """The scores as bars, best first; nothing where the strategy gives none."""
+        if self.selection is None:
+            return ""
+        scores = self.selection.scores
+        known = [
+            (one, float(scores[one])) for one in self.order if one in scores and math.isfinite(scores[one])
+        ]
+        known = known[:SHOWN_BARS]
+        if not known:
+            return ""
+        low, high = min(0.0, *(score for _, score in known)), max(score for _, score in known)
+        bars = []
+        for place, (one, score) in enumerate(known):
+            width = max(1.0, 200 * (score - low) / (high - low) if high > low else 0.0)
+            colour, top = "#2a7" if one == self.winner else "#999", 14 * place
+            bars.append(
+                f"<text x='24' y='{top + 11}' text-anchor='end'>{one}</text>"
+                f"<rect x='30' y='{top + 2}' width='{width:.1f}' height='10' fill='{colour}'/>"
+                f"<text x='{36 + width:.1f}' y='{top + 11}'>{score:.3g}</text>"
+            )
+        kind = _html(self.selection.score_kind or "score")
+        return (
+            f"<svg width='300' height='{14 * len(known) + 2}' font-size='10' font-family='sans-serif' "
+            f"role='img' aria-label='{kind} of each candidate'><title>{kind} of each candidate</title>"
+            f"{''.join(bars)}</svg>"
+        )
+
+
+def selected_of(outcome: Outcome, config: RunConfig, price: Price | None) -> Selected:
+    """The result of a case that an engine has ended with."""
+    line = selection_line(outcome, config, price=price)
+    usd = None if price is None else price.of_sums(outcome.ledger.total())
+    chosen, bout = outcome.selection, outcome.bout
+    if chosen is None or bout is None:
+        words = outcome.failure or "nothing was selected"
+        return Selected(outcome.name, None, "", None, outcome.ledger, None, words, usd, line)
+    winner = bout.case.candidates[chosen.winner]
+    return Selected(
+        outcome.name,
+        chosen.winner,
+        winner.text,
+        chosen,
+        outcome.ledger,
+        outcome.contest,
+        usd=usd,
+        _line=line,
+        _candidate=winner,
+    )
+
+
+def failed(name: str, error: str) -> Selected:
+    """The result of a case that was not run."""
+    return Selected(name, None, "", None, Ledger(), error=error, _line={"id": name, "error": error})
+
+
+def rows(results: Iterable[Selected]) -> list[dict[str, Any]]:
+    """Results as flat rows with the same columns each, for `pandas.DataFrame(caps.rows(results))`."""
+    return [_row(one) for one in results]
+
+
+def _row(one: Selected) -> dict[str, Any]:
+    total, calls = one.ledger.total(), one.ledger.calls
+    return {
+        "id": one.id,
+        "winner": one.winner,
+        "text": one.text,
+        "answer": one.answer,
+        "probability": one.probability,
+        "candidates": len(one.order),
+        "clusters": one.to_dict().get("clusters"),
+        "calls_partial": calls[str(Level.PARTIAL)],
+        "calls_full": calls[str(Level.FULL)],
+        "tokens": total.asked,
+        "output_tokens": total.output,
+        "usd": one.usd,
+        "provisional": None if one.selection is None else one.selection.provisional,
+        "error": one.error,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRun:
+    """A run folder that was read back: the config with everything derived stated, results and totals."""
+
+    config: RunConfig
+    results: list[Selected]
+    summary: Mapping[str, Any]
+
+
+def load_run(folder: str | Path) -> LoadedRun:
+    """Read a folder that `caps select --out` wrote, also that of an interrupted run.
+
+    Results have everything but the contest and the scores, which the folder does not hold. Raises
+    `InputError` where there is no run, or a damaged one.
+    """
+    path = Path(folder)
+    record = read_run(path)
+    ledgers = _ledgers(read_rulings(path))
+    try:
+        results = [_loaded(line, ledgers.get(name) or Ledger()) for name, line in record.selections.items()]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path}: selections.jsonl is damaged ({error!r})") from None
+    return LoadedRun(record.file.config, results, dict(record.file.summary))
+
+
+def _loaded(line: Line, ledger: Ledger) -> Selected:
+    name, usd = str(line["id"]), line.get("usd")
+    if line.get("error") is not None:
+        return Selected(name, None, "", None, ledger, error=str(line["error"]), usd=usd, _line=line)
+    rescued = line.get("rescued")
+    facts = {key: float(line[key]) for key in ("probability", "abstain") if line.get(key) is not None}
+    selection = Selection(
+        int(line["winner"]),
+        tuple(line["order"]),
+        tuple(line.get("finalists") or ()),
+        tuple(rescued) if isinstance(rescued, list) else () if rescued is None else (rescued,),
+        facts=facts,
+        provisional=bool(line.get("provisional")),
+    )
+    text = str(line["text"])
+    return Selected(
+        name, selection.winner, text, selection, ledger, usd=usd, _line=line, _candidate=Candidate(text)
+    )
+
+
+def _ledgers(lines: Iterable[Line]) -> dict[str, Ledger]:
+    """What was asked and paid, by case, from the lines of its calls; they do not tell reasoning tokens."""
+    asks: list[tuple[Line, list[tuple[Usage, bool]]]] = []
+    for line in lines:
+        if not line.get("attempt"):
+            asks.append((line, []))
+        if asks and "tokens" in line:
+            usage = Usage(line["tokens"], line.get("output", 0), line.get("cached", 0))
+            asks[-1][1].append((usage, bool(line.get("replayed"))))
+    found: dict[str, Ledger] = {}
+    for line, usages in asks:
+        level = Level(int(line["level"][1:]))
+        ledger = found.setdefault(str(line["case"]), Ledger())
+        ledger.record(line["stage"], level, usages, statement=0, pair="pair" in line)
+    return found
+
+
+def _html(text: str) -> str:
+    """A text that others wrote, harmless in a page: no markup, no control or direction characters."""
+    return escape(printable(text), quote=True)

@@ -1,0 +1,146 @@
+"""Every example runs as its own program, and mypy accepts all of them and rejects wrong keywords."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from judging import better_quality_wins
+from models.server import Reply, StubServer
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def right_sum_wins(body, number=0):
+    """A judge that can add: it prefers the candidate whose equation holds."""
+    prompt = body["messages"][0]["content"]
+    if "BEGIN CANDIDATE" not in prompt or "What is 17 * 23?" in prompt:
+        return better_quality_wins(body)
+    holds = [
+        int(a) + int(b) == int(c) for a, b, c in re.findall(r"(\d+) \+ (\d+) = \\boxed\{(-?\d+)\}", prompt)
+    ]
+    winner = "TIE" if holds[0] == holds[1] else "A" if holds[0] else "B"
+    return Reply(f"<winner>{winner}</winner>\n<confidence>HIGH</confidence>")
+
+
+def run(name):
+    with StubServer(right_sum_wins) as server:
+        where = {"CAPS_MODEL": "stub", "CAPS_BASE_URL": server.url}
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith(("CAPS_", "OPENAI_"))
+        }
+        command = [sys.executable, "-W", "error", ROOT / "examples" / name]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, env=clean | where, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_best_of_n():
+    assert run("best_of_n.py").stdout.startswith("candidate 0, answer 391")
+
+
+def test_many_cases_show_their_progress():
+    done = run("many_cases.py")
+    assert done.stdout.startswith("200 of 200 cases done")
+    assert "200/200" in done.stderr
+
+
+def test_own_judge():
+    said = run("own_judge.py").stdout
+    assert said.count("candidate 1") == 3
+    assert "return 2 * x" in said
+
+
+def test_own_strategy():
+    said = run("own_strategy.py").stdout
+    assert "champion: Air scatters blue light most. (2 calls)" in said
+    assert "posterior: Air scatters blue light most." in said
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_is_tested_and_uses_the_public_names_only(path):
+    assert path.name in Path(__file__).read_text()
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    imported = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    imported += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    assert "caps" in imported
+    assert not [name for name in imported if name.startswith("caps.")]
+
+
+WRONG = """
+import caps
+
+def judge(problem: str, a: str, b: str) -> str:
+    return "A"
+
+def swapped(problem: int, a: str) -> str:
+    return "A"
+
+case = caps.Case.of("?", ["a", "b"])
+caps.select_sync(case, modle="m")
+caps.select_sync(case, seed="1")
+caps.select_sync(case, judge=swapped)
+caps.select_sync(case, hard_evidence="maybe")
+caps.select_sync(case, progress=True)
+caps.select_sync(case, budget_total_usd=1.0)
+caps.best_sync("?", ["a"], base_urls="http://a")
+caps.best_sync(["?"], ["a"])
+caps.select_many_sync([case], budget_total=1.0)
+caps.select_many_sync([case], progress="yes")
+caps.select_many_sync(case)
+caps.solve_sync("?", samples=3)
+caps.solve_sync("?", judge_key="k")
+caps.stream([case], modell="m")
+caps.select(case, strategy=3)
+caps.best("?", ["a"], domian="math")
+caps.select_many([case], connection=3)
+caps.solve("?", temperature=0.3)
+caps.RunConfig(modle="m")
+caps.Runner(caps.RunConfig(), judges=judge)
+"""
+RIGHT = """
+import asyncio
+import caps
+
+async def judge(problem: str, a: str, b: str) -> caps.Verdict:
+    return caps.Verdict(9, 3)
+
+def costly(problem: str, a: str, b: str) -> tuple[str | caps.Verdict, caps.Usage]:
+    return "A", caps.Usage(10, 1)
+
+case = caps.Case.of("?", ["a", "b"])
+text: str = caps.best_sync("?", ["a", "b"], judge=judge, domain="math").text
+usd: float | None = caps.select_sync(case, judge=costly, strategy=caps.Caps(finalists=2)).usd
+results: list[caps.Selected] = caps.select_many_sync([case, {"problem": "?"}], budget_total_usd=1.0, progress=True)
+run: caps.LoadedRun = caps.load_run("run")
+runner = caps.Runner(caps.RunConfig(seed=1), judge=costly)
+
+async def main() -> None:
+    async for result in caps.stream(iter([case]), model="m", base_url=["http://a", "http://b"]):
+        print(result.winner)
+    solved: caps.Solved = await caps.solve("?", n=4, model="m", judge_api_key="k")
+
+asyncio.run(main())
+"""
+
+
+def test_mypy_accepts_the_examples_and_rejects_each_wrong_keyword(tmp_path):
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "right.py").write_text(RIGHT)
+    paths = [*EXAMPLES, tmp_path / "wrong.py", tmp_path / "right.py"]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-color-output", *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, check=False)
+    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
+    assert done.stderr == ""
+    assert not [line for line in errors if "wrong.py" not in line]
+    rejected = {int(line.partition("wrong.py:")[2].partition(":")[0]) for line in errors}
+    calls = WRONG.splitlines()
+    wanted = {number for number, line in enumerate(calls, 1) if line.startswith("caps.")}
+    assert rejected == wanted, [calls[number - 1] for number in rejected ^ wanted]

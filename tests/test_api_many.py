@@ -1,0 +1,379 @@
+"""The Python API over many cases: keywords, environment, results as data, and wrong use."""
+
+import asyncio
+import inspect
+import json
+from contextlib import aclosing
+from html.parser import HTMLParser
+
+import pytest
+
+import caps
+from caps.api import BestOptions, ManyOptions, ModelOptions, SolveOptions
+from caps.config import options
+from judging import better_quality_wins, cases, write_cases
+from models.server import Status, StubServer
+from shell import caps as command
+from shell import json_lines
+
+VARIABLES = ("CAPS_MODEL", "CAPS_BASE_URL", "OPENAI_BASE_URL", "CAPS_API_KEY", "OPENAI_API_KEY")
+TEXTS = ["quality=0.1 \\boxed{1}", "quality=0.9 \\boxed{2}", "quality=0.5 \\boxed{3}"]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server():
+    with StubServer(better_quality_wins) as running:
+        yield running
+
+
+def better(problem, a, b):
+    """A judge that reads what is written after `quality=`."""
+    first, second = (float(text.partition("quality=")[2].split()[0].rstrip(",")) for text in (a, b))
+    return "TIE" if first == second else "A" if first > second else "B"
+
+
+better.full_views = True
+
+
+def winners(results):
+    return [one.winner for one in results]
+
+
+def right_ones(made):
+    return [[one.correct for one in case.candidates].index(True) for case in made]
+
+
+# One case
+
+
+def test_the_best_of_plain_texts(server):
+    best = caps.best_sync(
+        "What is it?", TEXTS, model="stub", base_url=server.url, price_input=1, price_output=1
+    )
+    assert (best.winner, best.text, best.answer, best.error) == (1, TEXTS[1], "2", None)
+    assert 0 < best.probability <= 1
+    assert best.tokens > 0
+    assert best.usd > 0
+    assert best.order[0] == best.selection.winner == 1
+
+
+def test_best_is_async_under_its_plain_name():
+    assert asyncio.run(caps.best("What is it?", TEXTS, judge=better)).winner == 1
+
+
+@pytest.mark.parametrize(
+    ("candidates", "words"),
+    [("one text", "not one text"), ([], "is empty"), ([1, 2], "must be texts, not int")],
+)
+def test_candidates_that_are_not_texts_are_refused(candidates, words):
+    with pytest.raises(caps.InputError, match=words):
+        caps.best_sync("What is it?", candidates, judge=better)
+
+
+def test_a_case_may_be_a_mapping_as_in_a_file():
+    row = {"id": "sum", "problem": "What is it?", "candidates": TEXTS}
+    assert caps.select_sync(row, judge=better).id == "sum"
+
+
+# Keywords
+
+
+@pytest.mark.parametrize(
+    "function",
+    [caps.select, caps.select_sync, caps.best, caps.best_sync, caps.select_many, caps.select_many_sync, caps.stream, caps.solve, caps.solve_sync],
+)  # fmt: skip
+def test_every_function_spells_out_its_keywords(function):
+    shown = inspect.signature(function).parameters
+    assert all(one.kind is not inspect.Parameter.VAR_KEYWORD for one in shown.values())
+    assert shown["model"].default is None
+    assert shown["strategy"].default == "posterior"
+    assert shown["seed"].default == 1234
+
+
+def test_keywords_are_settings_of_a_run():
+    named = {"api_key", "judge_api_key", "judge_api_key_e1", "judge", "connections", "progress", "n"}
+    taken = {
+        name
+        for one in (ModelOptions, BestOptions, ManyOptions, SolveOptions)
+        for name in inspect.get_annotations(one)
+    }
+    assert taken - named <= options().keys()
+    groups = {"judge", "levels", "asking", "strategy", "evidence", "findings", "performance", "embedded", "journal", "price", "budget", "budget seconds", "total budget", "total budget seconds"}  # fmt: skip
+    assert {one.name for one in options().values() if one.group in groups} <= taken
+
+
+def test_a_misspelt_keyword_is_refused_with_the_nearest_match():
+    with pytest.raises(TypeError, match="unexpected keyword 'stratgy': did you mean 'strategy'"):
+        caps.select_sync(cases(1)[0], judge=better, stratgy="caps")
+    with pytest.raises(TypeError, match="budget_total_usd"):
+        caps.best_sync("?", TEXTS, judge=better, budget_total_usd=1)
+    with pytest.raises(TypeError, match="not both"):
+        caps.select_sync(cases(1)[0], judge=better, connections=1, max_connections=1)
+
+
+def test_the_environment_of_the_command_line_is_honoured_and_keywords_win(server, monkeypatch):
+    monkeypatch.setenv("CAPS_MODEL", "stub")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("CAPS_API_KEY", "key of the environment")
+    monkeypatch.setenv("CAPS_STRATEGY", "knockout")
+    monkeypatch.setenv("CAPS_SEED", "7")
+    line = caps.best_sync("?", TEXTS).to_dict()
+    assert (line["strategy"], line["seed"]) == ("knockout", 7)
+    assert server.headers[-1]["Authorization"] == "Bearer key of the environment"
+    assert caps.best_sync("?", TEXTS, strategy="caps").to_dict()["strategy"] == "caps"
+    caps.best_sync("?", TEXTS, api_key="")
+    assert "Authorization" not in server.headers[-1]
+    monkeypatch.setenv("CAPS_SEED", "seven")
+    with pytest.raises(caps.SettingError, match="CAPS_SEED = 'seven': must be a whole number"):
+        caps.best_sync("?", TEXTS)
+
+
+def test_without_an_endpoint_it_says_what_to_give():
+    for work in (lambda: caps.best_sync("?", TEXTS), lambda: caps.select_many_sync(cases(2))):
+        with pytest.raises(caps.SettingError, match="no endpoint"):
+            work()
+
+
+def test_an_unknown_strategy_is_refused_before_anything_is_asked(server):
+    with pytest.raises(caps.SettingError, match="posteriour"):
+        caps.select_many_sync(cases(2), model="stub", base_url=server.url, strategy="posteriour")
+    assert server.requests == 0
+
+
+# Many cases
+
+
+def test_results_stand_in_the_order_of_the_cases_also_inside_a_running_loop(server):
+    made = cases(12)
+    assert winners(caps.select_many_sync(made, model="stub", base_url=server.url)) == right_ones(made)
+
+    async def notebook():
+        return caps.select_many_sync(iter(made), model="stub", base_url=server.url)
+
+    assert winners(asyncio.run(notebook())) == right_ones(made)
+
+
+def test_many_cases_choose_as_caps_select_does_and_their_dictionaries_are_its_lines(server, tmp_path):
+    path = write_cases(tmp_path / "cases.jsonl", 3, n=6)
+    where = {"model": "stub", "base_url": server.url}
+    done = command(
+        "select", path, "--model", "stub", "--base-url", server.url, "--no-journal", "--json", "--quiet"
+    )
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    results = caps.select_many_sync(rows, **where)
+    assert json.loads(json.dumps([one.to_dict() for one in results])) == json_lines(done)
+
+
+def test_a_case_that_cannot_be_read_is_a_result_with_an_error():
+    made = cases(2)
+    results = caps.select_many_sync([made[0], {"problem": "?"}, "text", made[1]], judge=better)
+    assert [one.error is None for one in results] == [True, False, False, True]
+    assert "case 2: candidates" in results[1].error
+    assert "not str" in results[2].error
+    assert (results[1].winner, results[1].text, results[1].order, results[1].selection) == (
+        None,
+        "",
+        (),
+        None,
+    )
+    assert results[1].to_dict() == {"id": "", "error": results[1].error}
+
+
+def breaking_off(made):
+    yield from made
+    raise ValueError("the file was cut")
+
+
+def test_where_the_generator_of_cases_raises_nothing_is_lost():
+    made = cases(5)
+    results = caps.select_many_sync(breaking_off(made), judge=better)
+    assert winners(results) == [*right_ones(made), None]
+    assert results[-1].error == "the cases ended early, after 5: ValueError: the file was cut"
+
+    async def read():
+        async for one in caps.stream(breaking_off(made), judge=better):
+            found.append(one.id)
+
+    found = []
+    with pytest.raises(ValueError, match="the file was cut"):
+        asyncio.run(read())
+    assert sorted(found) == [case.id for case in made]
+
+
+def test_a_stream_may_have_no_end_and_be_closed_early():
+    def forever():
+        while True:
+            yield from cases(3)
+
+    async def first(count):
+        found = []
+        async with aclosing(caps.stream(forever(), judge=better)) as results:
+            async for one in results:
+                found.append(one)
+                if len(found) == count:
+                    return found
+
+    assert all(one.error is None for one in asyncio.run(first(20)))
+
+
+def test_something_else_than_several_cases_is_refused():
+    for wrong in ("cases.jsonl", cases(1)[0], {"problem": "?"}):
+        with pytest.raises(caps.InputError, match="several cases"):
+            caps.select_many_sync(wrong, judge=better)
+    assert caps.select_many_sync([], judge=better) == []
+
+
+def test_a_key_that_is_refused_is_raised_and_one_refused_later_loses_no_result():
+    made = cases(6)
+    where = {"model": "stub", "connections": 1}
+    with StubServer(lambda *_: Status(401, "no")) as server, pytest.raises(caps.ModelError):
+        caps.select_many_sync(made, base_url=server.url, **where)
+    ends = 40
+
+    def then_refused(body, number):
+        return better_quality_wins(body) if number < ends else Status(401, "no")
+
+    with StubServer(then_refused) as server:
+        results = caps.select_many_sync(iter(made), base_url=server.url, **where)
+    assert len(results) == len(made)
+    assert results[0].error is None
+    assert "401" in results[-1].error
+    assert results[-1].id == made[-1].id
+
+
+def test_a_case_whose_calls_all_fail_is_a_result_with_an_error_and_its_neighbours_are_chosen():
+    made = cases(3)
+
+    def picky(problem, a, b):
+        if "case 1" in problem:
+            raise KeyError("lost")
+        return better(problem, a, b)
+
+    picky.full_views = True
+    results = caps.select_many_sync(made, judge=picky)
+    assert [one.error is None for one in results] == [True, False, True]
+    assert "KeyError: 'lost'" in results[1].error
+
+
+def test_the_total_budget_is_shared_by_all_cases(server):
+    where = {"model": "stub", "base_url": server.url, "price_input": 1000.0, "price_output": 1000.0}
+    results = caps.select_many_sync(cases(6), budget_total_usd=8.0, **where)
+    assert sum(one.usd for one in results) <= 8
+    assert any(one.selection.provisional for one in results)
+
+
+def test_cases_of_a_call_share_the_journal(server, tmp_path):
+    where = {"model": "stub", "base_url": server.url, "journal": tmp_path / "journal.sqlite"}
+    first = caps.select_many_sync(cases(4), **where)
+    asked = server.requests
+    again = caps.select_many_sync(cases(4), **where)
+    assert (winners(again), server.requests) == (winners(first), asked)
+    assert sum(one.ledger.total().billed for one in again) == 0
+
+
+def test_progress_is_shown_on_standard_error(capfd):
+    caps.select_many_sync(cases(3), judge=better, progress=True)
+    shown = capfd.readouterr()
+    assert "3/3" in shown.err
+    assert shown.out == ""
+
+
+# Results as data
+
+
+def test_rows_are_flat_and_have_the_same_columns():
+    results = caps.select_many_sync([cases(1)[0], {"problem": "?"}], judge=better)
+    good, bad = caps.rows(results)
+    assert good.keys() == bad.keys()
+    assert all(value is None or isinstance(value, str | int | float | bool) for value in good.values())
+    assert (good["error"], bad["winner"]) == (None, None)
+    assert good["candidates"] == 8
+
+
+def test_a_run_folder_is_read_back(server, tmp_path):
+    path, out = write_cases(tmp_path / "cases.jsonl", 3, n=6), tmp_path / "run"
+    path.write_text(path.read_text() + '{"id": "bad"}\n')
+    command(
+        "select",
+        path,
+        "--model",
+        "stub",
+        "--base-url",
+        server.url,
+        "--journal",
+        tmp_path / "j.sqlite",
+        "--out",
+        out,
+    )
+    run = caps.load_run(out)
+    assert (run.config.strategy, run.config.model) == ("posterior", "stub")
+    written = [json.loads(line) for line in (out / "selections.jsonl").read_text().splitlines()]
+    assert [one.to_dict() for one in run.results] == written
+    assert [one.error is None for one in run.results] == [True, True, True, False]
+    fresh = caps.select_many_sync(
+        [json.loads(line) for line in path.read_text().splitlines()[:3]], model="stub", base_url=server.url
+    )
+    for loaded, made in zip(run.results[:3], fresh, strict=True):
+        assert (loaded.winner, loaded.text, loaded.answer, loaded.order) == (
+            made.winner,
+            made.text,
+            made.answer,
+            made.order,
+        )
+        assert (loaded.tokens, loaded.ledger.calls) == (made.tokens, made.ledger.calls)
+        assert loaded.probability == pytest.approx(made.probability, abs=1e-4)
+    assert caps.rows(run.results)[0]["tokens"] == fresh[0].tokens
+
+
+def test_a_folder_that_holds_no_run_is_refused(tmp_path):
+    with pytest.raises(caps.InputError):
+        caps.load_run(tmp_path)
+    with pytest.raises(caps.InputError):
+        caps.load_run(tmp_path / "missing")
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.attributes = set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        self.attributes += attrs
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre><img src=x onerror=alert(1)>",
+    "'><svg onload='alert(1)'>",
+    '"><iframe src="javascript:alert(1)">',
+    "</code></div><style>*{display:none}</style>",
+    "\x1b]0;title\x07\u202etxt",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_texts_are_harmless_in_a_notebook(text):
+    case = caps.Case.of("?", [f"{text} \\boxed{{{text}}}", "other"], name=text)
+    result = caps.select_sync(case, judge=lambda _, a, __: "A" if text in a else "B")
+    failed = caps.select_many_sync([case], judge=lambda *_: text)[0]
+    assert failed.error is not None
+    for one in (result, failed):
+        page, tags = one._repr_html_(), Tags()
+        tags.feed(page)
+        assert tags.seen <= {"div", "b", "pre", "code", "svg", "title", "rect", "text"}
+        assert not [name for name, _ in tags.attributes if name.startswith("on") or name in ("src", "href")]
+        assert not set(page) & {"\x1b", "\x07", "\u202e"}
+
+
+def test_a_notebook_shows_answer_probability_and_a_picture_of_the_scores():
+    page = caps.best_sync("What is it?", TEXTS, judge=better)._repr_html_()
+    assert "answer: <code>2</code>" in page
+    assert "probability 0." in page or "probability 1." in page
+    assert page.count("<rect") == 3
