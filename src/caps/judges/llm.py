@@ -33,7 +33,7 @@ from caps.judges.base import NOTHING, Attempt, Bout, OpenPurse, Purse, Ruling
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.grammar import grammar_for, room_for
-from caps.prompts.parse import Reading, read_reply
+from caps.prompts.parse import Reading, read_reply, read_terse
 from caps.prompts.render import asks_for_code, find_template, render
 from caps.text_workers import TextWorkers
 
@@ -91,7 +91,7 @@ class LlmJudge:
     async def rule(self, bout: Bout, ask: Ask, purse: Purse = OPEN) -> Ruling:
         """Ask until a reply can be read, at most `retries` times more, as far as the purse reaches."""
         request = self.request(bout, ask)
-        room, (code, bound_only) = request.max_tokens, self._binding(bout, ask)
+        room, code = request.max_tokens, self._code(bout, ask)
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
@@ -108,21 +108,12 @@ class LlmJudge:
                 break
             if completion is None:
                 return Ruling(Unanswered("budget"))
-            read = partial(
-                read_reply,
-                ask,
-                completion.text,
-                truncated=completion.finish == "length",
-                nonce=bout.nonce,
-                code=code,
-                bound_only=bound_only,
-            )
-            reading = await self._read(read, len(completion.text), purse.deadline)
+            reading = await self._read(bout, ask, completion, code, purse.deadline)
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
-                    tokens = completion.logprobs
+                    tokens, bound_only = completion.logprobs, self._could_fake(bout, ask)
                     weighed = weigh(ask, tokens, nonce=bout.nonce, code=code, bound_only=bound_only)
                     answer = weighed or answer
                 return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
@@ -131,12 +122,24 @@ class LlmJudge:
         cause = reading.cause if reading is not None else None
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
 
-    async def _read(self, read: "partial[Reading]", size: int, until: float | None) -> Reading:
-        """Read a reply, a long one in another process; one that takes too long to read says nothing."""
+    async def _read(
+        self, bout: Bout, ask: Ask, completion: Completion, code: str | None, until: float | None
+    ) -> Reading:
+        """Read a reply, a long one in another process; one that takes too long to read says nothing.
+
+        Whether the texts shown could fake a verdict is looked into only where the reply is not terse.
+        """
+        text, truncated = completion.text, completion.finish == "length"
+        if not truncated and (terse := read_terse(ask, text, code)) is not None:
+            return terse
+        bound_only = self._could_fake(bout, ask)
+        read = partial(
+            read_reply, ask, text, truncated=truncated, nonce=bout.nonce, code=code, bound_only=bound_only
+        )
         if self._texts is None:
             return read()
         try:
-            return await self._texts.run(read, size=size, limit=LONG_REPLY, until=until)
+            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until)
         except SlowTextError:
             return Reading(None, "none", "no-tag")
 
@@ -180,13 +183,16 @@ class LlmJudge:
         quoting = bout.showing if asks_for_code(template) else bout.quoting
         return [quoting(bout.described.view(one, ask.level), bout.nonce) for one in ask.entrants]
 
-    def _binding(self, bout: Bout, ask: Ask) -> tuple[str | None, bool]:
-        """The code a verdict is to carry, if any, and whether a text shown may be read as one without it."""
+    def _code(self, bout: Bout, ask: Ask) -> str | None:
+        """The code a verdict is to carry, if its prompt asks for one."""
         _, template = find_template(self._templates, ask, bout.case.domain)
+        return bout.code if asks_for_code(template) else None
+
+    def _could_fake(self, bout: Bout, ask: Ask) -> bool:
+        """Whether a text shown may be read as a verdict if the judge repeats it."""
         problem = (message.content for message in bout.case.problem.messages)
         views = (bout.described.view(one, ask.level) for one in ask.entrants)
-        fakes = any(bout.could_fake(text, ask) for text in (*problem, *views))
-        return bout.code if asks_for_code(template) else None, fakes
+        return any(bout.could_fake(text, ask) for text in (*problem, *views))
 
     def _held(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
         """What the server is told, with the grammar of the reply where one is wanted."""

@@ -24,7 +24,7 @@ from caps.prompts.tags import Tag, bare, place, plainly, rating, side, sureness
 
 _NEAR = 300  # how far from a tag words may stand that go against it
 
-__all__ = ["Reading", "read_reply", "readable"]
+__all__ = ["Reading", "read_reply", "read_terse", "readable"]
 
 T = TypeVar("T")
 How = Literal["tags", "plain", "none"]
@@ -81,7 +81,7 @@ def read_reply(
     `bound_only` (a text shown is `readable`) no other counts; if the prompt asked for no code, then only tags
     in the form that quoting keeps from candidates.
     """
-    if not truncated and (terse := _read_terse(ask, text, code)) is not None:
+    if not truncated and (terse := read_terse(ask, text, code)) is not None:
         return terse
     words = said(text, nonce)
     whole = not truncated and not words.unfinished
@@ -107,7 +107,7 @@ def read_reply(
 _CONTRADICTED = Reading(None, "none", "no-tag")
 
 
-def _read_terse(ask: Ask, text: str, code: str | None) -> Reading | None:
+def read_terse(ask: Ask, text: str, code: str | None) -> Reading | None:
     """The reading of a terse reply, at a tenth of the cost; the same as the full reading would give."""
     if len(text) > 250 or not isinstance(ask, Pairing) or ask.dialect != "verdicts":
         return None
