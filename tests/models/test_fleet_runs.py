@@ -205,3 +205,14 @@ def test_serve_stands_before_a_fleet_and_outlives_a_server():
     assert listed == 200
     assert health["upstream"] == {"state": "serving", "address": f"{first.url}, {second.url}"}
     assert [row["out"] for row in health["servers"]] == [True, False]
+
+
+def test_models_are_listed_by_a_server_that_lives_whichever_has_died():
+    async def work(call):
+        dead.__exit__()
+        return (await call("GET", "/v1/models")).status
+
+    for first_dies in (True, False):
+        with StubServer(upstream) as one, StubServer(upstream) as other:
+            dead = one if first_dies else other
+            assert inside(f"{one.url} {other.url}", work) == 200

@@ -10,7 +10,7 @@ Rules that must not be broken:
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, TypeVar
@@ -152,9 +152,16 @@ class FleetModel:
             yield response
 
     async def listing(self) -> tuple[int, Any]:
-        """What the first server that is up says of its models; raises what aiohttp does, or `ValueError`."""
+        """What the first server that answers says of its models; raises what aiohttp does, or `ValueError`.
+
+        Those known to be up come first, but one may have died since it was last asked.
+        """
         now = self._clock()
-        return await min(self._servers, key=lambda one: not one.awake(now)).model.listing()
+        *others, last = sorted(self._servers, key=lambda one: not one.awake(now))
+        for server in others:
+            with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
+                return await server.model.listing()
+        return await last.model.listing()
 
     def secrets(self, *, failed: bool) -> Secrets:
         """What may not stand in a reply that is passed on, whichever server sends it."""
