@@ -333,7 +333,7 @@ ANYWHERE_PLACE = tuple(
 # What a line must hold to be looked at more closely: a label, a word for a tie, a number.
 LABELLED = re.compile(r"[AB](?<![0-9A-Za-zÀ-ɏ][AB])(?![0-9A-Za-zÀ-ɏ])")
 TIED = re.compile(
-    r"(?<![^\W_])(?:tie|draw|unentschieden|empate|égalité|pareggio|ничья)(?![^\W_])|平局|平手|引き分け",
+    r"(?:tie|draw|unentschieden|empate|égalité|pareggio|ничья)(?![^\W_])|平局|平手|引き分け",
     re.IGNORECASE,
 )
 RATED_SMALL = re.compile(r"(?:rating|score|grade)s?[^\n]{0,24}?[ab](?![0-9A-Za-z])", re.IGNORECASE)
