@@ -22,8 +22,8 @@ from stub import endpoint
 import caps
 from caps.cli.main import spare_collector
 from caps.config import RunConfig
-from caps.reports.lines import json_lines, selection_line
 from caps.runner import Runner
+from caps.runs.result_lines import json_lines, selection_line
 
 SETTINGS: dict[str, Any] = {"model": "stub", "strategy": "caps", "max_connections": CONNECTIONS, "seed": 1}
 USUAL = gc.get_threshold()

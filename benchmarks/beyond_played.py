@@ -13,10 +13,10 @@ from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.core.types import Answer, Ask, Pairing, Verdict
-from caps.experiments.estimating import estimated
-from caps.experiments.pools import LabelledPool
-from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.strategies.posterior import Posterior
+from caps.studies.diagnosis import estimated
+from caps.studies.simulation import LabelledPool
 
 COLUMNS = ("problem", "right", "tokens", "v1", "asks", "sure")
 APART = "caps-r, tests"  # as `caps select` runs it on programs: told apart by syntax, failing ones left out

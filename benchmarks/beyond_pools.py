@@ -12,14 +12,14 @@ from caps.building import make_prepare
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
-from caps.experiments.pools import LabelledPool, PoolModel, made_up
-from caps.experiments.suites import pool_of
 from caps.findings.answers import AnswerFinder
-from caps.findings.behaviour import BehaviourFinder
-from caps.findings.kept import Findings
+from caps.findings.base import Findings
+from caps.findings.programs import BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
 from caps.strategies.posterior import Posterior, beliefs
+from caps.studies.simulation import LabelledPool, PoolModel, generated_pools
+from caps.studies.suites import pool_of
 
 VOTES = (0.3, 0.6, 1.0, 1.5, 2.1, 3.0)
 NOBODY = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1000.0)
@@ -37,7 +37,9 @@ def imagined(problems: int, n: int) -> list[Pools]:
     """Pools the simulator makes up: answers that cluster, and programs that hardly do."""
     kinds = {kind: PoolModel(kind=kind, n=n, full_tokens=1500) for kind in ("math", "code")}
     return [
-        Pools(kind, found, found) for kind, model in kinds.items() if (found := made_up(model, problems, 7))
+        Pools(kind, found, found)
+        for kind, model in kinds.items()
+        if (found := generated_pools(model, problems, 7))
     ]
 
 

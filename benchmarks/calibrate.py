@@ -24,17 +24,16 @@ from beyond_played import calibration_error, simulated
 
 from caps.building import make_strategy
 from caps.core.contest import Contest
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.settings import settings_of
 from caps.core.types import Pairing, Verdict
 from caps.datasets.imports import open_cases
-from caps.experiments.calibration import Calibration, Probed, conclude
-from caps.experiments.estimating import estimated
-from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
-from caps.experiments.probes import Probe
-from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.strategies.dedup import clusters
 from caps.strategies.posterior import Posterior
+from caps.studies.calibration import Calibration, Probe, ProbedCase, conclude
+from caps.studies.diagnosis import estimated
+from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled
 
 SHOWN = ("first_slot", "repeats", "shared")
 
@@ -56,7 +55,7 @@ class Judging:
 
 def probe(
     pool: LabelledPool, judging: Judging, seed: int, believer: Posterior, *, labels: bool
-) -> tuple[Probed, int]:
+) -> tuple[ProbedCase, int]:
     """One case of a calibration, and the tokens it took."""
     known = pool.correct if labels else (None,) * len(pool.correct)
     asker = Probe(believer, known)
@@ -69,7 +68,7 @@ def probe(
         if isinstance(ask, Pairing) and isinstance(verdict, Verdict):
             asked.append((ask, verdict))
         tokens += pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
-    return Probed(asker, pool.entrants, asked, pool.number), tokens
+    return ProbedCase(asker, pool.entrants, asked, pool.number), tokens
 
 
 def calibrated(
@@ -176,7 +175,7 @@ def main() -> None:
     if given.cases:
         pools = list(labelled(open_cases(given.cases), n=given.n))[: given.problems]
     else:
-        pools = made_up(PoolModel(kind=given.kind, n=given.n, full_tokens=1500), given.problems, 7)
+        pools = generated_pools(PoolModel(kind=given.kind, n=given.n, full_tokens=1500), given.problems, 7)
     given.k = [k for k in given.k if k <= len(pools)]
     print(
         f"{given.cases or 'made-up ' + given.kind}: {len(pools)} problems, {given.repeats} calibrations each"

@@ -21,10 +21,9 @@ from rich.table import Table
 from caps.building import load_templates, make_prepare
 from caps.core.types import Ask, Case, Level, Pairing
 from caps.datasets.imports import open_cases
-from caps.judges.base import Bout
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
-from caps.models.embedded import EmbeddedModel
-from caps.models.llamacpp import LlamaServer
+from caps.judging.base import PreparedCase
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import default_weights
 from caps.prompts.parse import read_reply
 from caps.prompts.render import VERSIONS
@@ -47,18 +46,18 @@ class Said:
 
 
 def judge_of(model: object, version: str, reply: str, max_tokens: int) -> LlmJudge:
-    seats = {level: Seat(model, "judge") for level in Level}
+    seats = {level: LevelModel(model, "judge") for level in Level}
     return LlmJudge(seats, load_templates(version=version), JudgeSettings(reply=reply, max_tokens=max_tokens))
 
 
-def pairs(path: str, limit: int) -> list[Bout]:
+def pairs(path: str, limit: int) -> list[PreparedCase]:
     found = [case for case in open_cases(path) if isinstance(case, Case) and len(case.candidates) > 1]
     prepare = make_prepare()
     return [prepare(case) for case in found[:limit]]
 
 
 async def ask_all(
-    bouts: list[Bout], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
+    bouts: list[PreparedCase], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
 ) -> list[Said]:
     """Every pair with every version in turn: what they share of a prompt is read once."""
     found = []

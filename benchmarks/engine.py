@@ -27,7 +27,7 @@ from caps.cli.main import spare_collector
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
-from caps.judges.scripted import ScriptedJudge
+from caps.judging.scripted import ScriptedJudge
 from caps.runner import Runner
 
 CONNECTIONS = 64

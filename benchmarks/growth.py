@@ -36,7 +36,7 @@ from caps.config import RunConfig
 from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine
-from caps.judges.scripted import ScriptedJudge
+from caps.judging.scripted import ScriptedJudge
 from caps.runner import Runner
 
 STRATEGIES = ("caps-r", "posterior", "sprint", "v1-infer", "pointwise")

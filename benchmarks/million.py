@@ -20,7 +20,7 @@ from pathlib import Path
 
 from caps.journal.rows import Reply
 from caps.journal.store import Journal
-from caps.models.base import Completion, Request, Wiring, estimate_usage
+from caps.models.base import Completion, ConnectOptions, Request, estimate_usage
 
 CAPS = Path(sys.executable).with_name("caps")
 CHARACTERS = 1600  # of a reply: the 400 tokens that `caps plan` reckons with
@@ -42,7 +42,7 @@ class Prompt:
         pass
 
 
-def connect(_: Wiring) -> Prompt:
+def connect(_: ConnectOptions) -> Prompt:
     """For `--base-url million:connect`."""
     return Prompt()
 

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from caps.cli.report import opened
-from caps.models.base import Request, Wiring
+from caps.models.base import ConnectOptions, Request
 from caps.models.scripted import ScriptedModel
 from caps.reports.page import write_page
-from caps.reports.told import receipts, run_page, tell
+from caps.reports.report import load_report, receipts, run_page
 
 CHROMIUM = "/usr/bin/chromium"
 QUALITY = re.compile(r"quality=([0-9]+)")
@@ -43,7 +43,7 @@ class Judge(ScriptedModel):
         return done
 
 
-def connect(_: Wiring) -> Judge:
+def connect(_: ConnectOptions) -> Judge:
     """The judge as an endpoint named `report:connect`."""
     return Judge(_reply)
 
@@ -92,7 +92,7 @@ def write(run: Path) -> tuple[list[Path], float]:
     """The page and the files beside it."""
     started = time.process_time()
     with opened(run) as retold:
-        told = tell(retold)
+        told = load_report(retold)
         files = write_page(run_page(told), receipts(told), run / "report.html")
     return files, time.process_time() - started
 

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from caps.core.types import Candidate, Case, Problem
 from caps.graders.code import CodeGrader
-from caps.graders.sandbox import PYTHON, find_sandbox
+from caps.sandbox.base import PYTHON, find_sandbox
 
 TESTS = 10
 SUM = "import sys\nn, *xs = map(int, sys.stdin.read().split())\nprint(sum(x * {0} for x in xs[:n]))\n"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from caps import Case
-from caps.datasets.jsonl import parse_case
+from caps.datasets.case_files import parse_case
 from caps.models.base import Request
 from models.server import Reply
 

@@ -18,7 +18,7 @@ from importlib import import_module
 import caps
 from caps.cli.main import main
 
-APART = ("caps.__main__", "caps.graders.inside")  # what runs by being loaded, and what runs in a sandbox only
+APART = ("caps.__main__", "caps.sandbox.inside")  # what runs by being loaded, and what runs in a sandbox only
 OFTEN = "genai_prices"  # of what is loaded when it is needed: most runs need a price
 
 

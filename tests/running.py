@@ -8,7 +8,7 @@ from pathlib import Path
 from caps.cli.run import Run
 from caps.config import RunConfig
 from caps.datasets.imports import open_cases
-from caps.models.base import Completion, Request, Wiring
+from caps.models.base import Completion, ConnectOptions, Request
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
 from judging import better_quality_wins
@@ -30,7 +30,7 @@ class Connected(ScriptedModel):
         """Nothing is held open."""
 
 
-def connect(wiring: Wiring) -> Connected:
+def connect(wiring: ConnectOptions) -> Connected:
     return Connected(REPLY[-1])
 
 

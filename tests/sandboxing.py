@@ -6,11 +6,11 @@ import pytest
 
 from caps.core.errors import UserError
 from caps.core.types import Candidate, Case, Problem
-from caps.graders.bubblewrap import Bubblewrap
 from caps.graders.code import CodeGrader
-from caps.graders.runner import Runner
-from caps.graders.sandbox import PYTHON, Limits, find_sandbox
-from caps.graders.unsafe_local import UnsafeLocal
+from caps.sandbox.base import PYTHON, Limits, find_sandbox
+from caps.sandbox.bubblewrap import Bubblewrap
+from caps.sandbox.runner import Runner
+from caps.sandbox.unsafe_local import UnsafeLocal
 
 UNHURRIED = Limits(seconds=20)  # also where many other things are under way
 

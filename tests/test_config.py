@@ -19,8 +19,8 @@ from caps.config import (
     read_values,
 )
 from caps.core.errors import InputError, SettingError
-from caps.reports.run_file import RunFile, read_run_file
 from caps.runner import Runner
+from caps.runs.run_file import RunFile, read_run_file
 from judging import better_quality_wins, write_cases
 from models.server import StubServer
 from shell import caps, json_lines

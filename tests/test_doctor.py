@@ -17,7 +17,7 @@ from caps.doctor import (
     check_sandbox,
     check_weights,
 )
-from caps.models.places import Place
+from caps.models.discovery import Place
 from caps.models.weights import cached_path
 from models.server import StubServer
 from shell import caps, installed

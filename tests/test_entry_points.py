@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import caps as api
-from caps.datasets.jsonl import parse_case
+from caps.datasets.case_files import parse_case
 from cli.test_batch import batch, provide, written
 from judging import better_quality_wins
 from models.server import Reply, StubServer

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
-from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge
 from peers.pools import MARK, Marked
 
 JUDGE = JudgeModel(accuracy=0.8, accuracy_partial=0.71, shared_bias=0.5, position_bias=0.2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from caps.core.types import Candidate, Case, Problem
-from caps.experiments.pools import LabelledPool, PoolModel
+from caps.studies.simulation import LabelledPool, PoolModel
 
 N = 16
 TOKENS = 1500  # a candidate

@@ -14,9 +14,9 @@ from typing import Any
 from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.play import Strategy
-from caps.experiments.pools import LabelledPool, PoolModel, made_up
-from caps.judges.simulated import SimulatedJudge
+from caps.judging.simulated import SimulatedJudge
 from caps.strategies.pointwise import Pointwise
+from caps.studies.simulation import LabelledPool, PoolModel, generated_pools
 from peers.answers import JUDGE
 
 STRATEGIES = ("caps-r", "posterior", "sprint", "knockout", "v1-infer")
@@ -29,7 +29,7 @@ def at_equal_tokens(problems: int) -> list[dict[str, Any]]:
     """A row for each kind of pool and strategy: accuracy, tokens, and what as many tokens of ratings buy."""
     rows = []
     for kind in ("math", "code"):
-        pools = made_up(PoolModel(kind=kind, full_tokens=1500), problems, SEED)
+        pools = generated_pools(PoolModel(kind=kind, full_tokens=1500), problems, SEED)
         curve = sorted(
             [_played([_first(pool, count) for pool in pools], Pointwise()) for count in RATED]
             + [_played(pools, Pointwise(repeats=times)) for times in REPEATS],

@@ -5,7 +5,7 @@ By chance, so that no verdict that is lost, changed or given to another ask goes
 
 from hashlib import sha256
 
-from caps.models.base import Completion, Request, Wiring, estimate_usage
+from caps.models.base import Completion, ConnectOptions, Request, estimate_usage
 
 WORDS = "Both were read with care, and this is what came of it."
 
@@ -29,6 +29,6 @@ class Faultless:
         pass
 
 
-def connect(_: Wiring) -> Faultless:
+def connect(_: ConnectOptions) -> Faultless:
     """For `--base-url verdicts:connect`."""
     return Faultless()

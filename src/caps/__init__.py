@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         stream,
     )
     from caps.config import Keys, RunConfig
-    from caps.judges.base import Judge, Ruling
+    from caps.judging.base import Judge, Ruling
     from caps.runner import Runner
     from caps.strategies.posterior import Posterior
     from caps.strategies.sprint import Sprint
@@ -122,10 +122,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Judge": "caps.judges.base",
+    "Judge": "caps.judging.base",
     "Keys": "caps.config",
     "Posterior": "caps.strategies.posterior",
-    "Ruling": "caps.judges.base",
+    "Ruling": "caps.judging.base",
     "RunConfig": "caps.config",
     "Runner": "caps.runner",
     "Sprint": "caps.strategies.sprint",

@@ -27,11 +27,11 @@ from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
-from caps.datasets.jsonl import guess_domain, parse_row
+from caps.datasets.case_files import guess_domain, parse_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
-from caps.judges.base import Judge
-from caps.judges.callables import JudgeFunction
+from caps.judging.base import Judge
+from caps.judging.callables import JudgeFunction
 from caps.runner import Runner
 from caps.sampling.base import Method, Sampled
 from caps.sampling.presets import Preset

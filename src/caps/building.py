@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Any, cast
 
 from caps.core.errors import InputError, JournalError, SettingError
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
-from caps.engines.cluster import Cluster
+from caps.engines.ray import Cluster
 from caps.evidence.profiles import profile_named, with_views
 from caps.files import read_text
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import Finder
-from caps.findings.behaviour import BehaviourFinder
+from caps.findings.programs import BehaviourFinder
 from caps.graders.base import Grader, Opening
 from caps.graders.code import CodeGrader
 from caps.graders.math import MathGrader
-from caps.graders.sandbox import Limits, find_sandbox
 from caps.journal.store import Journal
-from caps.judges.preparing import CasePreparation
-from caps.judges.profiles import with_profile
+from caps.judging.preparation import CasePreparation
+from caps.judging.profiles import with_profile
 from caps.prompts.render import VERSION, VERSIONS
 from caps.registry import STRATEGIES, build
+from caps.sandbox.base import Limits, find_sandbox
 from caps.text_workers import TextWorkers
 
 
@@ -138,7 +138,7 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
 def cases_for(engine: str, cluster: Cluster, path: str) -> Iterator[Case | InputError]:
     """The cases of a file; for the ray engine Ray reads the files it knows."""
     if engine == "ray":
-        from caps.engines.ray_cases import is_for_ray, read_with_ray  # noqa: PLC0415
+        from caps.engines.ray import is_for_ray, read_with_ray  # noqa: PLC0415
 
         if is_for_ray(path):
             return read_with_ray(path, cluster)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from caps.models.places import Place
+from caps.models.discovery import Place
 from caps.models.weights import cached_path, is_intact
 
 LEAST_PYTHON = (3, 11)

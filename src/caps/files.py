@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from caps.core.errors import InputError
-from caps.core.printable import printable_json
+from caps.core.text import printable_json
 
 BOM = b"\xef\xbb\xbf"
 MOST_BYTES = 64 << 20  # of a file that is read as one text: settings, prompts, profiles

@@ -187,13 +187,13 @@ PRESETS = Registry("preset", "caps.presets", _PRESETS, {})
 
 _METHODS = {
     "independent": Entry(
-        "caps.sampling.independent:Independent", "every candidate drawn on its own", f"{PAPER}, §D.1"
+        "caps.sampling.methods:Independent", "every candidate drawn on its own", f"{PAPER}, §D.1"
     ),
     "aggregate": Entry(
-        "caps.sampling.aggregate:Aggregate", "one more call writes a new answer from all", "Zhao et al. 2025"
+        "caps.sampling.methods:Aggregate", "one more call writes a new answer from all", "Zhao et al. 2025"
     ),
     "rsa": Entry(
-        "caps.sampling.rsa:Rsa", "a population rewritten from its own groups", "Venkatraman et al. 2025"
+        "caps.sampling.methods:Rsa", "a population rewritten from its own groups", "Venkatraman et al. 2025"
     ),
 }
 METHODS = Registry("method", "caps.methods", _METHODS, {})
@@ -206,24 +206,28 @@ GRADERS = Registry("grader", "caps.graders", _GRADERS, {})
 
 _DATASETS = {
     "livecodebench-v5": Entry(
-        "caps.datasets.livecodebench:V5", "contest programs of 2024-08 to 2025-01", f"{PAPER}, §4.1"
+        "caps.datasets.code_sets:V5", "contest programs of 2024-08 to 2025-01", f"{PAPER}, §4.1"
     ),
     "livecodebench-v6": Entry(
-        "caps.datasets.livecodebench:V6", "contest programs of 2025-02 to 2025-04", f"{PAPER}, §4.1"
+        "caps.datasets.code_sets:V6", "contest programs of 2025-02 to 2025-04", f"{PAPER}, §4.1"
     ),
-    "codecontests": Entry("caps.datasets.codecontests:TEST", "contest programs", f"{PAPER}, §4.1"),
-    "aime-2025": Entry("caps.datasets.aime:AIME_2025", "olympiad answers from 0 to 999", f"{PAPER}, §4.1"),
-    "hmmt-feb-2025": Entry("caps.datasets.hmmt:FEBRUARY_2025", "olympiad answers in LaTeX", f"{PAPER}, §4.1"),
-    "humaneval": Entry("caps.datasets.humaneval:HUMANEVAL", "complete a function", "Chen et al. 2021"),
+    "codecontests": Entry("caps.datasets.code_sets:TEST", "contest programs", f"{PAPER}, §4.1"),
+    "aime-2025": Entry(
+        "caps.datasets.math_sets:AIME_2025", "olympiad answers from 0 to 999", f"{PAPER}, §4.1"
+    ),
+    "hmmt-feb-2025": Entry(
+        "caps.datasets.math_sets:FEBRUARY_2025", "olympiad answers in LaTeX", f"{PAPER}, §4.1"
+    ),
+    "humaneval": Entry("caps.datasets.code_sets:HUMANEVAL", "complete a function", "Chen et al. 2021"),
     "humaneval-plus": Entry(
-        "caps.datasets.humaneval:HUMANEVAL_PLUS", "HumanEval with many more tests", "Liu et al. 2023"
+        "caps.datasets.code_sets:HUMANEVAL_PLUS", "HumanEval with many more tests", "Liu et al. 2023"
     ),
-    "mbpp": Entry("caps.datasets.mbpp:MBPP", "short programs, test split", "Austin et al. 2021"),
+    "mbpp": Entry("caps.datasets.code_sets:MBPP", "short programs, test split", "Austin et al. 2021"),
     "mbpp-sanitized": Entry(
-        "caps.datasets.mbpp:SANITIZED", "short programs, checked by hand", "Austin et al. 2021"
+        "caps.datasets.code_sets:SANITIZED", "short programs, checked by hand", "Austin et al. 2021"
     ),
-    "math-500": Entry("caps.datasets.math500:MATH_500", "competition mathematics", "Hendrycks et al. 2021"),
-    "gsm8k": Entry("caps.datasets.gsm8k:TEST", "grade-school word problems", "Cobbe et al. 2021"),
+    "math-500": Entry("caps.datasets.math_sets:MATH_500", "competition mathematics", "Hendrycks et al. 2021"),
+    "gsm8k": Entry("caps.datasets.math_sets:TEST", "grade-school word problems", "Cobbe et al. 2021"),
 }
 DATASETS = Registry("dataset", "caps.datasets", _DATASETS, {})
 

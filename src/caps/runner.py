@@ -38,38 +38,37 @@ from caps.core.types import Ask, Case, Level, Usage
 from caps.costs.prices import Price, listed_price
 from caps.engines.base import Engine, Outcome, PerCase
 from caps.engines.batch_files import BatchSettings
-from caps.engines.bench import Bench
-from caps.engines.budget import Account, Budget, CasePurse, Pot, Total
-from caps.engines.cluster import Cluster
+from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine
-from caps.findings.kept import Findings
-from caps.journal.base import Keeper
+from caps.engines.ray import Cluster
+from caps.engines.remote import WorkerContext
+from caps.findings.base import Findings
+from caps.journal.base import JournalProtocol
 from caps.journal.store import Journal
-from caps.judges.base import Bout, Judge, Purse, Ruling
-from caps.judges.callables import CallableJudge, JudgeFunction, as_judge
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
-from caps.judges.preparing import CasePreparation
-from caps.judges.profiles import read_profile
-from caps.judges.recorded import RecordedJudge
+from caps.judging.base import Budget, Judge, PreparedCase, Ruling
+from caps.judging.callables import CallableJudge, JudgeFunction, as_judge
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.preparation import CasePreparation
+from caps.judging.profiles import read_profile
+from caps.judging.recorded import RecordedJudge
 from caps.models import weights
-from caps.models.base import Connected, Model, Tell, Wiring, unheard
+from caps.models.base import ConnectOptions, HasConnections, Model, Tell, ignore
 from caps.models.canary import canary
-from caps.models.fleet_addresses import join_addresses
-from caps.models.fleet_server import Record
-from caps.models.journaled import JournaledModel
-from caps.models.locate import connect, locate
-from caps.models.recorded import RecordedModel
+from caps.models.discovery import connect, locate
+from caps.models.fleet import join_addresses
+from caps.models.fleet_servers import ServerRecord
+from caps.models.journaled import JournaledModel, RecordedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
 from caps.sampling.base import Method
-from caps.sampling.making import make_method, make_preset, usual_preset
+from caps.sampling.methods import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeConvoy
-    from caps.models.waiting import Waiting
+    from caps.models.pending import PendingRequests
 
 SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
 CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
@@ -104,7 +103,7 @@ class Session:
     engine: Engine
     confidence: str
     findings: Findings | None = None
-    servers: Callable[[], list[Record]] = list
+    servers: Callable[[], list[ServerRecord]] = list
 
     def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
@@ -129,7 +128,7 @@ class Runner:
         generating: bool = False,
         offline: bool = False,
         any_model: bool = False,
-        warn: Tell = unheard,
+        warn: Tell = ignore,
         fetching: Report | None = None,
         grace: float = 0.0,
     ) -> None:
@@ -291,16 +290,16 @@ class Runner:
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     @property
-    def case_budget(self) -> Budget:
+    def case_budget(self) -> BudgetLimits:
         """What one case may spend."""
         config = self.config
-        return Budget(tokens=config.budget_tokens, usd=config.budget_usd, seconds=config.budget_seconds)
+        return BudgetLimits(tokens=config.budget_tokens, usd=config.budget_usd, seconds=config.budget_seconds)
 
     @property
-    def total_budget(self) -> Budget:
+    def total_budget(self) -> BudgetLimits:
         """What the whole run may spend."""
         config = self.config
-        return Budget(
+        return BudgetLimits(
             tokens=config.budget_total_tokens,
             usd=config.budget_total_usd,
             seconds=config.budget_total_seconds,
@@ -359,7 +358,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker process: all but the callbacks, which belong to this one."""
-        return {**self.__dict__, "_warn": unheard, "_fetching": None}
+        return {**self.__dict__, "_warn": ignore, "_fetching": None}
 
     def recorded(self, confidence: str | None = None) -> RunConfig:
         """The config as a run file records it: everything that was found or derived is stated.
@@ -402,7 +401,7 @@ class Runner:
             return NoJudge()
         _, full, at_partial = self.endpoints
         seats = {
-            level: Seat(model_at(where), where.model, self.config.extra)
+            level: LevelModel(model_at(where), where.model, self.config.extra)
             for level, where in ((Level.PARTIAL, at_partial), (Level.FULL, full))
         }
         settings = self.judge_settings
@@ -416,7 +415,7 @@ class Runner:
         judge = self.judge(lambda _: model)
         return RecordedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
 
-    def findings(self, journal: Keeper | None, texts: TextWorkers | None = None) -> Findings | None:
+    def findings(self, journal: JournalProtocol | None, texts: TextWorkers | None = None) -> Findings | None:
         """What is found out before any judge is asked, unless that is off."""
         if self.config.hard_evidence == "off":
             return None
@@ -427,12 +426,12 @@ class Runner:
         self,
         models: Mapping[Endpoint, Model],
         *,
-        journal: Keeper | None = None,
+        journal: JournalProtocol | None = None,
         texts: TextWorkers,
         findings: Findings | None = None,
         confidence: str | None = None,
         seconds: float | None = None,
-        pot: Pot | None = None,
+        pot: BudgetPool | None = None,
     ) -> LocalEngine:
         """The engine that runs contests in this process; the one place where one is made."""
         kept = {
@@ -508,7 +507,7 @@ class Runner:
         where = self.endpoints.generator
         extra = {**self.preset.extra(), **self.config.extra}
         price = self.generation_price
-        purse = CasePurse(Budget(), price, Total(self.total_budget, price))
+        purse = CaseBudget(BudgetLimits(), price, RunBudget(self.total_budget, price))
         async with AsyncExitStack() as stack:
             journal = self._open_journal(stack)
             model = self.connected(where)
@@ -550,7 +549,9 @@ class Runner:
             raise SettingError("batches need a journal: leave out --no-journal")
 
     @asynccontextmanager
-    async def worker(self, confidence: str, journal: Keeper | None, pot: Pot | None) -> AsyncIterator[Bench]:
+    async def worker(
+        self, confidence: str, journal: JournalProtocol | None, pot: BudgetPool | None
+    ) -> AsyncIterator[WorkerContext]:
         """What a worker process runs contests with: connections of its own, closed in the end."""
         async with AsyncExitStack() as stack:
             models, texts = await self._connect(stack), TextWorkers()
@@ -565,24 +566,24 @@ class Runner:
                     seconds=seconds, pot=pot,
                 )  # fmt: skip
 
-            yield Bench(engine, findings)
+            yield WorkerContext(engine, findings)
 
-    def batches(self, waiting: "Waiting", confidence: str | None = None) -> "MakeConvoy":
+    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeConvoy":
         """How cases move through batches together, with a judge whose models wait for replies."""
-        from caps.engines.convoy import Convoy  # noqa: PLC0415
-        from caps.models.waiting import WaitingModel  # noqa: PLC0415
+        from caps.engines.batch import BatchState  # noqa: PLC0415
+        from caps.models.pending import PendingModel  # noqa: PLC0415
 
-        judge = self.judge(lambda where: WaitingModel(waiting, where), confidence=confidence)
+        judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence)
 
-        def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> Convoy:
-            return Convoy(
+        def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> BatchState:
+            return BatchState(
                 cases,
                 strategy,
                 seed=seed,
                 judge=cast(LlmJudge, judge),
                 prepare=self.prepare,
                 waiting=waiting,
-                purse=lambda: CasePurse(self.case_budget, self.price, Total(Budget(), self.price)),
+                purse=lambda: CaseBudget(self.case_budget, self.price, RunBudget(BudgetLimits(), self.price)),
             )
 
         return make
@@ -596,11 +597,11 @@ class Runner:
     ) -> Engine:
         """The engine that sends batches to the endpoints of the run."""
         from caps.engines.batch import BatchEngine  # noqa: PLC0415
-        from caps.engines.batch_courier import Courier  # noqa: PLC0415
-        from caps.models.batches import Batches  # noqa: PLC0415
-        from caps.models.failures import Failures  # noqa: PLC0415
+        from caps.engines.batch_files import BatchClient  # noqa: PLC0415
+        from caps.models.batch_api import Batches  # noqa: PLC0415
+        from caps.models.faults import Failures  # noqa: PLC0415
         from caps.models.http import HttpModel  # noqa: PLC0415
-        from caps.models.waiting import Waiting  # noqa: PLC0415
+        from caps.models.pending import PendingRequests  # noqa: PLC0415
 
         settings = self.batch_settings
         served: dict[Hashable, Batches] = {}
@@ -612,12 +613,12 @@ class Runner:
                 )
             served[where] = Batches(model, where.model, window=settings.window)
         failures = Failures(settings.tries)
-        waiting = Waiting(journal, failures)
+        waiting = PendingRequests(journal, failures)
         return BatchEngine(
             self.batches(waiting, confidence),
             waiting,
             served,
-            Courier(journal, failures, settings),
+            BatchClient(journal, failures, settings),
             settings=settings,
             find=None if findings is None else findings.find,
         )
@@ -651,7 +652,7 @@ class Runner:
             return None
         return stack.enter_context(open_journal(self.journal_path, durable=self.config.durable))
 
-    async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, Connected]:
+    async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, HasConnections]:
         """The model at each endpoint that judges; none where nothing is asked of one."""
         if self._judge is not None or not self.asks_judge:
             return {}
@@ -660,13 +661,13 @@ class Runner:
             stack.push_async_callback(model.close)
         return models
 
-    def connected(self, where: Endpoint) -> Connected:
+    def connected(self, where: Endpoint) -> HasConnections:
         """The model at an endpoint, with the limits of the config; the caller closes it."""
         if self._model is not None:
             return self._model  # type: ignore[return-value]
         config = self.config
         return connect(
-            Wiring(
+            ConnectOptions(
                 address=where.base_url,
                 model=where.model,
                 api_key=where.api_key,
@@ -690,7 +691,7 @@ class Runner:
         return lambda: sum(room() for room in rooms) + surplus
 
     async def _confidence(
-        self, models: Mapping[Endpoint, Connected], paid: Callable[[Usage], object], *, probe: bool
+        self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object], *, probe: bool
     ) -> str:
         """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
         if not probe or not models:
@@ -711,11 +712,11 @@ class Runner:
 class NoJudge:
     """The judge of a strategy that asks nothing."""
 
-    async def rule(self, bout: Bout, ask: Ask, purse: Purse) -> Ruling:  # noqa: ARG002
+    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:  # noqa: ARG002
         """Refuse: a strategy that declares to ask nothing has asked."""
         raise SettingError("a strategy that declares to ask no judge has asked one")
 
-    def worst(self, bout: Bout, ask: Ask) -> Usage:  # noqa: ARG002
+    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
 
@@ -725,7 +726,7 @@ def _room_at(model: Model) -> Callable[[], int]:
     return lambda: getattr(model, "connections", OWN_CONNECTIONS) + getattr(model, "surplus", 0)
 
 
-def _records(fleets: Iterable[Any]) -> list[Record]:
+def _records(fleets: Iterable[Any]) -> list[ServerRecord]:
     return [one for fleet in fleets for one in fleet.records()]
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from caps.config import RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import InputError
-from caps.core.printable import printable
+from caps.core.text import printable
 from caps.core.types import Candidate, Level, Selection, Usage
 from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
-from caps.reports.lines import Line, selection_line
-from caps.reports.rundir import read_rulings, read_run
+from caps.runs.folder import read_rulings, read_run
+from caps.runs.result_lines import Line, selection_line
 
 SHOWN_TEXT = 2000  # characters of a text in a notebook
 SHOWN_BARS = 32

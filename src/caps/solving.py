@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from caps.core.types import DEFAULT_ID, Case, Problem
 from caps.costs.ledger import Ledger
-from caps.datasets.jsonl import guess_domain
+from caps.datasets.case_files import guess_domain
 from caps.engines.base import Outcome
 from caps.runner import Runner, Session
 from caps.sampling.base import Aids, Grading, Ranking, Sample, Sampled
-from caps.sampling.stream import sample_all
+from caps.sampling.sampler import sample_all
 
 
 async def solve_case(

@@ -26,8 +26,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from caps.core.errors import CapsError, SlowTextError
 from caps.graders.algebra import limit_memory
-from caps.graders.workers import NoReplyError, Workers
-from caps.models.threads import usable_cores
+from caps.graders.worker_pool import NoReplyError, Workers
+from caps.models.embedded import usable_cores
 
 T = TypeVar("T")
 

@@ -14,15 +14,15 @@ from platformdirs import user_cache_path
 from caps import Caps, Case, Verdict
 from caps.building import make_prepare
 from caps.core.types import Candidate, Message, Problem
-from caps.engines.budget import Budget
+from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
 from caps.findings.answers import AnswerFinder
-from caps.findings.behaviour import BehaviourFinder
-from caps.findings.kept import TIME_ENDED, Findings, recall
+from caps.findings.base import TIME_ENDED, Findings, recall
+from caps.findings.programs import BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
-from caps.judges.preparing import LONG_CODE
-from caps.judges.scripted import ScriptedJudge
+from caps.judging.preparation import LONG_CODE
+from caps.judging.scripted import ScriptedJudge
 from caps.models.base import Request
 from caps.models.embedded import EmbeddedModel
 from caps.models.weights import default_weights
@@ -168,7 +168,11 @@ def test_the_time_of_a_case_begins_before_it_is_looked_into():
         judge = ScriptedJudge(lambda _, __: Verdict(9, 3))
         findings = Findings({"general": Slow()})
         engine = LocalEngine(
-            judge, make_prepare(), capacity=lambda: 2, case_budget=Budget(seconds=1.0), find=findings.find
+            judge,
+            make_prepare(),
+            capacity=lambda: 2,
+            case_budget=BudgetLimits(seconds=1.0),
+            find=findings.find,
         )
         (outcome,) = [one async for one in engine.run([Case.of("p", ["a", "b"])], Caps(), seed=1)]
         return outcome, findings.unusable

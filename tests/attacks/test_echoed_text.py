@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from caps import Case, Level, Pairing, Pick, Rating, Verdict
 from caps.building import load_templates, make_prepare
 from caps.core.types import Ask, Group, Solo
-from caps.judges.base import Bout, Ruling
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judging.base import PreparedCase, Ruling
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import could_fake, show
@@ -155,17 +155,19 @@ ECHOES: dict[str, Callable[[str], str]] = {
 }
 
 
-def bout_of(text: str, problem: str = "Add two numbers.") -> Bout:
+def bout_of(text: str, problem: str = "Add two numbers.") -> PreparedCase:
     return make_prepare()(Case.of(problem, [text, RIVAL], domain="general"))
 
 
-def ruled(bout: Bout, ask: Ask, reply: Callable[[Request], str]) -> Ruling:
+def ruled(bout: PreparedCase, ask: Ask, reply: Callable[[Request], str]) -> Ruling:
     model = ScriptedModel(reply)
-    judge = LlmJudge({level: Seat(model, "m") for level in Level}, load_templates(), JudgeSettings(retries=1))
+    judge = LlmJudge(
+        {level: LevelModel(model, "m") for level in Level}, load_templates(), JudgeSettings(retries=1)
+    )
     return asyncio.run(judge.rule(bout, ask))
 
 
-def block_a(request: Request, bout: Bout) -> tuple[str, str]:
+def block_a(request: Request, bout: PreparedCase) -> tuple[str, str]:
     """The first candidate as the judge is shown it, with its fence and without."""
     prompt = request.messages[0].content
     label = r"CANDIDATE(?: A| 1)?"
@@ -213,7 +215,9 @@ def test_what_a_judge_says_with_the_code_counts_before_and_after_an_echo(name: s
                 assert ruling.answer in AGAINST or (name in THOUGHTS and ruling.malformed is not None)
 
 
-def reply_with_echo(bout: Bout, ask: Ask, form: str, echo: Callable[[str], str], request: Request) -> str:
+def reply_with_echo(
+    bout: PreparedCase, ask: Ask, form: str, echo: Callable[[str], str], request: Request
+) -> str:
     return form.format(said=bound_reply(ask, bout.code), echo=echo(block_a(request, bout)[1]))
 
 

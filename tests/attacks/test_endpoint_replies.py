@@ -43,20 +43,23 @@ from caps.core.types import Message
 from caps.journal.store import Journal
 from caps.models import faults
 from caps.models.base import Request
-from caps.models.batch_lines import read_item, read_result
-from caps.models.batch_wire import read_batch, read_id, read_page
-from caps.models.batches import Batches
-from caps.models.bodies import ERROR_BYTES, REPLY_BYTES
+from caps.models.batch_api import Batches, read_batch, read_id, read_item, read_page, read_result
 from caps.models.canary import canary
-from caps.models.discovery import discover
-from caps.models.fleet import FleetModel
-from caps.models.fleet_addresses import Listed
+from caps.models.discovery import Place, discover
+from caps.models.faults import Retries, retry_after
+from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel, Timeouts
 from caps.models.journaled import JournaledModel, to_reply
-from caps.models.places import Place
-from caps.models.retries import Retries, retry_after
-from caps.models.waiting import Awaited
-from caps.models.wire import TEXT_CHARS, completion_in, decode, embedded_status, tidy
+from caps.models.pending import PendingRequest
+from caps.models.wire import (
+    ERROR_BYTES,
+    REPLY_BYTES,
+    TEXT_CHARS,
+    completion_in,
+    decode,
+    embedded_status,
+    tidy,
+)
 from judging import write_cases
 from models.server import Raw, Reply, StubServer
 from server.serving import asked, inside, running
@@ -128,7 +131,7 @@ from caps.core.errors import ModelError
 from caps.core.types import Message
 from caps.models.base import Request
 from caps.models.http import HttpModel, Timeouts
-from caps.models.retries import Retries
+from caps.models.faults import Retries
 
 async def attack(url):
     seconds = 1.5 if "small" in url else 60  # aiohttp takes a minute for so many
@@ -295,7 +298,9 @@ def test_the_canary_names_an_endpoint_without_an_end():
 
 def test_a_server_of_a_fleet_that_sends_without_end_is_left_for_the_others():
     async def run(bad, good):
-        fleet = FleetModel([Listed(bad), Listed(good)], retries=Retries(first=0.001, longest=0.002))
+        fleet = FleetModel(
+            [WeightedAddress(bad), WeightedAddress(good)], retries=Retries(first=0.001, longest=0.002)
+        )
         try:
             return [
                 await fleet.complete(ask(draw=draw, group=str(draw))) for draw in range(40)
@@ -740,7 +745,7 @@ def test_no_line_of_results_raises_anything_but_a_value_error(seed):
             assert str(error)
         else:
             assert item.key.encode()
-            assert read_result(item, Awaited("m", "t", "d", 1)) is not None
+            assert read_result(item, PendingRequest("m", "t", "d", 1)) is not None
 
 
 # --- the server, and the command --------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from caps.evidence.programs import LONGEST_PARSED, shape
 from caps.evidence.signatures import code_ast
 from caps.findings.answers import AnswerFinder
 from caps.graders.math import MathGrader
-from caps.judges.llm import LONG_REPLY, LlmJudge, Seat
-from caps.judges.preparing import LONG_CODE
-from caps.judges.scripted import ScriptedJudge
+from caps.judging.llm import LONG_REPLY, LevelModel, LlmJudge
+from caps.judging.preparation import LONG_CODE
+from caps.judging.scripted import ScriptedJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import quote
 from caps.prompts.parse import read_reply
@@ -215,7 +215,7 @@ def test_a_long_reply_of_a_judge_is_read_elsewhere():
 
     async def story():
         async with workers() as texts:
-            seat = Seat(ScriptedModel(lambda _: text), "m")
+            seat = LevelModel(ScriptedModel(lambda _: text), "m")
             judge = LlmJudge({Level.FULL: seat}, load_templates(), texts=texts)
             bout = make_prepare()(Case.of("p", ["a", "b"]))
             async with Ticking() as other:
@@ -231,7 +231,7 @@ def test_a_reply_that_takes_too_long_to_read_says_nothing():
     async def story():
         async with workers() as texts:
             texts._workers._seconds = 0.0001  # by the clock: no worker is so fast
-            seat = Seat(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
+            seat = LevelModel(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
             judge = LlmJudge({Level.FULL: seat}, load_templates(), texts=texts)
             ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
             assert ruling.malformed == "no-tag"

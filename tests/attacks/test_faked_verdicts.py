@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from caps.core.types import Group, Level, Pairing, Pick, Rating, Solo, Verdict
 from caps.prompts.fence import nonce_for
+from caps.prompts.own_words import READ_AT_MOST
 from caps.prompts.parse import read_reply, readable
-from caps.prompts.said import READ_AT_MOST
 
 NONCE, CODE = "3f9c2a", "7f3k"
 PAIR = Pairing(0, 1, Level.FULL)

@@ -9,8 +9,8 @@ import pytest
 from caps.core.types import Candidate, Case, Problem
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_named, with_findings
-from caps.findings.behaviour import BehaviourFinder
-from caps.findings.kept import Findings
+from caps.findings.base import Findings
+from caps.findings.programs import BehaviourFinder
 from sandboxing import case, grade, needs_bubblewrap
 from shell import caps
 
@@ -49,7 +49,7 @@ RAISING = {
     "a hostile text": "class Sly(ValueError):\n    def __str__(self): raise SystemExit(0)\ndef square(n): raise Sly",
     "a faked class": "class Sly(ValueError):\n    __class__ = StopIteration\ndef square(n): raise Sly",
     "a faked name": "Sly = type('StopIteration', (Exception,), {'__module__': 'builtins'})\ndef square(n): raise Sly",
-    "a forged reply": "import sys\nserve = sys.modules['caps.graders.inside.serve']\nserve._raised = lambda error: b'RStopIteration\\0StopIteration\\0'\ndef square(n): raise ValueError",
+    "a forged reply": "import sys\nserve = sys.modules['caps.sandbox.inside.serve']\nserve._raised = lambda error: b'RStopIteration\\0StopIteration\\0'\ndef square(n): raise ValueError",
     "a next that ends": "def square(n): return next(iter(()))",
     "a generator thrown into": "def square(n):\n    def inner(): yield\n    return inner().throw(StopIteration)",
     "os._exit": "import os\ndef square(n): os._exit(0)",
@@ -106,11 +106,11 @@ OBJECTS = {
     "dunder methods": ("def check(candidate):\n    assert candidate('a').__eq__('hello') is True\n", "class Yes:\n    def __eq__(self, other): return True\ndef hello(x): return Yes()"),
     "a module": ("def check(candidate):\n    assert candidate('a').upper() == 'HELLO'\n", "import types\nyes = types.ModuleType('yes')\nyes.upper = lambda: 'HELLO'\ndef hello(x): return yes"),
     "the builtins": ("def check(candidate):\n    assert candidate('a').startswith('h')\n", "import builtins\nbuiltins.str = type('str', (), {'startswith': lambda self, text: True})\nbuiltins.isinstance = lambda *a: True\ndef hello(x): return str()"),
-    "the encoder": (HELLO, "import sys\nplain = sys.modules['caps.graders.inside.serve']\nplain.encode = lambda *a: b'k0;'\ndef hello(x): return 1"),
-    "no reply": (HELLO, "import sys\nserve = sys.modules['caps.graders.inside.serve']\nserve.reply_value = lambda *a: b'passed'\ndef hello(x): return 1"),
-    "the word passed": (HELLO, "import sys\nserve = sys.modules['caps.graders.inside.serve']\nserve.reply_value = lambda *a: b'L'\ndef hello(x): return 1"),
-    "what cannot be read, in tests that forgive": ("def check(candidate):\n    try:\n        good = candidate('a') == 'hello'\n    except Exception:\n        good = True\n    assert good\n", "import sys\nserve = sys.modules['caps.graders.inside.serve']\nserve.encode = lambda *a: b'Q2:TT'\ndef hello(x): return 1"),
-    "what cannot be read, in tests that forgive all": ("def check(candidate):\n    try:\n        good = candidate('a') == 'hello'\n    except BaseException:\n        good = True\n    finally:\n        pass\n    assert good\n", "import sys\nserve = sys.modules['caps.graders.inside.serve']\nserve.encode = lambda *a: b'l9:'\ndef hello(x): return 1"),
+    "the encoder": (HELLO, "import sys\nplain = sys.modules['caps.sandbox.inside.serve']\nplain.encode = lambda *a: b'k0;'\ndef hello(x): return 1"),
+    "no reply": (HELLO, "import sys\nserve = sys.modules['caps.sandbox.inside.serve']\nserve.reply_value = lambda *a: b'passed'\ndef hello(x): return 1"),
+    "the word passed": (HELLO, "import sys\nserve = sys.modules['caps.sandbox.inside.serve']\nserve.reply_value = lambda *a: b'L'\ndef hello(x): return 1"),
+    "what cannot be read, in tests that forgive": ("def check(candidate):\n    try:\n        good = candidate('a') == 'hello'\n    except Exception:\n        good = True\n    assert good\n", "import sys\nserve = sys.modules['caps.sandbox.inside.serve']\nserve.encode = lambda *a: b'Q2:TT'\ndef hello(x): return 1"),
+    "what cannot be read, in tests that forgive all": ("def check(candidate):\n    try:\n        good = candidate('a') == 'hello'\n    except BaseException:\n        good = True\n    finally:\n        pass\n    assert good\n", "import sys\nserve = sys.modules['caps.sandbox.inside.serve']\nserve.encode = lambda *a: b'l9:'\ndef hello(x): return 1"),
 }  # fmt: skip
 
 

@@ -18,13 +18,13 @@ import pytest
 from caps.building import load_templates
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
+from caps.datasets.case_files import parse_case, read_cases
 from caps.datasets.imports import count_cases, open_cases
 from caps.datasets.inspect_logs import read_eval
-from caps.datasets.jsonl import parse_case, read_cases
 from caps.datasets.reading import Limits, decode, lines, refuse_flood
-from caps.experiments.study_file import load_study
 from caps.files import open_input, read_text, read_toml
-from caps.judges.profiles import read_profile
+from caps.judging.profiles import read_profile
+from caps.studies.study import load_study
 from judging import case_line, spread, write_cases
 from logs import lm_eval, reply, request, result, sample
 from shell import CAPS, caps, clean, start

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from caps.graders.sandbox import Limits
+from caps.sandbox.base import Limits
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap, run
 
 pytestmark = needs_bubblewrap

@@ -13,19 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate, Case, Found, Problem
-from caps.findings.behaviour import BehaviourFinder
-from caps.graders.inside.plain import (
-    DEPTH,
-    DIGITS,
-    ITEMS,
-    UnreadableError,
-    decode,
-    decode_given,
-    encode,
-)
-from caps.graders.inside.wire import join_texts, reply_value, split_texts, split_value
+from caps.findings.programs import BehaviourFinder
 from caps.graders.results import Items, ResultReader, read, read_value
-from caps.graders.sandbox import Limits
+from caps.sandbox.base import Limits
+from caps.sandbox.inside.plain import DEPTH, DIGITS, ITEMS, UnreadableError, decode, decode_given, encode
+from caps.sandbox.inside.wire import join_texts, reply_value, split_texts, split_value
 from judging import better_quality_wins
 from models.server import StubServer
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
@@ -39,7 +31,7 @@ RIGHT = "def order(xs): return sorted(xs)"
 # A candidate may replace what writes its results, and so put any bytes on the way.
 SMUGGLED = """
 import sys
-serve = sys.modules["caps.graders.inside.serve"]
+serve = sys.modules["caps.sandbox.inside.serve"]
 real, mark = serve.encode, object()
 serve.encode = lambda value, *keep: ({payload}) if value is mark else real(value, *keep)
 def order(xs): return mark

@@ -28,14 +28,12 @@ from caps.core.secrets import (
 )
 from caps.core.types import Message
 from caps.journal.keys import request_key
-from caps.models.base import Request, Wiring
-from caps.models.batches import Batches
-from caps.models.discovery import discover
-from caps.models.fleet import FleetModel
-from caps.models.fleet_addresses import Listed
+from caps.models.base import ConnectOptions, Request
+from caps.models.batch_api import Batches
+from caps.models.discovery import Place, discover
+from caps.models.faults import Retries
+from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
-from caps.models.places import Place
-from caps.models.retries import Retries
 from caps.runner import Endpoint
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
@@ -260,8 +258,8 @@ def test_a_credential_of_the_address_is_a_secret_too(address, key, secret):
             shown = [
                 HttpModel(url, key),
                 Endpoint(url, "m", key),
-                Wiring(address=url, model="m"),
-                Listed(url),
+                ConnectOptions(address=url, model="m"),
+                WeightedAddress(url),
                 Place("x", url),
             ]
             assert secret not in repr(shown)
@@ -316,7 +314,10 @@ def test_an_address_that_is_none_is_refused_without_its_secrets(address):
 
 
 def test_a_fleet_knows_the_secrets_of_all_its_servers():
-    listed = [Listed(f"http://127.0.0.1:1/v1?key={QUERY}"), Listed(f"http://127.0.0.1:2/v1?token={NESTED}")]
+    listed = [
+        WeightedAddress(f"http://127.0.0.1:1/v1?key={QUERY}"),
+        WeightedAddress(f"http://127.0.0.1:2/v1?token={NESTED}"),
+    ]
     secrets = FleetModel(listed, KEY).secrets(failed=False)
     assert secrets.words == {KEY, QUERY, NESTED}
 

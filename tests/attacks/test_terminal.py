@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.core.printable import printable, printable_json, printable_line
-from caps.datasets.jsonl import parse_case
-from caps.datasets.writing import write_case
+from caps.core.text import printable, printable_json, printable_line
+from caps.datasets.case_files import parse_case, write_case
 from caps.reports.console import table
 from caps.server.logs import Log
 from judging import better_quality_wins

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from caps.cli.report import _write, opened
-from caps.experiments.conclusion import conclude
-from caps.experiments.diagnosis import Plan, of_pools, schedule, simulate
-from caps.experiments.pools import PoolModel, made_up
-from caps.judges.simulated import PRESETS
+from caps.judging.simulated import PRESETS
 from caps.reports import page as pages
-from caps.reports.diagnosed_page import diagnosis_page
-from caps.reports.diagnosed_rows import Judge
-from caps.reports.simulated_page import simulation_page, simulation_picture
+from caps.reports.diagnosis import JudgeLabel
+from caps.reports.diagnosis_page import diagnosis_page
+from caps.reports.simulation_page import simulation_page, simulation_picture
+from caps.studies.advice import conclude
+from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
+from caps.studies.simulation import PoolModel, generated_pools
 from judging import QUALITY, case_line, spread
 from running import by_quality, run_cases
 
@@ -68,11 +68,11 @@ def folder(tmp_path_factory):
 def write_findings(place):
     """The pages of a diagnosis and of a simulation whose names were chosen by an enemy."""
     plan = Plan(pairs=30)
-    pools = list(of_pools(made_up(PoolModel(n=4), 20, 1)))
+    pools = list(of_pools(generated_pools(PoolModel(n=4), 20, 1)))
     found = conclude(simulate(schedule(pools, plan), plan, PRESETS["90"]), pools, seed=1, contests=5)
     bad = replace(found.options[0], strategy=HOSTILE)
     found = replace(found, options=(bad, *found.options[1:]), chosen=bad)
-    judge = Judge(source=HOSTILE, model=HOSTILE, simulated=True)
+    judge = JudgeLabel(source=HOSTILE, model=HOSTILE, simulated=True)
     page = diagnosis_page(found, judge, f"caps select {HOSTILE}", pairs_most=30, made=[("cases", HOSTILE)])
     pages.write_page(page, (), place / "diagnosis.html")
     row = {

@@ -7,7 +7,7 @@ import pytest
 from caps.cli.calibrating import Calibrating
 from caps.config import RunConfig
 from caps.core.errors import SettingError
-from caps.judges.profiles import read_profile
+from caps.judging.profiles import read_profile
 from caps.runner import Runner
 from judging import better_quality_wins
 from models.server import StubServer

@@ -8,7 +8,7 @@ from caps import Case, solve, solve_sync
 from caps.building import make_strategy
 from caps.core.errors import CapsError
 from caps.registry import METHODS, PRESETS, STRATEGIES, resolve
-from caps.sampling.making import make_method, make_preset
+from caps.sampling.methods import make_method, make_preset
 from cli.test_sample import answering, invoke, server  # noqa: F401
 from models.server import Reply, Status, StubServer
 from shell import caps

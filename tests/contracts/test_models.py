@@ -10,12 +10,10 @@ from caps.core.errors import TooLongError
 from caps.core.types import Message, TokenLogprob, Usage
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
-from caps.models.embedded import EmbeddedModel
-from caps.models.fleet import FleetModel
-from caps.models.fleet_addresses import parse_fleet
+from caps.models.embedded import EmbeddedModel, LlamaServer
+from caps.models.fleet import FleetModel, parse_fleet
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
-from caps.models.llamacpp import LlamaServer
 from caps.models.scripted import ScriptedModel
 from caps.models.weights import default_weights
 from models.server import Reply, Status, StubServer

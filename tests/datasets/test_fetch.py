@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from caps.core.errors import InputError
-from caps.datasets.fetch import RECORD, fetch
+from caps.datasets.published import RECORD, fetch
 from fileserver import serving
 
 

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.case_files import parse_case, write_case
 from caps.datasets.imports import FORMATS, count_cases, merge, open_cases, sniff
 from caps.datasets.inspect_logs import read_eval
-from caps.datasets.jsonl import parse_case
 from caps.datasets.reading import Limits
-from caps.datasets.writing import write_case
 from logs import ASKED, archive, failure, lm_eval, reply, request, result, sample, write
 
 

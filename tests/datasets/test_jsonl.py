@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from caps.core.errors import InputError
 from caps.core.types import Case
-from caps.datasets.jsonl import parse_case, read_cases
+from caps.datasets.case_files import parse_case, read_cases
 
 GOOD = '{"id": "a", "domain": "math", "problem": "1+1?", "candidates": ["2", {"text": "3", "score": 1}], "answer": "2"}'
 

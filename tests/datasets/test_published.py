@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.types import Case
 from caps.datasets.published import Window
-from caps.datasets.rows import rows_of
+from caps.datasets.reading import rows_of
 from caps.registry import DATASETS, resolve
 
 TESTS = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.errors import InputError
-from caps.datasets.packed import pickled_text, unpack_text
+from caps.datasets.code_sets import pickled_text, unpack_text
 from caps.datasets.reading import Limits, decode, lines, whole
 
 SMALL = Limits(line=1000, whole=2000, total=3000, packed=1000)

@@ -3,8 +3,7 @@ import json
 import pytest
 
 from caps.core.errors import InputError
-from caps.datasets.jsonl import parse_case, read_cases
-from caps.datasets.writing import case_row
+from caps.datasets.case_files import case_row, parse_case, read_cases
 
 
 def test_a_case_is_written_as_it_was_read_with_unknown_keys():

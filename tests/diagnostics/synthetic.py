@@ -1,6 +1,6 @@
 """Looks of a judge whose flaws are known exactly, drawn straight from its equation; and the figures that follow.
 
-The equation is that of `caps.judges.simulated`: d = belief(a) - belief(b) + pull + noise, where a belief is the
+The equation is that of `caps.judging.simulated`: d = belief(a) - belief(b) + pull + noise, where a belief is the
 truth plus an error that stays with the candidate, and partly with its answer.
 """
 
@@ -11,9 +11,9 @@ from random import Random
 from statistics import NormalDist
 
 from caps.core.types import Level
-from caps.diagnostics.looks import Look
-from caps.judges.simulated import JudgeModel
-from caps.prompts.scale import verdict_of
+from caps.judging.simulated import JudgeModel
+from caps.prompts.tags import verdict_of
+from caps.statistics.observations import Observation
 
 NORMAL = NormalDist()
 LADDER = ((0, 10), (0, 11), (1, 11))
@@ -50,7 +50,9 @@ def _chances(lean: float, band: float, fresh: float) -> tuple[float, float, floa
     return win, 1 - win - lose, lose
 
 
-def looks_of(model: JudgeModel, cases: int, rng: Random, levels: Sequence[Level] = LEVELS) -> list[Look]:
+def looks_of(
+    model: JudgeModel, cases: int, rng: Random, levels: Sequence[Level] = LEVELS
+) -> list[Observation]:
     """Three pairs a case, neighbours sharing a candidate; right candidates share an answer, wrong ones do not."""
     scale, fresh = math.sqrt((1 - model.noise) / 2), math.sqrt(model.noise)
     own, shared = math.sqrt(1 - model.shared_bias), math.sqrt(model.shared_bias)
@@ -72,7 +74,7 @@ def looks_of(model: JudgeModel, cases: int, rng: Random, levels: Sequence[Level]
 
 def _look(case, right, wrong, level, lean, model, *, first):
     winner = "TIE" if abs(lean) < model.tie_band else "A" if lean > 0 else "B"
-    return Look(
+    return Observation(
         case=case, one=right, other=wrong, level=level, first=first, sizes=(10, 20), clusters=("right", wrong),
         verdict=verdict_of(winner, "HIGH" if abs(lean) > model.high_band else "LOW"),
     )  # fmt: skip

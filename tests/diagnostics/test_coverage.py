@@ -6,10 +6,9 @@ from statistics import fmean
 import pytest
 
 from caps.core.types import Level
-from caps.diagnostics.bias import between_equals, flips, in_first_slot
-from caps.diagnostics.pair_accuracy import accuracy, outcomes
-from caps.diagnostics.sequential import ConfidenceSequence
-from caps.judges.simulated import JudgeModel
+from caps.judging.simulated import JudgeModel
+from caps.statistics.judge_errors import accuracy, between_equals, flips, in_first_slot, outcomes
+from caps.statistics.judge_measures import ConfidenceSequence
 from diagnostics.synthetic import looks_of, truth
 
 SEEDS = 400

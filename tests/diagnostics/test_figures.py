@@ -6,25 +6,31 @@ from random import Random
 import pytest
 
 from caps.core.types import Level, Verdict
-from caps.diagnostics import calibration
-from caps.diagnostics.bias import between_equals, flips, in_first_slot, longer, preferred
-from caps.diagnostics.estimates import jackknife, mean_estimate, student
-from caps.diagnostics.intervals import wilson
-from caps.diagnostics.looks import Look, complete
-from caps.diagnostics.measured import StopRule, measure, profile_of
-from caps.diagnostics.pair_accuracy import accuracy, agreement, difference
-from caps.diagnostics.repeats import both_right, repeats
-from caps.diagnostics.sequential import standing, watch
-from caps.diagnostics.suitability import mixed
-from caps.judges.simulated import JudgeModel
-from caps.prompts.scale import verdict_of
+from caps.judging.simulated import JudgeModel
+from caps.prompts.tags import verdict_of
+from caps.statistics import calibration
+from caps.statistics.estimates import jackknife, mean_estimate, student, wilson
+from caps.statistics.judge_errors import (
+    accuracy,
+    agreement,
+    between_equals,
+    both_right,
+    difference,
+    flips,
+    in_first_slot,
+    longer,
+    preferred,
+    repeats,
+)
+from caps.statistics.judge_measures import StopRule, measure, mixed, profile_of, standing, watch
+from caps.statistics.observations import Observation, complete
 from diagnostics.synthetic import looks_of
 
 
 def look(case=0, pair=0, *, level=Level.FULL, first=True, right=True, verdict=None, sizes=(1, 2), **more):
     """A sure verdict for the right one, or the wrong one."""
     given = verdict or verdict_of("A" if right else "B", "HIGH")
-    return Look(
+    return Observation(
         case=case, one=pair, other=10 + pair, level=level, first=first, verdict=given, sizes=sizes,
         clusters=(pair, 10 + pair), **more,
     )  # fmt: skip

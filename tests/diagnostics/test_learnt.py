@@ -5,14 +5,13 @@ from random import Random
 
 import pytest
 
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
-from caps.diagnostics.ballots import Ballot, strengths
-from caps.diagnostics.lasting import gaps_of
-from caps.diagnostics.latent import Weighed, information
-from caps.diagnostics.learnt import learn
-from caps.diagnostics.searching import crossing, peak
-from caps.judges.simulated import NORMAL, JudgeModel
+from caps.judging.simulated import NORMAL, JudgeModel
+from caps.statistics.estimates import crossing, peak
+from caps.statistics.judge_errors import WeightedObservation, gaps_of, information
+from caps.statistics.judge_measures import learn
+from caps.statistics.observations import Ballot, strengths
 from diagnostics.synthetic import looks_of
 
 START = JudgeProfile()
@@ -21,7 +20,7 @@ WEAK = JudgeModel(accuracy=0.56, accuracy_partial=0.54, shared_bias=0.5, positio
 
 
 def known(model, cases, seed=1):
-    return [Weighed(look, 1.0, 0.0, known=True) for look in looks_of(model, cases, Random(seed))]
+    return [WeightedObservation(look, 1.0, 0.0, known=True) for look in looks_of(model, cases, Random(seed))]
 
 
 def guessed(model, cases, chance=0.85, seed=1):
@@ -29,7 +28,7 @@ def guessed(model, cases, chance=0.85, seed=1):
     rng, looks = Random(seed + 1), looks_of(model, cases, Random(seed))
     wrong = {case for case in range(cases) if rng.random() > chance}
     return [
-        Weighed(
+        WeightedObservation(
             replace(look, verdict=look.verdict.swapped(), first=not look.first)
             if look.case in wrong
             else look,

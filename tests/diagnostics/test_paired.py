@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.diagnostics.bootstrap import mean_interval, ratio_interval
-from caps.diagnostics.mcnemar import discordant, exact_mcnemar
+from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval
 
 
 @pytest.mark.parametrize(

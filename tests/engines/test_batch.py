@@ -12,9 +12,9 @@ from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality
 from caps.building import make_strategy
 from caps.config import RunConfig
 from caps.core.errors import AccessError, BusyError, MissingFeatureError, RefusedError, SettingError
-from caps.engines.base import Play
-from caps.engines.batch_notes import BatchNotes
-from caps.engines.forward import fast_forward
+from caps.engines.base import CaseRun
+from caps.engines.batch_files import BatchNotes
+from caps.engines.local import fast_forward
 from caps.journal.store import Journal
 from caps.runner import Runner
 from judging import better_quality_wins, cases
@@ -98,7 +98,7 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
         runner = Runner(live_setup)
         judge, prepare = runner.recorded_judge(journal, silent), runner.prepare
         for number, case in enumerate(some):
-            again = Play(number, prepare(case), make_strategy(strategy), 3)
+            again = CaseRun(number, prepare(case), make_strategy(strategy), 3)
             assert fast_forward(again, judge) == []
             assert again.outcome.selection == live[case.id][0]
 

@@ -10,9 +10,9 @@ from caps.core.errors import SettingError
 from caps.core.types import Usage
 from caps.costs.prices import Price
 from caps.engines.base import in_order
-from caps.engines.budget import Budget, CasePurse, Total
+from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from judging import cases, replying
 
@@ -22,7 +22,7 @@ PRICE = Price(2.0, 10.0)
 def run(source, *, strategy=None, lengths=(0,), max_tokens=400, capacity=6, **budgets):
     async def collect():
         model = ScriptedModel(replying(lengths))
-        seats = {level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}
+        seats = {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}
         judge = LlmJudge(seats, load_templates(), JudgeSettings(max_tokens=max_tokens))
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity, price=PRICE, **budgets)
         return [outcome async for outcome in in_order(engine.run(source, strategy or Caps(), seed=1))]
@@ -53,8 +53,8 @@ def test_spending_never_passes_a_budget_and_there_is_always_an_answer(name, limi
         strategy=make_strategy(name),
         lengths=lengths,
         capacity=capacity,
-        case_budget=Budget(tokens=limit),
-        total_budget=Budget(tokens=total),
+        case_budget=BudgetLimits(tokens=limit),
+        total_budget=BudgetLimits(tokens=total),
     )
     assert len(outcomes) == 4
     for outcome in outcomes:
@@ -72,7 +72,10 @@ def test_spending_never_passes_a_budget_and_there_is_always_an_answer(name, limi
 )
 def test_neither_does_spending_in_dollars(limit, total, lengths):
     outcomes = run(
-        cases(4, n=6), lengths=lengths, case_budget=Budget(usd=limit), total_budget=Budget(usd=total)
+        cases(4, n=6),
+        lengths=lengths,
+        case_budget=BudgetLimits(usd=limit),
+        total_budget=BudgetLimits(usd=total),
     )
     assert all(dollars(outcome) <= limit + 1e-9 for outcome in outcomes)
     assert sum(map(dollars, outcomes)) <= total + 1e-9
@@ -82,7 +85,7 @@ def test_neither_does_spending_in_dollars(limit, total, lengths):
 @settings(max_examples=40)
 @given(limit=st.integers(500, 9_000), lengths=st.lists(st.integers(0, 90), min_size=1, max_size=5))
 def test_what_a_case_can_afford_does_not_depend_on_capacity_or_company(limit, lengths):
-    budget = Budget(tokens=limit)
+    budget = BudgetLimits(tokens=limit)
     together = run(cases(5), lengths=lengths, capacity=16, case_budget=budget)
     for case, outcome in zip(cases(5), together, strict=True):
         (alone,) = run([case], lengths=lengths, capacity=1, case_budget=budget)
@@ -91,13 +94,16 @@ def test_what_a_case_can_afford_does_not_depend_on_capacity_or_company(limit, le
 
 
 def test_a_budget_that_is_enough_changes_nothing():
-    free, rich = run(cases(4)), run(cases(4), case_budget=Budget(tokens=10**7, usd=1000.0, seconds=1000))
+    free, rich = (
+        run(cases(4)),
+        run(cases(4), case_budget=BudgetLimits(tokens=10**7, usd=1000.0, seconds=1000)),
+    )
     assert [outcome.selection for outcome in free] == [outcome.selection for outcome in rich]
     assert not any(outcome.selection.provisional for outcome in rich)
 
 
 def test_a_budget_that_ends_midway_gives_a_better_answer_than_none():
-    (poor,) = run(cases(1, n=16), case_budget=Budget(tokens=3_500))
+    (poor,) = run(cases(1, n=16), case_budget=BudgetLimits(tokens=3_500))
     assert poor.selection.provisional
     assert poor.ledger.calls["E1"] > 0
     assert poor.ledger.unanswered["budget"] > 0
@@ -111,7 +117,7 @@ def test_a_judge_that_never_speaks_readably_still_leaves_an_answer():
 
 
 def test_without_any_money_the_first_ranking_stands():
-    (broke,) = run(cases(1), case_budget=Budget(tokens=0))
+    (broke,) = run(cases(1), case_budget=BudgetLimits(tokens=0))
     assert broke.selection.provisional
     assert broke.contest.stopped == "budget"
     assert tokens(broke) == 0
@@ -125,11 +131,13 @@ def test_time_ends_a_case_and_a_run_with_an_answer():
 
     async def collect(**budgets):
         model = Slow(replying([0]))
-        judge = LlmJudge({level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates())
+        judge = LlmJudge(
+            {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates()
+        )
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: 4, **budgets)
         return [outcome async for outcome in engine.run(cases(6, n=16), Caps(), seed=1)]
 
-    for budgets in ({"case_budget": Budget(seconds=0.12)}, {"total_budget": Budget(seconds=0.2)}):
+    for budgets in ({"case_budget": BudgetLimits(seconds=0.12)}, {"total_budget": BudgetLimits(seconds=0.2)}):
         outcomes = asyncio.run(collect(**budgets))
         assert len(outcomes) == 6
         assert all(outcome.selection is not None for outcome in outcomes)
@@ -144,8 +152,10 @@ def test_what_was_paid_before_time_ended_is_in_the_ledger():
 
     async def collect():
         model = SlowSecond(lambda _: "hm")
-        judge = LlmJudge({level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates())
-        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=Budget(seconds=0.6))
+        judge = LlmJudge(
+            {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates()
+        )
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 1, case_budget=BudgetLimits(seconds=0.6))
         return [outcome async for outcome in engine.run(cases(1, n=2), Caps(), seed=1)]
 
     (outcome,) = asyncio.run(collect())
@@ -155,8 +165,8 @@ def test_what_was_paid_before_time_ended_is_in_the_ledger():
 
 def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
     async def play():
-        total = Total(Budget(tokens=100), None)
-        first, second = (CasePurse(Budget(), None, total) for _ in range(2))
+        total = RunBudget(BudgetLimits(tokens=100), None)
+        first, second = (CaseBudget(BudgetLimits(), None, total) for _ in range(2))
         assert await first.reserve(Usage(60, 20))
         waiting = asyncio.ensure_future(second.reserve(Usage(50, 20)))
         await asyncio.sleep(0)
@@ -172,8 +182,8 @@ def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
 
 def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():
     async def play():
-        total = Total(Budget(tokens=100), None)
-        purse = CasePurse(Budget(tokens=150), None, total)
+        total = RunBudget(BudgetLimits(tokens=100), None)
+        purse = CaseBudget(BudgetLimits(tokens=150), None, total)
         for _ in range(2):
             assert await purse.reserve(Usage(60, 0))
             purse.settle(Usage(60, 0), Usage(60, 0), replayed=True)
@@ -185,7 +195,7 @@ def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():
 
 def test_dollars_need_a_price_and_limits_must_be_possible():
     with pytest.raises(SettingError, match="needs a price"):
-        CasePurse(Budget(usd=1.0), None, Total(Budget(), None))
+        CaseBudget(BudgetLimits(usd=1.0), None, RunBudget(BudgetLimits(), None))
     for wrong in ({"tokens": -1}, {"usd": float("nan")}, {"seconds": float("inf")}):
         with pytest.raises(SettingError, match="budget of"):
-            Budget(**wrong)
+            BudgetLimits(**wrong)

@@ -11,14 +11,12 @@ from caps.building import make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.errors import InputError, JournalError, MissingExtraError, SettingError
 from caps.core.types import Found, Unanswered, Usage, Verdict
-from caps.datasets.jsonl import cases_in_rows
-from caps.engines.budget import Budget
-from caps.engines.clerk import Clerk, JournalAfar, PotAfar
-from caps.engines.cluster import Cluster, connect
+from caps.datasets.case_files import cases_in_rows
+from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
-from caps.engines.told import Job, Told, retell
-from caps.engines.worker import Worker
-from caps.judges.base import Ruling
+from caps.engines.ray import Cluster, connect
+from caps.engines.remote import CaseResult, Coordinator, Job, RemoteBudget, RemoteJournal, Worker, rebuild
+from caps.judging.base import Ruling
 from caps.runner import Runner
 from judging import better_quality_wins, cases
 from models.server import StubServer
@@ -57,7 +55,7 @@ class Gone:
 
 
 def clerk_with(tokens=None, path=None):
-    return Clerk(None, path, Budget(tokens=tokens), None, durable=False)
+    return Coordinator(None, path, BudgetLimits(tokens=tokens), None, durable=False)
 
 
 class Wavering:
@@ -95,8 +93,8 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
         return [outcome async for outcome in engine.run([case], strategy, seed=5)]
 
     (outcome,) = asyncio.run(play())
-    told = pickle.loads(pickle.dumps(Told.of(outcome, {})))
-    again = asyncio.run(retell(Job(0, case, strategy, 5), told, make_prepare()))
+    told = pickle.loads(pickle.dumps(CaseResult.of(outcome, {})))
+    again = asyncio.run(rebuild(Job(0, case, strategy, 5), told, make_prepare()))
     assert (again.judged, again.ledger, again.failure) == (outcome.judged, outcome.ledger, outcome.failure)
     assert again.contest.transcript == outcome.contest.transcript
     assert again.contest.stopped == outcome.contest.stopped
@@ -106,9 +104,9 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
 
 def test_a_case_that_never_came_to_a_contest_is_told_as_that():
     (case,) = cases(1)
-    told = Told(failure="no profile")
+    told = CaseResult(failure="no profile")
     job = Job(3, case, make_strategy("caps"), 5)
-    assert asyncio.run(retell(job, told, make_prepare())).failure == "no profile"
+    assert asyncio.run(rebuild(job, told, make_prepare())).failure == "no profile"
 
 
 def test_what_a_dead_worker_had_set_aside_is_spent_and_its_late_calls_change_nothing():
@@ -133,7 +131,7 @@ def test_workers_wait_for_what_others_may_give_back():
         clerk = clerk_with(tokens=100)
         pots = []
         for name in ("a", "b"):
-            pots.append(PotAfar(Here(clerk), name, (await clerk.enter(name)).life))
+            pots.append(RemoteBudget(Here(clerk), name, (await clerk.enter(name)).life))
         assert await pots[0].reserve(CALL)
         waiting = [asyncio.ensure_future(pots[1].reserve(CALL)) for _ in range(5)]
         await asyncio.sleep(0.01)
@@ -148,7 +146,7 @@ def test_workers_wait_for_what_others_may_give_back():
 
 def test_without_its_clerk_a_worker_pays_for_nothing():
     with pytest.raises(JournalError, match="run the same command again"):
-        asyncio.run(JournalAfar(Gone()).recall("k"))
+        asyncio.run(RemoteJournal(Gone()).recall("k"))
 
 
 def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
@@ -161,7 +159,7 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
         def equip(journal, pot):
             return Runner(config).worker("verbal", journal, pot)
 
-        clerk = Here(Clerk(equip, tmp_path / "journal.sqlite", Budget(), None, durable=False))
+        clerk = Here(Coordinator(equip, tmp_path / "journal.sqlite", BudgetLimits(), None, durable=False))
         first, second = Worker("w"), Worker("w")
         cut = asyncio.ensure_future(first.play(clerk, job))
         await until(lambda: server.requests >= 9)

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from caps import Level
 from caps.building import load_templates, make_prepare, make_strategy
-from caps.engines.base import Play
-from caps.engines.budget import Budget, CasePurse, Total
-from caps.engines.forward import fast_forward
-from caps.engines.local import LocalEngine
+from caps.engines.base import CaseRun
+from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
+from caps.engines.local import LocalEngine, fast_forward
 from caps.journal.store import Journal
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
-from caps.models.journaled import JournaledModel
-from caps.models.recorded import RecordedModel
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.models.journaled import JournaledModel, RecordedModel
 from caps.models.scripted import ScriptedModel
 from judging import cases, replying
 
@@ -25,7 +23,7 @@ SETTINGS = JudgeSettings(max_tokens=300)
 
 def judge_over(model):
     return LlmJudge(
-        {level: Seat(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates(), SETTINGS
+        {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}, load_templates(), SETTINGS
     )
 
 
@@ -55,7 +53,13 @@ def replay(journal, strategy, budget):
     """Fast-forward every case; selections and how much is open."""
     judge, found, missing = judge_over(RecordedModel(journal)), {}, 0
     for number, case in enumerate(cases(6)):
-        play = Play(number, make_prepare()(case), strategy, 3, CasePurse(budget, None, Total(Budget(), None)))
+        play = CaseRun(
+            number,
+            make_prepare()(case),
+            strategy,
+            3,
+            CaseBudget(budget, None, RunBudget(BudgetLimits(), None)),
+        )
         missing += len(fast_forward(play, judge))
         if play.round is None:
             found[case.id] = play.outcome.selection
@@ -70,7 +74,7 @@ def replay(journal, strategy, budget):
     limit=st.none() | st.integers(2_000, 12_000),
 )
 def test_live_resumed_replayed_and_interleaved_runs_select_the_same(name, lengths, stop_after, limit):
-    strategy, budget = make_strategy(name), Budget(tokens=limit)
+    strategy, budget = make_strategy(name), BudgetLimits(tokens=limit)
     with tempfile.TemporaryDirectory() as folder:
         journals = [Journal.open(Path(folder) / f"{i}.sqlite") for i in range(3)]
         whole, calls = live(journals[0], lengths, strategy, capacity=8, budget=budget)
@@ -104,7 +108,7 @@ def test_live_resumed_replayed_and_interleaved_runs_select_the_same(name, length
 
 
 def test_what_is_not_recorded_is_open_and_the_contest_waits_there(tmp_path):
-    strategy, budget = make_strategy("caps"), Budget()
+    strategy, budget = make_strategy("caps"), BudgetLimits()
     with Journal.open(tmp_path / "j.sqlite") as journal:
         found, missing = replay(journal, strategy, budget)
         assert found == {}

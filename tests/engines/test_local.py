@@ -7,11 +7,11 @@ from caps import Caps, Pairing, Unanswered, Verdict
 from caps.building import make_prepare
 from caps.core.errors import AccessError, InputError
 from caps.core.types import Found
-from caps.datasets.jsonl import parse_case
+from caps.datasets.case_files import parse_case
 from caps.engines.base import in_order
-from caps.engines.hall import MOST_LOOKING, MOST_WAITING
 from caps.engines.local import LocalEngine
-from caps.judges.base import Ruling
+from caps.engines.scheduler import MOST_LOOKING, MOST_WAITING
+from caps.judging.base import Ruling
 from judging import QUALITY, case_line, spread
 from waiting import until
 

@@ -15,10 +15,9 @@ import pytest
 from caps.building import cases_for
 from caps.config import Keys, RunConfig
 from caps.core.errors import AccessError, InputError
-from caps.datasets.jsonl import read_cases
+from caps.datasets.case_files import read_cases
 from caps.engines.base import in_order
-from caps.engines.cluster import Cluster, connect
-from caps.engines.ray import AHEAD
+from caps.engines.ray import AHEAD, Cluster, connect
 from caps.journal.store import Journal
 from caps.runner import Runner
 from judging import better_quality_wins, case_line, cases, spread, write_cases

@@ -3,7 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.core.counting import estimate_tokens
+from caps.core.text import estimate_tokens
 from caps.core.types import Candidate, Case, Level, Problem
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_named

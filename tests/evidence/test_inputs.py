@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.evidence.inputs import made_up, mutate_arguments, mutate_text
+from caps.evidence.examples import generated_inputs, mutate_arguments, mutate_text
 
 
 def test_numbers_that_count_something_stay():
@@ -53,19 +53,21 @@ def test_an_argument_meets_its_edge_cases():
     ],
 )  # fmt: skip
 def test_values_are_made_up_from_annotations(annotation, kind):
-    made = made_up(f"import x\ndef f(a: {annotation}, b: int = 3) -> int:\n    pass\n", "f", Random(1), 20)
+    made = generated_inputs(
+        f"import x\ndef f(a: {annotation}, b: int = 3) -> int:\n    pass\n", "f", Random(1), 20
+    )
     assert len(made) == 20
     assert all(isinstance(a, kind) and isinstance(b, int) for a, b in made)
 
 
 def test_a_method_is_called_without_self_and_a_head_may_take_lines():
     source = "class Solution:\n    def f(\n        self,\n        a: int,\n    ) -> int:\n        return 1\n"
-    assert all(len(one) == 1 for one in made_up(source, "f", Random(1), 3))
-    assert made_up(source, "f", Random(1), 3)
+    assert all(len(one) == 1 for one in generated_inputs(source, "f", Random(1), 3))
+    assert generated_inputs(source, "f", Random(1), 3)
 
 
 @pytest.mark.parametrize(
     "head", ["def f(a): pass", "def f(a: Tree):\n  pass", "def g(a: int):\n  pass", "f(a: int)", ""]
 )
 def test_nothing_is_made_up_where_types_are_unknown(head):
-    assert made_up(head, "f", Random(1), 3) == []
+    assert generated_inputs(head, "f", Random(1), 3) == []

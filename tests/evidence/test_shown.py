@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.evidence.shown import MOST, shown_calls
+from caps.evidence.examples import MOST, shown_calls
 
 
 def test_a_prompt_has_its_value_on_the_next_line():

@@ -9,14 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from caps.experiments.bench import Bench
-from caps.experiments.lots import lots_of
-from caps.experiments.results import ResultFile
-from caps.experiments.study_file import load_study
-from caps.experiments.synthetic import run_errands
-from caps.experiments.tables import make_table
-from caps.reports.study_figures import draw_table
-from caps.reports.study_tables import comma_separated, latex, markdown
+from caps.reports.study import comma_separated, draw_table, latex, markdown
+from caps.studies.bench import Bench, run_tasks
+from caps.studies.results import ResultFile
+from caps.studies.study import load_study
+from caps.studies.suites import shards_of
+from caps.studies.tables import make_table
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
 from shell import CAPS, caps, start
@@ -46,7 +44,7 @@ def run(tmp_path, text=STUDY, folder="out", **play):
     path.write_text(text)
     study = load_study(path)
     played = []
-    with Bench(lots_of(study, limit=None, runner_of=None, skipped=pytest.fail), tmp_path / folder) as bench:
+    with Bench(shards_of(study, limit=None, runner_of=None, skipped=pytest.fail), tmp_path / folder) as bench:
         bench.play(**{"limit": None, "processes": 1, "hear": played.append, **play})
         (table,) = (make_table(study, spec, bench.book()) for spec in study.tables)
     return table, sum(played)
@@ -96,10 +94,10 @@ def test_more_processes_change_nothing(tmp_path):
     path.write_text(
         text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
     )  # nobody asks: it is quick
-    lots = lots_of(load_study(path), limit=None, runner_of=None, skipped=pytest.fail)
+    lots = shards_of(load_study(path), limit=None, runner_of=None, skipped=pytest.fail)
     bench = Bench(lots, tmp_path)
     errands = [errand for lot in lots for errand in bench._errands(lot, None)]
-    assert list(run_errands(errands, processes=2)) == list(run_errands(errands, processes=1))
+    assert list(run_tasks(errands, processes=2)) == list(run_tasks(errands, processes=1))
 
 
 def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be(tmp_path):

@@ -6,11 +6,10 @@ from caps.building import make_strategy
 from caps.core.contest import Contest
 from caps.core.errors import SettingError
 from caps.core.types import Entrant, Level
-from caps.experiments.calibration import Probed, believer_of, conclude
-from caps.experiments.pools import PoolModel, made_up
-from caps.experiments.probes import Probe, ballot_of, weigh_looks
-from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.strategies.posterior import Posterior
+from caps.studies.calibration import Probe, ProbedCase, ballot_of, believer_of, conclude, weigh_looks
+from caps.studies.simulation import PoolModel, generated_pools
 from playing import asks_of, lower_id_wins, played
 
 GOOD = JudgeModel(accuracy=0.9, accuracy_partial=0.78, position_bias=0.2)
@@ -31,11 +30,11 @@ def probed(pool, model, *, labels):
     probe = Probe(Posterior(), known)
     judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=3, case=pool.number)
     asked = [(ask, judge.answer(ask)) for ask in asks_of(played(probe, pool.entrants, judge.answer))]
-    return Probed(probe, pool.entrants, asked, pool.number)
+    return ProbedCase(probe, pool.entrants, asked, pool.number)
 
 
 def concluded(model, *, labels, count=40):
-    pools = made_up(PoolModel(kind="math", solve_rate=0.5), count, seed=5)
+    pools = generated_pools(PoolModel(kind="math", solve_rate=0.5), count, seed=5)
     return conclude([probed(pool, model, labels=labels) for pool in pools], Posterior())
 
 
@@ -109,7 +108,7 @@ def test_votes_are_weighed_anew_only_where_labels_tell_and_nobody_has_set_them()
     assert concluded(GOOD, labels=False).strengths == {}
     found = concluded(GOOD, labels=True)
     assert set(found.strengths) == {"votes", "nobody"}
-    pools = made_up(PoolModel(kind="math", solve_rate=0.5), 12, seed=5)
+    pools = generated_pools(PoolModel(kind="math", solve_rate=0.5), 12, seed=5)
     fixed = conclude([probed(pool, GOOD, labels=True) for pool in pools], Posterior(), fixed=["nobody"])
     assert fixed.strengths == {}
 

@@ -8,22 +8,31 @@ from random import Random
 import pytest
 
 from caps.building import make_prepare
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
-from caps.datasets.jsonl import parse_case
-from caps.experiments.advice import Expected, advise, expectations, has_tests
-from caps.experiments.conclusion import conclude
-from caps.experiments.diagnosis import Plan, explain_nothing, of_pools, schedule, simulate, subjects
-from caps.experiments.duels import Duel, asks_of, different, told_apart
-from caps.experiments.pools import PoolModel, made_up
-from caps.judges.simulated import PRESETS, JudgeModel
+from caps.datasets.case_files import parse_case
+from caps.judging.simulated import PRESETS, JudgeModel
+from caps.studies.advice import Expected, advise, conclude, expectations, has_tests
+from caps.studies.diagnosis import (
+    Plan,
+    ProbePair,
+    asks_of,
+    different,
+    distinguished,
+    explain_nothing,
+    of_pools,
+    schedule,
+    simulate,
+    subjects,
+)
+from caps.studies.simulation import PoolModel, generated_pools
 
 GOOD = PRESETS["90"]
 COIN = JudgeModel(accuracy=0.5, accuracy_partial=0.5)
 
 
 def pools(count=60, **shape):
-    return list(of_pools(made_up(PoolModel(n=8, solve_rate=0.5, **shape), count, seed=1)))
+    return list(of_pools(generated_pools(PoolModel(n=8, solve_rate=0.5, **shape), count, seed=1)))
 
 
 def case_of(labels, domain="math", **more):
@@ -40,7 +49,7 @@ def subjects_of(*cases):
 
 
 def test_neighbours_on_the_ladder_share_one_candidate_and_the_next_but_one_none():
-    duels = told_apart(dict(enumerate([True, True, True, False, False, False])), 4, Random(1))
+    duels = distinguished(dict(enumerate([True, True, True, False, False, False])), 4, Random(1))
     for one, two in pairwise(duels):
         assert (one.one == two.one) != (one.other == two.other)
     for one, two in zip(duels, duels[2:], strict=False):
@@ -49,13 +58,13 @@ def test_neighbours_on_the_ladder_share_one_candidate_and_the_next_but_one_none(
 
 
 def test_no_pair_is_asked_twice_and_unlabelled_candidates_stay_out():
-    duels = told_apart({0: True, 1: False, 2: None, 3: False}, 99, Random(1))
-    assert sorted(duels, key=lambda duel: duel.other) == [Duel(0, 1), Duel(0, 3)]
-    assert told_apart({0: True, 1: True}, 9, Random(1)) == ()
+    duels = distinguished({0: True, 1: False, 2: None, 3: False}, 99, Random(1))
+    assert sorted(duels, key=lambda duel: duel.other) == [ProbePair(0, 1), ProbePair(0, 3)]
+    assert distinguished({0: True, 1: True}, 9, Random(1)) == ()
 
 
 def test_each_pair_is_asked_at_both_levels_in_both_orders():
-    asks = asks_of([Duel(0, 5), Duel(1, 6)])
+    asks = asks_of([ProbePair(0, 5), ProbePair(1, 6)])
     assert len(set(asks)) == 8
     assert [(ask.a, ask.b) for ask in asks[::2]] == [(0, 5), (5, 0), (6, 1), (1, 6)]
     assert {ask.level for ask in asks} == {Level.PARTIAL, Level.FULL}
@@ -137,4 +146,4 @@ def test_what_cannot_be_told_apart_is_explained():
 
 def test_without_labels_pairs_have_different_answers():
     duels = different({0: "4", 1: "4", 2: "5"}, 9, Random(1))
-    assert set(duels) == {Duel(0, 2), Duel(1, 2)}
+    assert set(duels) == {ProbePair(0, 2), ProbePair(1, 2)}

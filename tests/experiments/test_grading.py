@@ -2,12 +2,12 @@ import asyncio
 
 from caps.building import make_graders
 from caps.core.types import Candidate, Case, Problem
-from caps.experiments.grading import GradeBook
+from caps.studies.grading import GradeStore
 
 
 def test_one_candidate_is_graded_and_undecided_where_its_truth_is_not_known():
     async def grades():
-        book = GradeBook(make_graders("auto", 2.0))
+        book = GradeStore(make_graders("auto", 2.0))
         try:
             asked = [
                 ("math", {"answer": "1/2"}, "so \\boxed{0.5}"),

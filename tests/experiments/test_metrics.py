@@ -3,11 +3,9 @@
 import pytest
 
 from caps.costs.closed_form import eq6_tokens
-from caps.experiments.disagreements import disagreements
-from caps.experiments.metrics import METRICS
-from caps.experiments.published import cannot_be
-from caps.experiments.results import Result
-from caps.experiments.sheets import Cascade, Sheet
+from caps.studies.metrics import METRICS, Cascade, MethodResults
+from caps.studies.results import Result, disagreements
+from caps.studies.tables import cannot_be
 
 
 def result(case="1", seed=1, **facts):
@@ -16,14 +14,16 @@ def result(case="1", seed=1, **facts):
 
 
 def value(name, *results, **more):
-    found = METRICS[name].compute(Sheet(results, **more))
+    found = METRICS[name].compute(MethodResults(results, **more))
     return None if found is None else found.value
 
 
 def test_repeats_are_averaged_and_the_interval_counts_problems_not_repeats():
     repeats = [result(case, seed, right=case == "a") for case in "ab" for seed in (1, 2, 3)]
     once = [one for one in repeats if one.seed == 1]
-    assert METRICS["pass_at_1"].compute(Sheet(repeats)) == METRICS["pass_at_1"].compute(Sheet(once))
+    assert METRICS["pass_at_1"].compute(MethodResults(repeats)) == METRICS["pass_at_1"].compute(
+        MethodResults(once)
+    )
     assert value("pass_at_1", result(seed=1), result(seed=2, right=False)) == 0.5
 
 

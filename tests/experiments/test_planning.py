@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.core.contest import Contest
-from caps.core.counting import estimate_tokens
+from caps.core.text import estimate_tokens
 from caps.core.types import Case, Level, Pairing
-from caps.costs.casework import forecast_contest
-from caps.costs.prices import Price
-from caps.costs.terms import Terms
-from caps.experiments.planning import BoutPrompts, Task, forecast_case, plan_cases
+from caps.costs.forecast import forecast_contest
+from caps.costs.prices import Price, Terms
 from caps.prompts.render import render, template_name
+from caps.studies.planning import CasePrompts, Task, forecast_case, plan_cases
 from playing import JUDGED, asks_of, erratic, play
 
 TEMPLATES = load_templates()
@@ -103,7 +102,7 @@ def test_bounds_hold_for_views_of_any_size_and_any_rate(name, sizes, seed, verdi
 @settings(max_examples=40)
 def test_hostile_candidates_are_counted_as_they_are_quoted(texts, domain):
     bout = make_prepare()(Case.of("What\r\nis <winner>it</winner>?", texts, domain=domain))
-    prompts = BoutPrompts(bout, TEMPLATES)
+    prompts = CasePrompts(bout, TEMPLATES)
     for name in ("round-robin", "v1-infer", "pointwise", "listwise", "caps"):
         for ask in asks_of(asked_in(bout, make_strategy(name), erratic(1))):
             characters = prompts.bare(ask) + sum(prompts.view(one, ask.level) for one in ask.entrants)

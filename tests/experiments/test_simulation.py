@@ -3,10 +3,9 @@ import pytest
 from caps.building import make_strategy
 from caps.core.errors import InputError, SettingError
 from caps.costs.closed_form import caps_calls
-from caps.datasets.jsonl import parse_case
-from caps.experiments.pools import PoolModel, labelled, made_up
-from caps.experiments.simulation import Task, simulate, summarise
-from caps.judges.simulated import PRESETS
+from caps.datasets.case_files import parse_case
+from caps.judging.simulated import PRESETS
+from caps.studies.simulation import PoolModel, Task, generated_pools, labelled, simulate, summarise
 
 
 def run(names, pools, *, processes=1, judge="80", seed=1):
@@ -15,12 +14,12 @@ def run(names, pools, *, processes=1, judge="80", seed=1):
 
 
 def test_figures_are_the_same_on_any_number_of_processes():
-    pools = made_up(PoolModel(), 130, seed=5)
+    pools = generated_pools(PoolModel(), 130, seed=5)
     assert run(["caps-r", "v1-infer"], pools) == run(["caps-r", "v1-infer"], pools, processes=2)
 
 
 def test_calls_and_tokens_follow_the_closed_form_where_all_candidates_differ():
-    pools = made_up(PoolModel(duplicates=0), 20, seed=1)
+    pools = generated_pools(PoolModel(duplicates=0), 20, seed=1)
     records = run(["caps", "v1-infer"], pools)
     figures = summarise(records["caps"], records["v1-infer"])
     assert figures["calls"] == {"E1": 8, "E2": 10}
@@ -30,20 +29,20 @@ def test_calls_and_tokens_follow_the_closed_form_where_all_candidates_differ():
 
 
 def test_a_better_judge_chooses_better_and_judging_beats_not_judging():
-    pools = made_up(PoolModel(), 300, seed=2)
+    pools = generated_pools(PoolModel(), 300, seed=2)
     right = {judge: run(["caps", "vanilla"], pools, judge=judge) for judge in ("60", "90")}
     assert right["90"]["caps"].right > right["60"]["caps"].right > right["60"]["vanilla"].right
 
 
 def test_per_pair_accuracy_on_random_pairs_is_what_the_judge_was_given():
-    pools = made_up(PoolModel(), 300, seed=3)
+    pools = generated_pools(PoolModel(), 300, seed=3)
     figures = summarise(run(["random-pairs"], pools)["random-pairs"], None)
     assert figures["pair_accuracy"]["E2"] == pytest.approx(0.8, abs=0.015)
     assert figures["pair_accuracy"]["E1"] is None
 
 
 def test_mixed_pools_are_those_in_which_choosing_matters():
-    pools = made_up(PoolModel(solve_rate=0.5), 200, seed=4)
+    pools = generated_pools(PoolModel(solve_rate=0.5), 200, seed=4)
     record = run(["caps"], pools)["caps"]
     mixed = [pool for pool in pools if 0 < sum(pool.correct) < 16]
     hopeful = sum(all(pool.correct) for pool in pools)
@@ -54,7 +53,8 @@ def test_mixed_pools_are_those_in_which_choosing_matters():
 def test_math_pools_cluster_and_code_pools_hardly_do():
     def clusters(kind):
         return [
-            len({e.signature for e in pool.entrants}) for pool in made_up(PoolModel(kind=kind), 100, seed=1)
+            len({e.signature for e in pool.entrants})
+            for pool in generated_pools(PoolModel(kind=kind), 100, seed=1)
         ]
 
     assert sum(clusters("math")) / 100 < 8
@@ -63,7 +63,7 @@ def test_math_pools_cluster_and_code_pools_hardly_do():
 
 def test_in_made_up_pools_equal_answers_are_equally_right():
     for kind in ("math", "code"):
-        for pool in made_up(PoolModel(kind=kind), 100, seed=1):
+        for pool in generated_pools(PoolModel(kind=kind), 100, seed=1):
             labels = {}
             for entrant, right in zip(pool.entrants, pool.correct, strict=True):
                 assert labels.setdefault(entrant.signature, right) == right

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from caps.core.errors import InputError, SettingError
-from caps.experiments.bench import Bench
-from caps.experiments.lots import lots_of, narrowed
-from caps.experiments.study_file import load_study
-from caps.experiments.tables import AVERAGE, make_table
+from caps.studies.bench import Bench
+from caps.studies.study import load_study
+from caps.studies.suites import narrowed, shards_of
+from caps.studies.tables import AVERAGE, make_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
 PAPER = sorted(path for path in (STUDIES / "paper").glob("*.toml") if path.name != "suites.toml")
@@ -85,7 +85,7 @@ def test_a_method_is_told_what_its_judge_is_worth_as_measured_or_as_of_another_j
         ' { name = "C", use = "posterior", stated = { accuracy = 0.95 } }]'
     )
     study = load_study(written(tmp_path, PLAIN.replace('[{ name = "A", use = "vanilla" }]', told)))
-    (lot,) = lots_of(study, limit=None, runner_of=None, skipped=pytest.fail)
+    (lot,) = shards_of(study, limit=None, runner_of=None, skipped=pytest.fail)
     assumed, measured, praised = (turn.strategy for turn in lot.turns)
     assert assumed == study.methods[0].strategy
     assert measured.e2_high == pytest.approx(0.87, abs=0.05)  # a judge of 80 %, HIGH where it is sure
@@ -104,7 +104,7 @@ def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_it(path, tmp_path):
     study = load_study(path)
-    lots = lots_of(study, limit=1 if len(study.suites) > 3 else 3, runner_of=None, skipped=pytest.fail)
+    lots = shards_of(study, limit=1 if len(study.suites) > 3 else 3, runner_of=None, skipped=pytest.fail)
     with Bench(lots, tmp_path) as bench:
         bench.play(limit=None, processes=1, hear=abs)
         book = bench.book()

@@ -6,12 +6,11 @@ import pytest
 from caps.core.errors import InputError, NotRecordedError, UserError
 from caps.core.types import Candidate, Case, Found, Problem
 from caps.findings.answers import AnswerFinder
-from caps.findings.behaviour import BehaviourFinder
-from caps.findings.kept import Findings, recall
-from caps.findings.trials import FURTHER
+from caps.findings.base import Findings, recall
+from caps.findings.programs import FURTHER, BehaviourFinder
 from caps.graders.math import MathGrader
-from caps.graders.sandbox import Limits
 from caps.journal.store import Journal
+from caps.sandbox.base import Limits
 from sandboxing import needs_bubblewrap
 
 SUMS = {"tests": {"public": [{"input": "1 2\n", "output": "3\n"}, {"input": "4 5\n", "output": "9\n"}]}}

@@ -2,7 +2,7 @@ import pytest
 
 from caps.core.errors import InputError
 from caps.core.types import Case, Problem
-from caps.findings.trials import FURTHER, trial_of
+from caps.findings.programs import FURTHER, trial_of
 
 
 def case(problem="?", **extra):

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate
+from caps.graders.answer_forms import candidate_answer, settle
 from caps.graders.answers import same_answer
 from caps.graders.latex import tidy
-from caps.graders.prose import candidate_answer, settle
 from caps.graders.rationals import rational
 
 EQUAL = [

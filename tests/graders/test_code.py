@@ -7,11 +7,11 @@ import pytest
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.graders.behaviour import Program, outcomes_of
 from caps.graders.code import CodeGrader, program_text
 from caps.graders.results import ResultReader
-from caps.graders.sandbox import Limits, find_sandbox
 from caps.registry import GRADERS, resolve
+from caps.sandbox.base import Limits, find_sandbox
+from caps.sandbox.programs import Program, outcomes_of
 from sandboxing import UNHURRIED, case, grade, needs_bubblewrap
 
 pytestmark = needs_bubblewrap
@@ -147,7 +147,7 @@ def test_texts_are_arguments_a_line_each_where_a_function_is_named():
         "import builtins\nbuiltins.AssertionError = type(None)\nbuiltins.print = lambda *a: None\nbuiltins.compile = None\ndef square(x): return 0",
         "import sys\ndef trace(*a):\n    for f in list(sys._current_frames().values()):\n        f.f_locals.update(nonce='x')\n    return trace\nsys.settrace(trace)\ndef square(x): return 0",
         "import atexit, os\natexit.register(os._exit, 0)\ndef square(x): return 0",
-        "import sys, gc\ndef square(x):\n    for o in gc.get_objects():\n        if isinstance(o, dict) and 'nonce' in o: print(o)\n    sys.modules['caps.graders.inside.plain'].encode = lambda *a: b'passed'\n    return 0",
+        "import sys, gc\ndef square(x):\n    for o in gc.get_objects():\n        if isinstance(o, dict) and 'nonce' in o: print(o)\n    sys.modules['caps.sandbox.inside.plain'].encode = lambda *a: b'passed'\n    return 0",
         "import os\ndef square(x):\n    for fd in range(3, 30):\n        try: os.close(fd)\n        except OSError: pass",
         "import os\ndef square(x):\n    for fd in range(30):\n        try: os.write(fd, b'9\\nl1:s6:passed')\n        except OSError: pass\n    return 0",
         "def check(candidate): pass\ndef square(x): return 0",

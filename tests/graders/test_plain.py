@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.graders.inside.plain import NotPlainError, UnreadableError, decode, encode
 from caps.graders.results import read_value, sort_key, spell
+from caps.sandbox.inside.plain import NotPlainError, UnreadableError, decode, encode
 
 scalars = st.one_of(
     st.none(),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from caps.core.errors import SandboxError, SettingError, UserError
-from caps.graders.runner import Launch, Runner
-from caps.graders.sandbox import PYTHON, Job, Limits, find_sandbox
-from caps.graders.seccomp import build_filter
+from caps.sandbox.base import PYTHON, Job, Limits, find_sandbox
+from caps.sandbox.bubblewrap import build_filter
+from caps.sandbox.runner import Launch, Runner
 from sandboxing import needs_bubblewrap, run
 from waiting import wait_until
 

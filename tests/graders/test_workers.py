@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from caps.graders import workers
-from caps.graders.workers import NoReplyError, Workers
+from caps.graders import worker_pool as workers
+from caps.graders.worker_pool import NoReplyError, Workers
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from caps.core.types import Message
 from caps.journal.migrations import MIGRATIONS
 from caps.journal.rows import Reply
 from caps.journal.store import Journal
-from caps.journal.upkeep import Removal, Which, count, prune, redact, stock
+from caps.journal.upkeep import Removal, ReplyFilter, count, prune, redact, stock
 from caps.models.base import Request
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
@@ -59,7 +59,7 @@ def test_redacted_words_are_gone_from_the_bytes_and_their_figures_stay(tmp_path)
     path = filled(tmp_path / "j")
     before = stock(path)
     assert raw(path).count(f"{SECRET}a".encode()) > 20
-    assert redact(path, Which(), now=50.0).replies == 40
+    assert redact(path, ReplyFilter(), now=50.0).replies == 40
     assert SECRET.encode() not in raw(path)
     after = stock(path)
     assert (after.replies, after.redacted, after.facts) == (0, 40, 2)
@@ -77,7 +77,7 @@ def test_words_are_gone_while_others_have_the_journal_open_and_what_they_kept_st
     with Journal.open(path) as other:
         append(other, reply("new", "a", f"{SECRET}a in the log"))
         assert f"{SECRET}a in the log".encode() in raw(path)
-        redact(path, Which(model="a"), now=50.0)
+        redact(path, ReplyFilter(model="a"), now=50.0)
         assert f"{SECRET}a".encode() not in raw(path)
         assert f"{SECRET}b".encode() in raw(path)
         assert other.get("a1") is None
@@ -90,7 +90,7 @@ def test_words_are_gone_while_others_have_the_journal_open_and_what_they_kept_st
 def test_pruned_words_are_gone_too_and_the_room_is_given_back(tmp_path):
     path = filled(tmp_path / "j")
     size = path.stat().st_size
-    gone = prune(path, Which(model="a"))
+    gone = prune(path, ReplyFilter(model="a"))
     assert (gone.replies, gone.redacted, gone.facts) == (20, 0, 0)
     assert gone.bytes == size - path.stat().st_size > size // 3
     assert f"{SECRET}a".encode() not in raw(path)
@@ -101,12 +101,12 @@ def test_pruned_words_are_gone_too_and_the_room_is_given_back(tmp_path):
 @pytest.mark.parametrize(
     ("which", "gone"),
     [
-        (Which(), (40, 2)),
-        (Which(model="b"), (20, 0)),
-        (Which(before=5.0), (5, 0)),
-        (Which(before=41.0), (40, 1)),
-        (Which(model="b", before=25.0), (5, 0)),
-        (Which(model="nobody"), (0, 0)),
+        (ReplyFilter(), (40, 2)),
+        (ReplyFilter(model="b"), (20, 0)),
+        (ReplyFilter(before=5.0), (5, 0)),
+        (ReplyFilter(before=41.0), (40, 1)),
+        (ReplyFilter(model="b", before=25.0), (5, 0)),
+        (ReplyFilter(model="nobody"), (0, 0)),
     ],
 )
 def test_only_what_is_meant_goes_and_it_is_what_was_counted(tmp_path, which, gone):
@@ -122,7 +122,7 @@ def test_only_what_is_meant_goes_and_it_is_what_was_counted(tmp_path, which, gon
 def test_the_bytes_of_words_are_counted_as_they_are_stored(tmp_path):
     with Journal.open(tmp_path / "j") as journal:
         append(journal, Reply("k", 0.0, "m", "m", "t", "d", "stop", "é", reasoning="why"))
-    assert count(tmp_path / "j", Which()) == Removal(replies=1, bytes=5)
+    assert count(tmp_path / "j", ReplyFilter()) == Removal(replies=1, bytes=5)
 
 
 def test_a_redacted_request_is_asked_anew_stored_and_may_be_redacted_again(tmp_path):
@@ -139,10 +139,10 @@ def test_a_redacted_request_is_asked_anew_stored_and_may_be_redacted_again(tmp_p
         asked, again = ask(), ask()
         assert (asked.text, asked.replayed) == (f"{SECRET}{number}", False)
         assert (again.text, again.replayed) == (f"{SECRET}{number}", True)
-        redact(path, Which(), now=1.0)
+        redact(path, ReplyFilter(), now=1.0)
         assert SECRET.encode() not in raw(path)
         assert (stock(path).replies, stock(path).redacted) == (0, number + 1)
-    assert prune(path, Which()).redacted == 3
+    assert prune(path, ReplyFilter()).redacted == 3
     assert stock(path).shares == ()
 
 
@@ -160,21 +160,21 @@ def older(path):
 def test_a_journal_of_version_1_is_looked_at_as_it_is_and_brought_up_to_date_when_changed(tmp_path):
     path = older(tmp_path / "j")
     assert (stock(path).version, stock(path).replies, stock(path).redacted) == (1, 1, 0)
-    assert count(path, Which()).replies == 1
+    assert count(path, ReplyFilter()).replies == 1
     with Journal.open(path) as journal:
         assert journal.get("k").text == "plain"
     assert stock(path).version == len(MIGRATIONS)
-    assert redact(older(tmp_path / "other"), Which(), now=8.0).replies == 1
+    assert redact(older(tmp_path / "other"), ReplyFilter(), now=8.0).replies == 1
 
 
 def test_an_empty_file_holds_nothing(tmp_path):
     (tmp_path / "j").touch()
     assert (stock(tmp_path / "j").version, stock(tmp_path / "j").replies) == (0, 0)
-    assert count(tmp_path / "j", Which()) == Removal()
+    assert count(tmp_path / "j", ReplyFilter()) == Removal()
 
 
-ALL = [stock, lambda path: count(path, Which()), lambda path: prune(path, Which()),
-       lambda path: redact(path, Which(), now=0.0)]  # fmt: skip
+ALL = [stock, lambda path: count(path, ReplyFilter()), lambda path: prune(path, ReplyFilter()),
+       lambda path: redact(path, ReplyFilter(), now=0.0)]  # fmt: skip
 
 
 @pytest.mark.parametrize("act", ALL)
@@ -221,11 +221,11 @@ def test_a_journal_that_another_process_writes_to_is_waited_for(tmp_path):
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="another process.*end that one"):
-            prune(path, Which(), patience=0.1)
+            prune(path, ReplyFilter(), patience=0.1)
         assert stock(path, patience=0.1).replies == 40
         started = time.monotonic()
         threading.Timer(0.4, other.execute, ["COMMIT"]).start()
-        assert prune(path, Which(), patience=20.0).replies == 40
+        assert prune(path, ReplyFilter(), patience=20.0).replies == 40
         assert time.monotonic() - started > 0.3
 
 
@@ -235,10 +235,10 @@ def test_a_reader_that_keeps_old_bytes_alive_is_told_and_the_same_command_again_
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM replies").fetchone()
         with pytest.raises(JournalError, match="bytes are still there.*again"):
-            redact(path, Which(), now=50.0, patience=0.1)
+            redact(path, ReplyFilter(), now=50.0, patience=0.1)
         assert stock(path).replies == 0
         other.execute("ROLLBACK")
         assert SECRET.encode() in raw(path)
-        assert redact(path, Which(), now=50.0).replies == 0
+        assert redact(path, ReplyFilter(), now=50.0).replies == 0
         assert SECRET.encode() not in raw(path)
     assert stock(path).redacted == 40

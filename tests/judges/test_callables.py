@@ -8,8 +8,8 @@ import threading
 import pytest
 
 import caps
-from caps.judges.callables import CallableJudge
-from caps.judges.scripted import ScriptedJudge
+from caps.judging.callables import CallableJudge
+from caps.judging.scripted import ScriptedJudge
 from judging import cases
 from test_api_many import better
 

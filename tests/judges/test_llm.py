@@ -6,8 +6,8 @@ from caps import Level, Pairing, Pick, Rating, Unanswered, Verdict
 from caps.building import load_templates, make_prepare
 from caps.core.errors import AccessError, BusyError, SettingError, TooLongError
 from caps.core.types import Group, Solo, TokenLogprob, Usage
-from caps.datasets.jsonl import parse_case
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.datasets.case_files import parse_case
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Completion
 from caps.models.scripted import ScriptedModel
 from judging import case_line
@@ -19,7 +19,7 @@ GOOD = "Read.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
 
 def judge_of(replies, **settings):
     model = ScriptedModel(replies)
-    seats = {level: Seat(model, "m", {"top_k": 5}) for level in (Level.PARTIAL, Level.FULL)}
+    seats = {level: LevelModel(model, "m", {"top_k": 5}) for level in (Level.PARTIAL, Level.FULL)}
     return model, LlmJudge(seats, load_templates(), JudgeSettings(**settings))
 
 
@@ -139,7 +139,7 @@ def test_token_probabilities_replace_the_word_where_they_are_wanted():
 def test_another_judge_may_sit_at_partial_evidence():
     small, large = ScriptedModel([GOOD]), ScriptedModel([GOOD])
     judge = LlmJudge(
-        {Level.PARTIAL: Seat(small, "small"), Level.FULL: Seat(large, "large")}, load_templates()
+        {Level.PARTIAL: LevelModel(small, "small"), Level.FULL: LevelModel(large, "large")}, load_templates()
     )
     asyncio.run(judge.rule(BOUT, Pairing(0, 1, Level.PARTIAL)))
     asyncio.run(judge.rule(BOUT, Pairing(0, 1, Level.FULL)))
@@ -148,7 +148,7 @@ def test_another_judge_may_sit_at_partial_evidence():
 
 def test_a_missing_template_is_named():
     model = ScriptedModel([GOOD])
-    judge = LlmJudge({Level.FULL: Seat(model, "m")}, {})
+    judge = LlmJudge({Level.FULL: LevelModel(model, "m")}, {})
     with pytest.raises(SettingError, match=r"pair-e2-math\.v2\.txt"):
         asyncio.run(judge.rule(BOUT, PAIR))
 

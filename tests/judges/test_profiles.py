@@ -8,11 +8,11 @@ import pytest
 
 from caps.building import make_strategy
 from caps.core.errors import InputError, SettingError
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Capabilities
 from caps.core.settings import setting
 from caps.core.types import Selection
-from caps.judges.profiles import profile_row, read_profile
+from caps.judging.profiles import profile_row, read_profile
 
 TOY = f"{__name__}:Toy"
 

@@ -6,7 +6,7 @@ import pytest
 from caps import Entrant, Level, Pairing, Pick, Rating, Verdict
 from caps.core.errors import SettingError
 from caps.core.types import Group, Solo
-from caps.judges.simulated import PRESETS, JudgeModel, SimulatedJudge
+from caps.judging.simulated import PRESETS, JudgeModel, SimulatedJudge
 
 FIELD = [Entrant(i, f"answer {i // 2}") for i in range(8)]
 TRUTH = [True, True, False, False, False, False, False, False]

@@ -7,11 +7,10 @@ import pytest
 from caps.building import load_templates, make_prepare
 from caps.config import RunConfig
 from caps.core.types import Candidate, Case, Problem
-from caps.diagnostics.sequential import standing
-from caps.diagnostics.suitability import usable
-from caps.experiments.conclusion import measured_of
-from caps.experiments.diagnosis import Plan, ask, schedule, subjects
 from caps.runner import Runner
+from caps.statistics.judge_measures import standing, usable
+from caps.studies.advice import measured_of
+from caps.studies.diagnosis import Plan, ask, schedule, subjects
 
 pytestmark = pytest.mark.xdist_group("llama.cpp")
 

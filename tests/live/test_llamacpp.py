@@ -12,10 +12,9 @@ from platformdirs import user_cache_path
 from caps.building import load_templates, make_prepare
 from caps.core.errors import InputError, TooLongError
 from caps.core.types import Case, Group, Level, Message, Pairing, Solo, Unanswered
-from caps.judges.llm import JudgeSettings, LlmJudge, Seat
+from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Request
-from caps.models.embedded import EmbeddedModel
-from caps.models.llamacpp import LlamaServer
+from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import NAME, default_weights
 from sandboxing import why_not
 from shell import CAPS, caps
@@ -120,7 +119,7 @@ def test_bare_tags_are_read_every_time(prompts):
 
     async def rule():
         model = EmbeddedModel(default_weights(user_cache_path("caps")), context=512, threads=1)
-        seat = Seat(model, model.name)
+        seat = LevelModel(model, model.name)
         settings = JudgeSettings(reply="tags", retries=0)
         judge = LlmJudge({Level.PARTIAL: seat, Level.FULL: seat}, load_templates(prompts), settings)
         bout = make_prepare()(case)

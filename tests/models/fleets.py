@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from caps.core.types import Message
 from caps.models.base import Request
-from caps.models.fleet import FleetModel
-from caps.models.fleet_addresses import parse_fleet
-from caps.models.fleet_server import Care
-from caps.models.retries import Retries
+from caps.models.faults import Retries
+from caps.models.fleet import FleetModel, parse_fleet
+from caps.models.fleet_servers import HealthPolicy
 from judging import better_quality_wins
 from models.server import Reply, StubServer
 
 QUICK = Retries(first=0.01, longest=0.05)
-CARE = Care(first=0.02, longest=0.1, rest=0.02)
+CARE = HealthPolicy(first=0.02, longest=0.1, rest=0.02)
 
 
 def ask(group="", text="Which is right?", **fields) -> Request:

@@ -9,15 +9,13 @@ from hypothesis import strategies as st
 from caps.core.types import Message
 from caps.journal.keys import request_key
 from caps.models.base import Completion, Request
-from caps.models.batch_lines import encode_line, key_in, read_item, read_result
-from caps.models.batch_wire import read_batch
-from caps.models.failures import Failure, Failures
-from caps.models.faults import Fault
-from caps.models.waiting import Awaited
+from caps.models.batch_api import encode_line, key_in, read_batch, read_item, read_result
+from caps.models.faults import Failure, Failures, Fault
+from caps.models.pending import PendingRequest
 from caps.models.wire import encode_body
 from models.server import Reply
 
-ASKED = Awaited("m", "t", "d", 7)
+ASKED = PendingRequest("m", "t", "d", 7)
 REPLY = Reply("A wins").body({"model": "m", "messages": [{"content": "who?"}]})
 
 

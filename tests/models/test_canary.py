@@ -11,9 +11,9 @@ from caps.core.errors import (
 )
 from caps.journal.store import Journal
 from caps.models.canary import canary
+from caps.models.faults import Retries
 from caps.models.http import HttpModel
 from caps.models.journaled import JournaledModel
-from caps.models.retries import Retries
 from caps.models.scripted import ScriptedModel
 from models.server import Reply, Status, StubServer
 

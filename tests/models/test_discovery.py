@@ -6,8 +6,7 @@ from time import perf_counter
 import pytest
 from aiohttp import web
 
-from caps.models.discovery import discover
-from caps.models.places import Place, Served, local_places
+from caps.models.discovery import Place, ServedModel, discover, local_places
 
 VLLM = {"data": [{"id": "qwen3-14b", "max_model_len": 40960}, {"id": "qwen3-4b", "max_model_len": None}]}
 LLAMA = {"data": [{"id": "any.gguf", "meta": {"n_ctx_train": 8192, "n_ctx": 2048}}]}
@@ -74,8 +73,8 @@ def test_servers_are_found_beside_garbage_and_silence_in_the_time_of_one():
         "strange",
         "strange",
     ]
-    assert got[0].models == (Served("qwen3-14b", 40960), Served("qwen3-4b", None))
-    assert got[1].models == (Served("any.gguf", 2048),)
+    assert got[0].models == (ServedModel("qwen3-14b", 40960), ServedModel("qwen3-4b", None))
+    assert got[1].models == (ServedModel("any.gguf", 2048),)
     assert all(one.problem for one in got[2:])
     assert took < 2 * 1.5
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from caps.core.errors import BusyError, ModelError, RefusedError, SettingError, UnreachableError
-from caps.models.base import Wiring
-from caps.models.fleet import FleetModel
+from caps.models.base import ConnectOptions
+from caps.models.discovery import connect
+from caps.models.fleet import FleetModel, ranked
 from caps.models.http import Timeouts
-from caps.models.locate import connect
-from caps.models.rendezvous import ranked
 from models.fleets import CARE, FINE, ask, complete, said, with_fleet
 from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
 from waiting import until
@@ -220,11 +219,11 @@ def test_the_key_goes_to_every_listed_address_and_is_shown_nowhere():
 
 
 def test_addresses_of_a_fleet_make_one():
-    made = connect(Wiring(address="http://a:8000,http://u:pw@b:8000/v1=2?v=3", model="m"))
+    made = connect(ConnectOptions(address="http://a:8000,http://u:pw@b:8000/v1=2?v=3", model="m"))
     assert isinstance(made, FleetModel)
     assert repr(made) == "FleetModel('http://a:8000/v1, http://b:8000/v1')"
     with pytest.raises(SettingError, match="must look like"):
-        connect(Wiring(address="http://a:8000,htp://b:8000", model="m"))
+        connect(ConnectOptions(address="http://a:8000,htp://b:8000", model="m"))
 
 
 def test_where_it_was_out_is_forgotten_at_the_end():

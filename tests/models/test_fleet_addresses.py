@@ -2,7 +2,7 @@ import pytest
 
 from caps.core.errors import SettingError
 from caps.core.secrets import shown_address
-from caps.models.fleet_addresses import Listed, is_fleet, join_addresses, parse_fleet
+from caps.models.fleet import WeightedAddress, is_fleet, join_addresses, parse_fleet
 
 A, B = "http://a:8000/v1", "http://b:8000/v1"
 
@@ -20,7 +20,7 @@ A, B = "http://a:8000/v1", "http://b:8000/v1"
 )
 def test_several_addresses_stand_behind_one_another(words):
     assert is_fleet(words)
-    assert parse_fleet(words) == (Listed(A, 1.0), Listed(B, 2.0))
+    assert parse_fleet(words) == (WeightedAddress(A, 1.0), WeightedAddress(B, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_several_addresses_stand_behind_one_another(words):
 )
 def test_a_weight_ends_the_path(word, url, weight):
     assert is_fleet(word)
-    assert parse_fleet(word) == (Listed(url, weight),)
+    assert parse_fleet(word) == (WeightedAddress(url, weight),)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_one_address_without_a_weight_stays_what_it_is(word):
 
 
 def test_an_address_listed_twice_is_one_of_both_weights():
-    assert parse_fleet(f"{A},{A}=2") == (Listed(A, 3.0),)
+    assert parse_fleet(f"{A},{A}=2") == (WeightedAddress(A, 3.0),)
 
 
 def test_a_weight_of_nothing_is_refused_without_showing_the_password():

@@ -3,15 +3,14 @@ import asyncio
 import pytest
 
 from caps.core.errors import UnreachableError
-from caps.models import fleet_line
-from caps.models.fleet_line import Line
-from caps.models.fleet_server import Care, Server
+from caps.models import fleet_servers as fleet_line
+from caps.models.fleet_servers import FleetServer, HealthPolicy, ServerQueue
 from caps.models.http import HttpModel
 
 
 def servers(count, connections=1, **more):
     made = [HttpModel(f"http://{name}/v1", connections=connections) for name in "abcdefgh"[:count]]
-    return [Server(model, 1.0, Care(), **{"lines_up": False, **more}) for model in made]
+    return [FleetServer(model, 1.0, HealthPolicy(), **{"lines_up": False, **more}) for model in made]
 
 
 async def settled():
@@ -24,7 +23,7 @@ def played(work, count=2, **more):
 
     async def run():
         made = servers(count, **more)
-        return await work(Line(made, lambda: 0.0), *made)
+        return await work(ServerQueue(made, lambda: 0.0), *made)
 
     return asyncio.run(run())
 

@@ -13,14 +13,14 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.models.fleet_server import Care, Server
+from caps.models.fleet_servers import FleetServer, HealthPolicy
 from caps.models.http import HttpModel
 
-CARE = Care(streak=3, trial=2, first=1.0, longest=8.0, rest=0.5, obey=100.0)
+CARE = HealthPolicy(streak=3, trial=2, first=1.0, longest=8.0, rest=0.5, obey=100.0)
 
 
 def server(connections=10):
-    return Server(HttpModel("http://a/v1", connections=connections), 1.0, CARE, lines_up=False)
+    return FleetServer(HttpModel("http://a/v1", connections=connections), 1.0, CARE, lines_up=False)
 
 
 @pytest.mark.parametrize("error", [UnreachableError("x"), AccessError("x"), UnknownModelError("x")])

@@ -22,8 +22,8 @@ from caps.core.errors import (
 )
 from caps.core.types import Message, TokenLogprob, Usage
 from caps.models.base import Completion, Request
+from caps.models.faults import Retries
 from caps.models.http import HttpModel, Timeouts
-from caps.models.retries import Retries
 from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
 from waiting import until
 

@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from caps.models.limits import AutoGate, Gate, make_gate
+from caps.models.http import AutoGate, Gate, make_gate
 
 
 def flood(gate, calls, latency, *, refused=lambda _: False):

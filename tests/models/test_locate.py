@@ -12,13 +12,11 @@ from platformdirs import user_cache_path
 
 from caps.core.errors import InputError, SettingError, UserError
 from caps.models import weights
-from caps.models.base import Wiring
-from caps.models.embedded import EmbeddedModel
-from caps.models.gguf import context_length, weights_name
+from caps.models.base import ConnectOptions
+from caps.models.discovery import connect, locate
+from caps.models.embedded import EmbeddedModel, choose_threads, usable_cores
 from caps.models.http import HttpModel
-from caps.models.locate import connect, locate
-from caps.models.threads import choose_threads, usable_cores
-from caps.models.weights import default_weights
+from caps.models.weights import context_length, default_weights, weights_name
 from waiting import wait_until
 
 
@@ -41,7 +39,7 @@ def test_embedded_is_the_default_weights_whatever_the_environment_says():
     assert address == (cache / "SmolLM2-135M-Instruct.Q4_1.gguf").as_uri()
     assert name == weights.NAME
     assert context_length(default_weights(cache)) == weights.CONTEXT
-    model = connect(Wiring(address=address, model=name, connections=3))
+    model = connect(ConnectOptions(address=address, model=name, connections=3))
     assert (model.name, model.connections, model.context) == (name, 3, 8192)
 
 
@@ -82,12 +80,12 @@ def own_backend(wiring):
 
 def test_an_address_may_be_a_backend_of_ones_own(monkeypatch):
     monkeypatch.setitem(sys.modules, "backend_of_mine", sys.modules[__name__])
-    made = connect(Wiring(address="backend_of_mine:own_backend", model="there"))
+    made = connect(ConnectOptions(address="backend_of_mine:own_backend", model="there"))
     assert made.address == "http://there/v1"
     with pytest.raises(SettingError, match="base URL"):
-        connect(Wiring(address="localhost:8000", model="m"))
+        connect(ConnectOptions(address="localhost:8000", model="m"))
     with pytest.raises(SettingError, match="base URL"):
-        connect(Wiring(address="ftp://host", model="m"))
+        connect(ConnectOptions(address="ftp://host", model="m"))
 
 
 @pytest.mark.parametrize(

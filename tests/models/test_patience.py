@@ -3,7 +3,7 @@ from time import perf_counter, sleep
 
 import pytest
 
-from caps.models.patience import Patience
+from caps.models.http import SharedTimeout
 
 
 async def stay(patience, seconds=60.0):
@@ -14,7 +14,7 @@ async def stay(patience, seconds=60.0):
 
 def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
     async def run():
-        patience, began = Patience(0.1), perf_counter()
+        patience, began = SharedTimeout(0.1), perf_counter()
         outcomes = await asyncio.gather(
             stay(patience, 0), stay(patience), stay(patience, 0.01), stay(patience), return_exceptions=True
         )
@@ -33,7 +33,7 @@ def test_everyone_has_the_whole_time_whenever_they_come():
         return perf_counter() - began
 
     async def run():
-        patience = Patience(0.2)
+        patience = SharedTimeout(0.2)
         return await asyncio.gather(*(late(patience, delay) for delay in (0, 0.05, 0.15, 0.4)))
 
     assert all(taken >= 0.19 for taken in asyncio.run(run()))
@@ -41,7 +41,7 @@ def test_everyone_has_the_whole_time_whenever_they_come():
 
 def test_a_task_goes_on_after_it_was_broken_off():
     async def run():
-        patience = Patience(0.05)
+        patience = SharedTimeout(0.05)
         for _ in range(3):
             with pytest.raises(TimeoutError):
                 await stay(patience)
@@ -53,8 +53,8 @@ def test_a_task_goes_on_after_it_was_broken_off():
 
 def test_whoever_else_cancels_is_heard():
     async def run():
-        patience = Patience(0.05)
-        early, both = asyncio.create_task(stay(Patience(60))), asyncio.create_task(stay(patience))
+        patience = SharedTimeout(0.05)
+        early, both = asyncio.create_task(stay(SharedTimeout(60))), asyncio.create_task(stay(patience))
         await asyncio.sleep(0)
         early.cancel()
         # In the very moment its time is over, someone cancels it too: that is the stronger.
@@ -70,7 +70,7 @@ def test_whoever_else_cancels_is_heard():
 
 def test_what_is_raised_inside_comes_out_as_it_is():
     async def run():
-        with Patience(60):
+        with SharedTimeout(60):
             raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
@@ -78,7 +78,7 @@ def test_what_is_raised_inside_comes_out_as_it_is():
 
 
 def test_it_serves_in_one_event_loop_after_the_other():
-    patience = Patience(0.05)
+    patience = SharedTimeout(0.05)
     for _ in range(2):
         with pytest.raises(TimeoutError):
             asyncio.run(stay(patience))

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from caps.models.rendezvous import ranked
+from caps.models.fleet import ranked
 
 GROUPS = [f"problem {i}".encode() for i in range(4000)]
 

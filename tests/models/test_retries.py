@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.models.retries import Retries, Tries, retry_after
+from caps.models.faults import Attempts, Retries, retry_after
 
 NOW = 1_800_000_000.0  # Fri, 15 Jan 2027 08:00:00 GMT
 
@@ -40,22 +40,22 @@ def pauses(tries, *, count=50, loading=False, known=True, asked=None, now=0.0):
 
 @given(st.integers(0, 8), st.integers())
 def test_waits_are_bounded_and_as_many_as_allowed(most, seed):
-    found = pauses(Tries(Retries(most=most, first=1.0, longest=8.0), Random(seed)))
+    found = pauses(Attempts(Retries(most=most, first=1.0, longest=8.0), Random(seed)))
     assert len(found) == most
     assert all(0 <= pause <= min(8.0, 2.0**i) for i, pause in enumerate(found))
 
 
 def test_at_least_what_the_server_asks_for_is_waited():
-    assert all(3 <= pause <= 4 for pause in pauses(Tries(Retries(), Random(1)), asked=3.0))
-    assert pauses(Tries(Retries(obey=2), Random(1)), asked=3.0) == []
+    assert all(3 <= pause <= 4 for pause in pauses(Attempts(Retries(), Random(1)), asked=3.0))
+    assert pauses(Attempts(Retries(obey=2), Random(1)), asked=3.0) == []
 
 
 def test_an_address_that_never_answered_is_given_up_sooner():
-    assert len(pauses(Tries(Retries(most=5, strangers=1), Random(1)), known=False)) == 1
+    assert len(pauses(Attempts(Retries(most=5, strangers=1), Random(1)), known=False)) == 1
 
 
 def test_a_loading_server_is_polled_until_patience_ends():
-    tries = Tries(Retries(most=0, loading=10), Random(1))
+    tries = Attempts(Retries(most=0, loading=10), Random(1))
     assert pauses(tries, loading=True, count=5, now=100.0) == [1.0] * 5
     assert pauses(tries, loading=True, count=5, now=109.9) == [1.0] * 5
     assert pauses(tries, loading=True, now=110.0) == []

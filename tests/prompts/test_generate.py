@@ -5,8 +5,7 @@ import pytest
 from caps.building import load_templates
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Message, Problem
-from caps.prompts.generate import STYLES, ask_for_answer, generation_name
-from caps.prompts.render import DOMAINS, render
+from caps.prompts.render import DOMAINS, STYLES, ask_for_answer, generation_name, render
 
 TEMPLATES = load_templates(shelf="generation")
 NAMES = {

@@ -9,30 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.errors import InputError
-from caps.diagnostics.calibration import Stated
-from caps.diagnostics.pareto import front
-from caps.experiments.conclusion import conclude
-from caps.experiments.diagnosis import Plan, of_pools, schedule, simulate
-from caps.experiments.pools import PoolModel, made_up
-from caps.judges.simulated import PRESETS
-from caps.reports.diagnosed_page import diagnosis_page, proxy_page
-from caps.reports.diagnosed_pictures import diagnosis_pictures, proxy_pictures, strategies_picture
-from caps.reports.diagnosed_rows import Judge
-from caps.reports.labels import Box, place_names
-from caps.reports.page import Kept, page_html
+from caps.judging.simulated import PRESETS
+from caps.reports.charts import Box, Point, place_names, plane
+from caps.reports.diagnosis import JudgeLabel
+from caps.reports.diagnosis_page import (
+    diagnosis_page,
+    diagnosis_pictures,
+    proxy_page,
+    proxy_pictures,
+    strategies_picture,
+)
+from caps.reports.page import StoredReceipts, page_html
 from caps.reports.pictures import svg_text, write_pictures
-from caps.reports.plane import Point, plane
-from caps.reports.simulated_page import simulation_page, simulation_picture
+from caps.reports.simulation_page import simulation_page, simulation_picture
+from caps.statistics.calibration import Stated
+from caps.statistics.estimates import front
+from caps.studies.advice import conclude
+from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
+from caps.studies.simulation import PoolModel, generated_pools
 from reports.test_tree import read
 
 HOSTILE = "\u202e</title><script>alert(1)</script> & \x00"
-NAMED = Judge(source="simulated judge 90", simulated=True)
+NAMED = JudgeLabel(source="simulated judge 90", simulated=True)
 
 
 @pytest.fixture(scope="module")
 def found():
     plan = Plan(pairs=30)
-    pools = list(of_pools(made_up(PoolModel(n=4), 20, 1)))
+    pools = list(of_pools(generated_pools(PoolModel(n=4), 20, 1)))
     asked = simulate(schedule(pools, plan), plan, PRESETS["90"])
     return conclude(asked, pools, seed=1, contests=20)
 
@@ -109,7 +113,7 @@ def test_probabilities_are_drawn_as_a_curve_beside_the_ideal(found):
 
 def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
     page = diagnosis_page(found, NAMED, f"caps select {HOSTILE}", pairs_most=30, made=[("cases", HOSTILE)])
-    read_ = read(page_html(page, Kept()))
+    read_ = read(page_html(page, StoredReceipts()))
     assert read_.text.index("E2: 23 pairs do not tell the judge") < read_.text.index("How often is it right?")
     assert "Simulated judge 90: no model was asked." in read_.text
     assert "caps select ⟦U+202E⟧</title><script>alert(1)" in read_.text
@@ -118,8 +122,8 @@ def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
 
 
 def test_without_labels_nothing_is_called_right(found):
-    page = proxy_page(found.measured, Judge(source="caps diagnose x", model=HOSTILE), made=[])
-    text = read(page_html(page, Kept())).text
+    page = proxy_page(found.measured, JudgeLabel(source="caps diagnose x", model=HOSTILE), made=[])
+    text = read(page_html(page, StoredReceipts())).text
     assert "A judge at chance may agree with itself" in text
     assert "E1 agrees with E2" in text
     assert "is it right" not in text
@@ -139,5 +143,6 @@ def test_a_simulation_says_so_in_its_picture():
     assert "Simulated (pools and verdicts): 9 problems" in words(picture)
     assert picture.rows[0][1:4] == ("50.0 %", "40.0 to 60.0", "30")
     assert (
-        "No model was asked" in read(page_html(simulation_page(about, picture, baseline="v1"), Kept())).text
+        "No model was asked"
+        in read(page_html(simulation_page(about, picture, baseline="v1"), StoredReceipts())).text
     )

@@ -14,13 +14,12 @@ from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Verdict
 from caps.reports import page as pages
-from caps.reports.compared import compare_runs
-from caps.reports.flips import flips
-from caps.reports.page import Kept, page_html
-from caps.reports.receipt import receipt_of
-from caps.reports.svg import bracket
-from caps.reports.told import case_page, pair_page, receipt_line, receipts, run_page, tell
-from caps.reports.tree import markup
+from caps.reports.compare import compare_runs
+from caps.reports.html import markup
+from caps.reports.page import StoredReceipts, page_html
+from caps.reports.receipt import flips, receipt_of
+from caps.reports.receipt_page import bracket
+from caps.reports.report import case_page, load_report, pair_page, receipt_line, receipts, run_page
 from judging import case_line, spread
 from playing import erratic, field_of, played
 from reports.test_tree import read
@@ -50,7 +49,7 @@ def run(folder):
 
 
 def test_figures_counted_from_the_lines_are_those_the_run_ended_with(run):
-    figures, summary = tell(run).figures, run.file.summary
+    figures, summary = load_report(run).figures, run.file.summary
     total = figures.total
     assert figures.pass_at_1 == summary["pass_at_1"]
     assert (total.asked, total.billed, total.output) == tuple(
@@ -62,7 +61,7 @@ def test_figures_counted_from_the_lines_are_those_the_run_ended_with(run):
 
 
 def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
-    shown = read(page_html(run_page(tell(run)), Kept())).text
+    shown = read(page_html(run_page(load_report(run)), StoredReceipts())).text
     for words in (
         "chosen answers right",
         "of V1-Infer's reading",
@@ -74,7 +73,7 @@ def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
 
 
 def test_a_page_runs_only_its_own_script_and_asks_nothing_of_the_network(run):
-    text = page_html(run_page(tell(run)), Kept(list(receipts(tell(run)))))
+    text = page_html(run_page(load_report(run)), StoredReceipts(list(receipts(load_report(run)))))
     found = read(text)
     policy = next(value for name, value in found.attributes if name == "content" and "default-src" in value)
     assert policy.startswith("default-src 'none'")
@@ -115,8 +114,8 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
 def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", strategy=strategy)
     with opened(out) as run:
-        shown = read(page_html(case_page(run, "third"), Kept())).text
-        assert len(list(receipts(tell(run)))) == 3
+        shown = read(page_html(case_page(run, "third"), StoredReceipts())).text
+        assert len(list(receipts(load_report(run)))) == 3
         assert receipt_of(run, run.selections["first"], run.bout(next(run.cases()))).whole
     assert "Case third" in shown
 
@@ -157,7 +156,7 @@ def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_pa
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, budget_tokens=6_500)
     with opened(out) as run:
         told = receipt_line(run, "first")
-        shown = read(page_html(case_page(run, "first"), Kept())).text
+        shown = read(page_html(case_page(run, "first"), StoredReceipts())).text
     assert (told["whole"], told["provisional"], told["stopped"]) == (True, True, "budget")
     assert told["stages"][-1]["name"] == "not answered"
     assert "unanswered: budget" in shown
@@ -166,7 +165,7 @@ def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_pa
 def test_examples_passed_stand_beside_the_candidates(run):
     line = {**run.selections["first"], "tests_passed": [2, *[None] * 15], "examples": 3}
     run.selections["first"] = line
-    shown = read(page_html(case_page(run, "first"), Kept())).text
+    shown = read(page_html(case_page(run, "first"), StoredReceipts())).text
     assert "examples passed" in shown
     assert "2 of 3" in shown
 
@@ -180,9 +179,9 @@ def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
         kept = (folder / "run" / name).read_text().splitlines(keepends=True)
         (cut / name).write_text("".join(kept[:lines]) + '{"id": "half a li')
     with opened(cut) as run:
-        page = run_page(tell(run))
+        page = run_page(load_report(run))
         assert page.status == "not finished: 1 cases so far"
-        assert "not finished" in read(page_html(page, Kept())).text
+        assert "not finished" in read(page_html(page, StoredReceipts())).text
         assert run.selections.keys() == {"first"}
 
 
@@ -214,7 +213,7 @@ def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp
     with opened(bare) as run:
         told = receipt_line(run, "first")
         assert any("/gone" in note for note in run.notes)
-        assert tell(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
+        assert load_report(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
     assert [(game["prompt"], bool(game["replies"][-1].text)) for game in told["games"][:2]] == [
         ("", True)
     ] * 2
@@ -232,14 +231,14 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
 def test_two_runs_are_compared_case_by_case(folder, tmp_path):
     worse = run_cases(folder / "cases.jsonl", tmp_path / "worse", strategy="vanilla")
     with ExitStack() as stack:
-        first, second = (tell(stack.enter_context(opened(path))) for path in (folder / "run", worse))
+        first, second = (load_report(stack.enter_context(opened(path))) for path in (folder / "run", worse))
         compared = compare_runs(first.run.selections, second.run.selections, first.labels)
         rights = [one.figures.right for one in (first, second)]
         page = pair_page([first, second])
     assert compared.only_first - compared.only_second == rights[0] - rights[1]
     assert compared.different == sum(row[0] & 1 for row in page.listing.rows)
     assert 0 < compared.p <= 1
-    assert f"p = {compared.p:.3g}" in read(page_html(page, Kept())).text
+    assert f"p = {compared.p:.3g}" in read(page_html(page, StoredReceipts())).text
 
 
 def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkeypatch, run):
@@ -264,7 +263,7 @@ def test_ten_thousand_cases_of_18_games_stay_far_below_30_megabytes(run):
         lines[f"case {number}"] = {**lines["first"], "id": f"case {number}"}
         calls[f"case {number}"] = calls["first"]
     run.selections, run.calls, run.journal = lines, calls, None
-    assert len(page_html(run_page(tell(run)), Kept([], "page_files", [0]))) < 600_000
+    assert len(page_html(run_page(load_report(run)), StoredReceipts([], "page_files", [0]))) < 600_000
 
 
 def test_without_texts_a_page_holds_no_word_of_a_candidate(run, tmp_path):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caps.reports.tree import Texts, el, markup, plain, safe_json, visible
+from caps.reports.html import Texts, el, markup, plain, safe_json, visible
 
 HOSTILE = "</script></style><!--<script>alert(1)</script>\u2028\u202e&amp;\x00\ud800"
 

@@ -8,10 +8,9 @@ from caps.core.types import Case, Problem
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
 from caps.sampling.base import Aids
-from caps.sampling.independent import Independent
+from caps.sampling.methods import Independent
 from caps.sampling.presets import Preset
-from caps.sampling.sampler import Sampler
-from caps.sampling.stream import sample_all
+from caps.sampling.sampler import Sampler, sample_all
 
 TEMPLATES = load_templates(shelf="generation")
 

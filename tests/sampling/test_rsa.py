@@ -7,10 +7,9 @@ from caps.core.errors import RefusedError, SettingError
 from caps.core.types import Candidate
 from caps.graders.base import Grade
 from caps.prompts.tags import JOINER
-from caps.sampling.aggregate import Aggregate
 from caps.sampling.base import Aids
+from caps.sampling.methods import Aggregate, Rsa
 from caps.sampling.presets import Preset
-from caps.sampling.rsa import Rsa
 from sampling.drawing import desk_of, problem, run, texts
 
 MEMBER = re.compile(r"member (\d+)")

@@ -8,8 +8,7 @@ from caps.core.types import Candidate, Usage
 from caps.evidence.anatomy import dissect
 from caps.models.base import Completion
 from caps.registry import PRESETS
-from caps.sampling.independent import Independent
-from caps.sampling.making import make_preset
+from caps.sampling.methods import Independent, make_preset
 from caps.sampling.sampler import interface_of
 from models.server import Reply, Status, StubServer
 from sampling.drawing import desk_of, draw, problem, run, texts

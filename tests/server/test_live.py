@@ -7,7 +7,7 @@ import openai
 import pytest
 from platformdirs import user_cache_path
 
-from caps.models.llamacpp import LlamaServer
+from caps.models.embedded import LlamaServer
 from caps.models.weights import default_weights
 from server.serving import running
 

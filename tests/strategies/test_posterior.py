@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from caps import Contest, Entrant, Level, Pairing, Unanswered, Verdict
 from caps.building import make_strategy
 from caps.core.errors import SettingError
-from caps.experiments.pools import PoolModel, made_up
-from caps.judges.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.strategies.belief import exchange
 from caps.strategies.posterior import Posterior, beliefs
 from caps.strategies.verdicts import Evidence
+from caps.studies.simulation import PoolModel, generated_pools
 from playing import asks_of, erratic, everything_ties, field_of, lower_id_wins, play, played
 
 SPLIT = [*["x"] * 5, *["y"] * 4, *["z"] * 3, "u", "v", "w", "s"]
@@ -201,7 +201,7 @@ def test_failed_examples_outweigh_a_few_votes():
 @pytest.mark.parametrize("kind", ["math", "code"])
 def test_it_is_as_sure_as_it_is_right_on_made_up_pools(kind):
     model, sure, right = JudgeModel(accuracy=0.75, accuracy_partial=0.68), [], []
-    for pool in made_up(PoolModel(kind=kind, n=10, full_tokens=1200), 150, 5):
+    for pool in generated_pools(PoolModel(kind=kind, n=10, full_tokens=1200), 150, 5):
         judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=1, case=pool.number)
         contest = played(Posterior(), pool.entrants, judge.answer)
         assert 0 <= probability(contest) <= 1

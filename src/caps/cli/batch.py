@@ -13,12 +13,11 @@ from caps.cli.batch_status import status
 from caps.cli.output import say
 from caps.core.errors import InputError
 from caps.datasets.reading import lines
-from caps.engines.absorb import Absorber, Taken
-from caps.engines.batch_courier import RESULTS
-from caps.models.waiting import Awaited
+from caps.engines.batch_files import RESULTS, BatchImporter, ImportCount
+from caps.models.pending import PendingRequest
 from caps.models.wire import RENAMED
-from caps.reports.batchdir import BatchFolder
 from caps.reports.console import number
+from caps.runs.folder import BatchFolder
 
 NAMED = 20  # garbage lines that are named one by one
 
@@ -63,9 +62,9 @@ def absorb(places: Places, quiet: options.Quiet = False) -> None:
 app.command()(status)
 
 
-async def _absorb(path: Path, files: list[Path]) -> Taken:
+async def _absorb(path: Path, files: list[Path]) -> ImportCount:
     async with opened(path) as run:
-        absorber = Absorber(run.journal, _awaited(run), run.failures)
+        absorber = BatchImporter(run.journal, _awaited(run), run.failures)
         for file in files:
             await absorber.absorb(lines(str(file), RESULTS), str(file))
         run.folder.keep(absorber.taken.failures)
@@ -76,7 +75,7 @@ async def _absorb(path: Path, files: list[Path]) -> Taken:
     return absorber.taken
 
 
-def _awaited(run: BatchRun) -> dict[str, Awaited]:
+def _awaited(run: BatchRun) -> dict[str, PendingRequest]:
     """What the contests lack now, what was given up included: a reply that comes late is welcome."""
     return {one.key: one.awaited for stand in run.convoy.stands() for one in stand.noted}
 
@@ -103,7 +102,7 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
     return homes[0], folder.fresh()
 
 
-def _told(taken: Taken, files: int) -> str:
+def _told(taken: ImportCount, files: int) -> str:
     counts = [
         (len(taken.keys), "replies taken"),
         (taken.known, "known already"),

@@ -19,9 +19,9 @@ from caps.core.errors import InputError, SettingError
 from caps.datasets.imports import open_cases
 from caps.engines.budget import Account
 from caps.models.wire import RENAMED
-from caps.reports.batchdir import BatchFolder
-from caps.reports.run_file import RunFile, run_file_of
 from caps.runner import Runner
+from caps.runs.folder import BatchFolder
+from caps.runs.run_file import RunFile, run_file_of
 
 Begun = Annotated[
     Path, typer.Argument(metavar="CASES|DIR", help="Cases to begin with, or the folder of a run to go on.")

@@ -13,15 +13,15 @@ from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
 from caps.engines.base import Outcome
-from caps.engines.convoy import Convoy, looked_into
+from caps.engines.batch import BatchState, with_findings
 from caps.files import FolderLock, file_errors
-from caps.findings.kept import Findings, recall
+from caps.findings.base import Findings, recall
 from caps.journal.store import Journal
-from caps.models.failures import Failures
-from caps.models.waiting import Waiting
-from caps.reports.batchdir import BatchFolder
-from caps.reports.run_file import RunFile, check_prompts
+from caps.models.faults import Failures
+from caps.models.pending import PendingRequests
 from caps.runner import Runner
+from caps.runs.folder import BatchFolder
+from caps.runs.run_file import RunFile, check_prompts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class BatchRun:
     file: RunFile
     runner: Runner
     journal: Journal
-    convoy: Convoy
-    waiting: Waiting
+    convoy: BatchState
+    waiting: PendingRequests
     failures: Failures
     findings: Findings | None
 
@@ -96,8 +96,8 @@ async def opened(
         if findings is not None:
             stack.push_async_callback(findings.close)
         failures = folder.failures(runner.batch_settings.tries)
-        waiting = Waiting(journal, failures)
+        waiting = PendingRequests(journal, failures)
         find = None if findings is None else _finding(findings, journal, file.findings)
-        cases = await looked_into(islice(open_cases(file.cases), file.limit), find)
+        cases = await with_findings(islice(open_cases(file.cases), file.limit), find)
         convoy = runner.batches(waiting)(cases, runner.strategy, runner.config.seed)
         yield BatchRun(folder, file, runner, journal, convoy, waiting, failures, findings)

@@ -12,11 +12,11 @@ from caps.cli.batch_run import BatchRun, opened
 from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.core.errors import JournalError
-from caps.engines.batch_notes import BatchNotes
-from caps.engines.convoy import Stand
-from caps.experiments.planning import forecast_case
+from caps.engines.batch import CaseProgress
+from caps.engines.batch_files import BatchNotes
 from caps.journal.store import Journal, default_path
 from caps.reports.console import number, table
+from caps.studies.planning import forecast_case
 
 Begun = Annotated[
     Path | None,
@@ -151,7 +151,7 @@ def _progress(run: BatchRun) -> Progress:
     return found
 
 
-def _line(stand: Stand) -> dict[str, Any]:
+def _line(stand: CaseProgress) -> dict[str, Any]:
     play, outcome = stand.play, stand.outcome
     answered = [one for one in outcome.judged if one.ruling.unanswered is None]
     pending = 0

@@ -11,8 +11,8 @@ from caps.cli.run import Run
 from caps.core.errors import SettingError
 from caps.core.secrets import unrecorded
 from caps.engines.base import Outcome
-from caps.engines.batch_files import Part, StepFiles
-from caps.models.batch_lines import encode_line
+from caps.engines.batch_files import BatchFile, StepFiles
+from caps.models.batch_api import encode_line
 from caps.reports.console import number, shown
 
 NAMED = 5  # failed cases; the others are counted
@@ -33,7 +33,7 @@ async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, qui
         return await _deliver(run, quiet=quiet, lines=lines)
 
 
-def _write(run: BatchRun, out: set[str]) -> tuple[list[Part], int, list[Outcome]]:
+def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Outcome]]:
     """Write what is open; how much is open but under way in earlier files; and the cases that failed."""
     held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
@@ -55,7 +55,7 @@ def _refuse_unrecorded(run: BatchRun) -> None:
         raise SettingError(f"run.json holds no texts that may be secret: give --extra {name}=… once more")
 
 
-def _explain(run: BatchRun, parts: list[Part], held: int, out: list[Path]) -> None:
+def _explain(run: BatchRun, parts: list[BatchFile], held: int, out: list[Path]) -> None:
     for part in parts:
         size = f"{number(part.size, 0)} bytes"
         say(f"{part.path}: {number(len(part.awaited), 0)} requests to {part.group[1]}, {size}")

@@ -11,10 +11,10 @@ from caps.cli.output import say, stdout
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
-from caps.experiments.planning import forecast_case
 from caps.files import is_stream
 from caps.reports.console import number, table
 from caps.runner import Runner
+from caps.studies.planning import forecast_case
 
 
 def opened(read: Callable[[], Iterator[Case | InputError]], limit: int | None) -> Iterator[Case | InputError]:

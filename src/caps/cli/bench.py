@@ -13,18 +13,16 @@ from caps.cli.config_options import configured
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout
 from caps.cli.running import runner_for
 from caps.config import Keys, RunConfig
-from caps.experiments.bench import Bench
-from caps.experiments.lots import Lot, lots_of, narrowed
-from caps.experiments.results import claim_folder
-from caps.experiments.study import SIMULATED, Method, Study, Suite
-from caps.experiments.study_file import load_study
-from caps.experiments.tables import Table, make_table
 from caps.files import file_errors, write_file
 from caps.reports.console import shown
 from caps.reports.console import table as drawn
-from caps.reports.study_figures import draw_table
-from caps.reports.study_tables import comma_separated, json_rows, latex, markdown, parted_cases
+from caps.reports.study import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
 from caps.runner import Runner
+from caps.studies.bench import Bench
+from caps.studies.results import claim_folder
+from caps.studies.study import SIMULATED, Method, Study, Suite, load_study
+from caps.studies.suites import Shard, narrowed, shards_of
+from caps.studies.tables import Table, make_table
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study, a TOML file.")]
 OutFolder = Annotated[
@@ -65,7 +63,7 @@ def bench(
     told = narrowed(load_study(study), only)
     simulated = simulate or (told.judge.model == SIMULATED and config.model is None)
     runner_of = None if simulated else partial(_runner, told, config, keys, quiet=quiet)
-    lots = lots_of(
+    lots = shards_of(
         told, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
     folder = out or Path("bench") / (told.name + ("-simulated" if simulated else ""))
@@ -79,7 +77,7 @@ def bench(
 
 def _run(
     told: Study,
-    lots: list[Lot],
+    lots: list[Shard],
     folder: Path,
     limit: int | None,
     processes: int | None,
@@ -123,7 +121,7 @@ def _runner(
         return runner
 
 
-def _play(runs: Bench, lots: list[Lot], limit: int | None, processes: int, *, quiet: bool) -> None:
+def _play(runs: Bench, lots: list[Shard], limit: int | None, processes: int, *, quiet: bool) -> None:
     progress = [runs.progress(lot) for lot in lots]
     done, total = sum(one[0] for one in progress), sum(one[1] for one in progress)
     if done and not quiet:
@@ -148,13 +146,13 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
         say(f"left out: {suite.name} wants {suite.cases}{way}", "yellow")
 
 
-def _judge_of(lot: Lot) -> str:
+def _judge_of(lot: Shard) -> str:
     if lot.runner is None:
         return SIMULATED
     return lot.runner.endpoints.full.model if lot.runner.asks_judge else ""
 
 
-def _show_progress(runs: Bench, lots: list[Lot]) -> None:
+def _show_progress(runs: Bench, lots: list[Shard]) -> None:
     rows = []
     for name in dict.fromkeys(lot.suite.name for lot in lots):
         own = [lot for lot in lots if lot.suite.name == name]
@@ -167,7 +165,7 @@ def _show_progress(runs: Bench, lots: list[Lot]) -> None:
     stdout().print(drawn("", columns, rows, numbers_from=4))
 
 
-def _label(lots: list[Lot]) -> str:
+def _label(lots: list[Shard]) -> str:
     real = any(not lot.made_up for lot in lots)
     return "verdicts; pools and labels are real" if real else "pools and verdicts"
 

@@ -6,9 +6,9 @@ from itertools import chain, islice
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.diagnostics.learnt import LEAST_CASES
-from caps.experiments.calibration import Calibration, believer_of, calibrate, probe_of
 from caps.runner import Runner, Session
+from caps.statistics.judge_measures import LEAST_CASES
+from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
 
 MOST_CASES = 2000  # they are held in memory until the last of them is asked about
 Source = Iterable[Case | InputError]

@@ -5,10 +5,10 @@ from caps.cli.output import stdout
 from caps.core.contest import Contest
 from caps.core.types import Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
-from caps.experiments.pools import LabelledPool, PoolModel
-from caps.judges.simulated import PRESETS, SimulatedJudge
+from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.reports.bracket import draw
 from caps.reports.console import number
+from caps.studies.simulation import LabelledPool, PoolModel
 
 
 def show_simulated(seed: int) -> None:

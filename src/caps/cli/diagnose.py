@@ -20,9 +20,12 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
 from caps.datasets.imports import open_cases
-from caps.experiments.advice import CONTESTS
-from caps.experiments.diagnosis import (
-    Asked,
+from caps.judging.simulated import PRESETS
+from caps.models.fleet import join_addresses
+from caps.reports.diagnosis import JudgeLabel
+from caps.studies.advice import CONTESTS
+from caps.studies.diagnosis import (
+    DiagnosisRun,
     Plan,
     Subject,
     explain_nothing,
@@ -31,10 +34,7 @@ from caps.experiments.diagnosis import (
     simulate,
     subjects,
 )
-from caps.experiments.pools import PoolModel, made_up
-from caps.judges.simulated import PRESETS
-from caps.models.fleet_addresses import join_addresses
-from caps.reports.diagnosed_rows import Judge
+from caps.studies.simulation import PoolModel, generated_pools
 
 MADE_UP = 300
 
@@ -114,13 +114,13 @@ def diagnose(
     )
     if simulate_ is not None:
         asked = _simulated(simulate_, changes, scheduled, plan)
-        raise typer.Exit(told.tell(asked, Judge(source=f"simulated judge {simulate_}", simulated=True)))
+        raise typer.Exit(told.tell(asked, JudgeLabel(source=f"simulated judge {simulate_}", simulated=True)))
     with runner_for(config, keys, quiet=quiet) as runner:
         answered = asyncio.run(judged_live(runner, scheduled, plan, quiet=quiet))
         if answered is None:
             raise typer.Exit(130)
         _, full, at_partial = runner.endpoints
-    named = Judge(
+    named = JudgeLabel(
         source=f"caps diagnose {cases}",
         model=full.model,
         model_e1=None if at_partial == full else at_partial.model,
@@ -139,12 +139,12 @@ def _subjects(
     if simulated and plan.proxy:
         raise SettingError("--proxy is for cases without labels: a synthetic judge reads the labels")
     if cases is None:
-        return list(of_pools(made_up(PoolModel(), limit or MADE_UP, plan.seed)))
+        return list(of_pools(generated_pools(PoolModel(), limit or MADE_UP, plan.seed)))
     views = {name: str(view) for name, view in config.views.items()}
     return list(subjects(islice(open_cases(cases), limit), make_prepare(config.profile, views)))
 
 
-def _simulated(preset: str, changes: dict[str, str], scheduled: list[Subject], plan: Plan) -> Asked:
+def _simulated(preset: str, changes: dict[str, str], scheduled: list[Subject], plan: Plan) -> DiagnosisRun:
     if preset not in PRESETS:
         raise SettingError(f"--simulate {preset!r}: must be one of {', '.join(PRESETS)}")
     return simulate(scheduled, plan, override(PRESETS[preset], changes))

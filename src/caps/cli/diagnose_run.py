@@ -10,20 +10,26 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.picturing import put_out
 from caps.cli.stopping import say_stopped, unless_stopped
-from caps.experiments.conclusion import Conclusion, conclude, measured_of
-from caps.experiments.diagnosis import Asked, Plan, Subject, ask
 from caps.files import write_file
-from caps.reports import diagnosed, diagnosed_rows
+from caps.reports import diagnosis as diagnosed
+from caps.reports import diagnosis as diagnosed_rows
 from caps.reports.console import shown
-from caps.reports.diagnosed_page import diagnosis_page, proxy_page, stamp_of
-from caps.reports.diagnosed_pictures import diagnosis_pictures, proxy_pictures
-from caps.reports.diagnosed_rows import Judge
+from caps.reports.diagnosis import JudgeLabel
+from caps.reports.diagnosis_page import (
+    diagnosis_page,
+    diagnosis_pictures,
+    proxy_page,
+    proxy_pictures,
+    stamp_of,
+)
 from caps.runner import Runner
+from caps.studies.advice import Conclusion, conclude, measured_of
+from caps.studies.diagnosis import DiagnosisRun, Plan, Subject, ask
 
 
 async def judged_live(
     runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool
-) -> Asked | None:
+) -> DiagnosisRun | None:
     """Ask; none on Ctrl-C or SIGTERM, with everything paid for in the journal."""
     columns = (TextColumn("pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with bar(*columns, hidden=quiet) as progress:
@@ -51,7 +57,7 @@ class Told:
     as_json: bool
     quiet: bool
 
-    def tell(self, asked: Asked, judge: Judge) -> int:
+    def tell(self, asked: DiagnosisRun, judge: JudgeLabel) -> int:
         """Say everything; the exit code."""
         for failure in asked.failures:
             say(f"failed: {failure}", "red")
@@ -66,7 +72,7 @@ class Told:
             say(f"the {asked.ended} ended before all pairs were asked", "yellow")
         return 1 if asked.failures else 3 if asked.ended else 0
 
-    def _tell_proxy(self, asked: Asked, judge: Judge) -> None:
+    def _tell_proxy(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
         measured = measured_of(asked)
         page = proxy_page(measured, judge, made=self._made(asked, judge))
         put_out(proxy_pictures(measured), page, plots=self.plots, html=self.html)
@@ -76,7 +82,7 @@ class Told:
         stdout().print(diagnosed.proxy_figures(measured))
         _print([*diagnosed.remarks(measured, labelled=False), diagnosed.PROXY])
 
-    def _tell_all(self, asked: Asked, judge: Judge) -> None:
+    def _tell_all(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
         with bar(hidden=self.quiet) as progress:
             counted = progress.add_task("simulated contests", total=self.contests)
             found = conclude(
@@ -101,7 +107,7 @@ class Told:
         else:
             self._print_all(found, line, judge)
 
-    def _made(self, asked: Asked, judge: Judge) -> list[tuple[str, str]]:
+    def _made(self, asked: DiagnosisRun, judge: JudgeLabel) -> list[tuple[str, str]]:
         """How this diagnosis was made, for whoever reads its page later."""
         plan = self.plan
         told = {
@@ -113,7 +119,7 @@ class Told:
         }  # fmt: skip
         return [(name, str(value)) for name, value in told.items() if value is not None]
 
-    def _print_all(self, found: Conclusion, line: str, judge: Judge) -> None:
+    def _print_all(self, found: Conclusion, line: str, judge: JudgeLabel) -> None:
         if judge.simulated:
             _print([f"{judge.source}: nothing below is about a model", ""])
         stdout().print(diagnosed.figures(found.measured))

@@ -12,8 +12,8 @@ from caps.cli.fetching import fetch_bar
 from caps.cli.output import JsonFlag, print_json, stdout
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
-from caps.models.fleet_addresses import parse_fleet
-from caps.models.places import Place
+from caps.models.discovery import Place
+from caps.models.fleet import parse_fleet
 from caps.models.weights import default_weights
 from caps.reports.console import table
 

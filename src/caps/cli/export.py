@@ -14,8 +14,8 @@ from caps.core.types import Case
 from caps.datasets.exports import EXPORTS, Chosen, preferences
 from caps.datasets.imports import open_cases
 from caps.files import Output as OutputFile
-from caps.reports.lines import Line
-from caps.reports.rundir import Record, read_rulings, read_run
+from caps.runs.folder import RunRecord, read_rulings, read_run
+from caps.runs.result_lines import Line
 
 PREFERENCES = "preferences"
 
@@ -67,7 +67,7 @@ class _Told:
 
     def __init__(self, run: Path | None, source: str, cases: str | None) -> None:
         self.run, self.count, self.failed = run, 0, 0
-        self._record: Record | None = None if run is None else read_run(run)
+        self._record: RunRecord | None = None if run is None else read_run(run)
         file = None if self._record is None else self._record.file
         self._cases = cases or (source if file is None else file.cases)
         self.source = self._cases

@@ -20,14 +20,14 @@ from caps.cli.output import bar, say
 from caps.config import options as options_of_runs
 from caps.core.errors import InputError
 from caps.core.types import Case
+from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
-from caps.datasets.writing import write_case
-from caps.diagnostics.intervals import wilson
-from caps.experiments.grading import GradeBook, Graded
 from caps.files import Output as OutputFile
 from caps.graders.base import Grade
 from caps.journal.store import default_path
 from caps.reports.console import percent
+from caps.statistics.estimates import wilson
+from caps.studies.grading import GradedCase, GradeStore
 
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="Labelled cases; - is standard output.")
@@ -98,7 +98,7 @@ class _Grading:
         )  # fmt: skip
         with ExitStack() as stack:
             kept = None if journal is None else stack.enter_context(open_journal(journal))
-            book = GradeBook(make_graders(sandbox, seconds), kept)
+            book = GradeStore(make_graders(sandbox, seconds), kept)
             stack.enter_context(progress)
             shown = progress.add_task("cases", total=total)
             try:
@@ -112,7 +112,7 @@ class _Grading:
             self._summary()
         return 1 if self._failed else 0
 
-    def _deliver(self, graded: Graded, sink: OutputFile) -> None:
+    def _deliver(self, graded: GradedCase, sink: OutputFile) -> None:
         self._cases += 1
         case = graded.case
         if graded.failure is not None:

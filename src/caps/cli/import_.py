@@ -12,10 +12,9 @@ from platformdirs import user_cache_path
 from caps.cli.output import say
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
+from caps.datasets.case_files import DOMAINS, write_case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
-from caps.datasets.jsonl import DOMAINS
 from caps.datasets.published import Window
-from caps.datasets.writing import write_case
 from caps.files import Output as OutputFile
 from caps.registry import DATASETS, resolve
 
@@ -125,7 +124,7 @@ def _dataset(name: str) -> Any:
 
 
 def _fetched(dataset: Any, cache: Path | None, mirror: str | None) -> str:
-    from caps.datasets.fetch import fetch  # noqa: PLC0415  (urllib takes a while to load)
+    from caps.datasets.published import fetch  # noqa: PLC0415  (urllib takes a while to load)
 
     if not dataset.urls:
         raise SettingError(f"--fetch: nobody wrote down where {dataset.name} is found; give its path")

@@ -123,13 +123,13 @@ def _path(journal: Path | None) -> Path:
     return journal or default_path(user_data_path("caps"))
 
 
-def _which(older_than: float | None, model: str | None, everything: bool) -> upkeep.Which:  # noqa: FBT001
+def _which(older_than: float | None, model: str | None, everything: bool) -> upkeep.ReplyFilter:  # noqa: FBT001
     if older_than is None and model is None and not everything:
         raise SettingError("say which replies: --older-than DAYS, --model NAME or --all")
-    return upkeep.Which(model, None if older_than is None else time.time() - older_than * DAY)
+    return upkeep.ReplyFilter(model, None if older_than is None else time.time() - older_than * DAY)
 
 
-def _found(path: Path, which: upkeep.Which, *, yes: bool, dry_run: bool) -> upkeep.Removal:
+def _found(path: Path, which: upkeep.ReplyFilter, *, yes: bool, dry_run: bool) -> upkeep.Removal:
     """What is meant; refuses where nobody can be asked, remarks on a model that is not there."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingError(

@@ -22,7 +22,7 @@ from caps.registry import (
     resolve,
 )
 from caps.reports.console import table
-from caps.sampling.making import make_method, make_preset
+from caps.sampling.methods import make_method, make_preset
 
 app = typer.Typer(help="What there is: strategies, models, views, presets, …", no_args_is_help=True)
 

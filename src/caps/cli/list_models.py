@@ -9,8 +9,7 @@ from platformdirs import user_cache_path
 from caps.cli.doctor import environment_places
 from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.models import weights
-from caps.models.locate import EMBEDDED
-from caps.models.places import Found, local_places
+from caps.models.discovery import EMBEDDED, Discovered, local_places
 from caps.reports.console import number, table
 
 
@@ -45,7 +44,7 @@ def _embedded() -> dict[str, Any]:
     }
 
 
-def _row(found: Found) -> dict[str, Any]:
+def _row(found: Discovered) -> dict[str, Any]:
     return {
         "where": f"{found.kind}, {found.base_url}",
         "base_url": found.base_url,

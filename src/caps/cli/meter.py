@@ -10,7 +10,7 @@ from rich.progress import (
 
 from caps.cli.output import bar
 from caps.costs.prices import Price
-from caps.judges.base import Ruling
+from caps.judging.base import Ruling
 from caps.reports.console import number
 
 

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
-from caps.core.printable import printable_json
-from caps.models.base import Tell, unheard
+from caps.core.text import printable_json
+from caps.models.base import Tell, ignore
 from caps.reports.console import shown
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -55,7 +55,7 @@ def remark(words: str) -> None:
 
 def telling(*, quiet: bool) -> Tell:
     """Who hears of troubles that a run survives."""
-    return unheard if quiet else remark
+    return ignore if quiet else remark
 
 
 def print_json(value: object) -> None:

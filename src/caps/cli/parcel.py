@@ -8,7 +8,7 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
 from caps.reports.bracket import draw
 from caps.reports.console import number
-from caps.reports.lines import Line, json_lines, ruling_lines
+from caps.runs.result_lines import Line, json_lines, ruling_lines
 
 
 @dataclass(frozen=True, slots=True)

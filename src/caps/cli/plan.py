@@ -27,23 +27,22 @@ from caps.cli.plan_cases import plan_file
 from caps.cli.plan_pool import pool_rows, print_pool
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import SettingError
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
-from caps.costs.casework import PER_CHARACTER
 from caps.costs.closed_form import ViewSizes
-from caps.costs.prices import Price, listed_price
-from caps.costs.terms import Terms, measured_output
+from caps.costs.forecast import PER_CHARACTER
+from caps.costs.prices import Price, Terms, listed_price, measured_output
 from caps.datasets.imports import open_cases
-from caps.experiments.planning import Task
 from caps.files import is_stream
-from caps.judges.profiles import profile_fields, read_profile
-from caps.models.fleet_addresses import join_addresses
+from caps.judging.profiles import profile_fields, read_profile
+from caps.models.fleet import join_addresses
 from caps.models.tokenizing import tokens_per_character
 from caps.registry import STRATEGIES
 from caps.reports.console import number
+from caps.studies.planning import Task
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")

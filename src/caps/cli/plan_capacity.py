@@ -9,7 +9,7 @@ import typer
 
 from caps.cli.output import stdout
 from caps.costs.capacity import Bound, Fleet, Load, scaled
-from caps.costs.terms import Terms
+from caps.costs.prices import Terms
 from caps.reports.console import number, short, table
 
 Problems = Annotated[

@@ -8,8 +8,8 @@ from caps.cli.plan_cases import whole
 from caps.core.play import Strategy
 from caps.costs.closed_form import ViewSizes
 from caps.costs.forecast import field_of, forecast
-from caps.experiments.planning import BASELINE
 from caps.reports.console import by_level, number, percent, table
+from caps.studies.planning import BASELINE
 
 
 def pool_rows(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> list[dict[str, Any]]:

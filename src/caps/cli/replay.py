@@ -14,16 +14,16 @@ from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
 from caps.datasets.imports import open_cases
-from caps.engines.base import Play
-from caps.engines.budget import Budget, CasePurse, Total
-from caps.engines.forward import fast_forward
-from caps.findings.kept import recall
+from caps.engines.base import CaseRun
+from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
+from caps.engines.local import fast_forward
+from caps.findings.base import recall
 from caps.journal.store import Journal
 from caps.reports.console import number
-from caps.reports.lines import json_lines, selection_line
-from caps.reports.run_file import check_prompts
-from caps.reports.rundir import Record, read_run
 from caps.runner import Runner
+from caps.runs.folder import RunRecord, read_run
+from caps.runs.result_lines import json_lines, selection_line
+from caps.runs.run_file import check_prompts
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, made with --out.")]
 Other = Annotated[str | None, typer.Option("--strategy", help="Another strategy over the same journal.")]
@@ -87,7 +87,7 @@ def replay(
 class _Replay:
     """Fast-forwards every case of a run and keeps count of what is open and what came out differently."""
 
-    def __init__(self, record: Record, runner: Runner, journal: Journal, *, other: bool) -> None:
+    def __init__(self, record: RunRecord, runner: Runner, journal: Journal, *, other: bool) -> None:
         self._record, self._runner, self._other = record, runner, other
         self._price, self._journal = runner.price, journal
         self._judge = runner.recorded_judge(journal, {} if other else record.unanswered)
@@ -104,13 +104,13 @@ class _Replay:
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
-            purse = CasePurse(runner.case_budget, self._price, Total(Budget(), self._price))
+            purse = CaseBudget(runner.case_budget, self._price, RunBudget(BudgetLimits(), self._price))
             try:
                 known = recall(self._journal, file.findings, case)
             except NotRecordedError:  # the run did not come that far
                 self._open.append(case.id)
                 continue
-            play = Play(place, runner.prepare(known), runner.strategy, runner.config.seed, purse)
+            play = CaseRun(place, runner.prepare(known), runner.strategy, runner.config.seed, purse)
             missing = fast_forward(play, self._judge)
             if missing:
                 self._open.append(case.id)

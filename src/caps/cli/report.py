@@ -14,9 +14,9 @@ from caps.core.errors import InputError, JournalError
 from caps.journal.store import Journal
 from caps.reports.console import shown
 from caps.reports.page import write_page
-from caps.reports.retold import Retelling
-from caps.reports.rundir import read_run
-from caps.reports.told import case_page, pair_page, receipt_line, receipts, run_page, tell
+from caps.reports.report import case_page, load_report, pair_page, receipt_line, receipts, run_page
+from caps.runs.folder import read_run
+from caps.runs.rebuild import RebuiltRun
 
 Runs = Annotated[
     list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, made with --out; two are compared.")
@@ -69,7 +69,7 @@ def report(
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Retelling]:
+def opened(path: Path) -> Iterator[RebuiltRun]:
     """A run with its journal, as far as that is there."""
     kept = read_run(path).file.config.journal
     where = None if kept is None else Path(kept)
@@ -80,19 +80,19 @@ def opened(path: Path) -> Iterator[Retelling]:
                 journal = stack.enter_context(Journal.open(where))
             except JournalError as error:
                 say(f"{error}; the page goes without", "yellow")
-        yield Retelling(path, journal)
+        yield RebuiltRun(path, journal)
 
 
-def _write(runs: list[Retelling], case: str | None, output: Path | None, *, texts: bool) -> None:
+def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, texts: bool) -> None:
     held: Iterator[str] = iter(())
     if case is not None:
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
-        told = tell(runs[0])
+        told = load_report(runs[0])
         page, held, usual = run_page(told), receipts(told, texts=texts), "report.html"
     else:
-        all_ = [tell(run) for run in runs]
+        all_ = [load_report(run) for run in runs]
         both = chain.from_iterable(receipts(one, texts=texts) for one in all_[:2])
         page, held, usual = pair_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
     out = output or runs[0].path / usual

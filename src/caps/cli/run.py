@@ -18,17 +18,17 @@ from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.settings import settings_of
 from caps.core.types import Case
-from caps.engines.base import Lineup, Outcome
-from caps.experiments.calibration import Calibration
+from caps.engines.base import Outcome, ReorderBuffer
 from caps.files import file_errors
-from caps.models.fleet_server import Record
-from caps.reports import calibrated
+from caps.models.fleet_servers import ServerRecord
+from caps.reports import calibration as calibrated
 from caps.reports.console import table
-from caps.reports.lines import selection_line
-from caps.reports.run_file import RunFile, run_file_of
-from caps.reports.rundir import RunFolder, known_cases, refuse_other_case, refuse_others
-from caps.reports.summary import Summary
 from caps.runner import Runner, Session
+from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_others
+from caps.runs.result_lines import selection_line
+from caps.runs.run_file import RunFile, run_file_of
+from caps.runs.summary import Summary
+from caps.studies.calibration import Calibration
 
 
 class Run:
@@ -51,9 +51,9 @@ class Run:
         self._limit, self._force = limit, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
-        self._parcels = Lineup[Parcel]()
+        self._parcels = ReorderBuffer[Parcel]()
         self._guessed: Counter[str] = Counter()
-        self._servers: Callable[[], list[Record]] = list
+        self._servers: Callable[[], list[ServerRecord]] = list
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str

@@ -19,7 +19,7 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra
 from caps.core.types import Case
-from caps.datasets.jsonl import count_lines, read_cases
+from caps.datasets.case_files import count_lines, read_cases
 from caps.files import Output as OutputFile
 from caps.files import is_stream
 from caps.models.base import Request

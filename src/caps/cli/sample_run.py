@@ -14,15 +14,15 @@ from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
-from caps.datasets.writing import write_case
-from caps.experiments.grading import GradeBook
+from caps.datasets.case_files import write_case
 from caps.files import Output
 from caps.reports.console import number
-from caps.reports.sampled import Tally
 from caps.runner import Runner
+from caps.runs.summary import Tally
 from caps.sampling.base import Sample, Sampled
-from caps.sampling.stream import sample_all
+from caps.sampling.sampler import sample_all
 from caps.solving import aids_for
+from caps.studies.grading import GradeStore
 
 TEST_SECONDS = 10.0  # a program's for each of its tests
 
@@ -47,7 +47,7 @@ class SampleRun:
         return 130
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
-        started, truth = time.perf_counter(), GradeBook(make_graders("auto", TEST_SECONDS))
+        started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))
         async with (
             AsyncExitStack() as ending,
             self._runner.sampler(logprobs=self._logprobs, paid=self._tally.pay) as sampler,

@@ -21,9 +21,9 @@ from caps.cli.running import runner_for
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
-from caps.engines.cluster import connect as join
-from caps.reports.run_file import read_run_file
+from caps.engines.ray import connect as join
 from caps.runner import Runner
+from caps.runs.run_file import read_run_file
 
 Bracket = Annotated[bool, typer.Option("--bracket", help="Draw the bracket of every case.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show what the first round would ask.")]

@@ -12,11 +12,11 @@ from caps.cli.output import JsonFlag, bar, print_json, stdout
 from caps.cli.picturing import Html, Plots, put_out
 from caps.core.errors import SettingError
 from caps.datasets.imports import open_cases
-from caps.experiments import simulation
-from caps.experiments.pools import LabelledPool, PoolModel, labelled, made_up
-from caps.judges.simulated import PRESETS, JudgeModel
+from caps.judging.simulated import PRESETS, JudgeModel
 from caps.reports.console import by_level, number, percent, table
-from caps.reports.simulated_page import headline, simulation_page, simulation_picture
+from caps.reports.simulation_page import headline, simulation_page, simulation_picture
+from caps.studies import simulation
+from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled
 
 BASELINE = "v1-infer"
 DEFAULT_STRATEGIES = "vanilla,majority,pointwise,random-pairs,knockout,caps,caps-r,caps-plus,v1-infer"
@@ -65,7 +65,7 @@ def simulate(
             n=n or 16, kind=kind, solve_rate=solve_rate,
             partial_tokens=partial_tokens, full_tokens=full_tokens, overhead=overhead_tokens,
         )  # fmt: skip
-        pools = made_up(shape, problems, seed)
+        pools = generated_pools(shape, problems, seed)
         source: dict[str, Any] = {"made_up": asdict(shape)}
     else:
         pools = list(labelled(open_cases(cases), n=n))

@@ -17,15 +17,14 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.datasets.jsonl import DOMAINS
-from caps.datasets.writing import candidate_row
+from caps.datasets.case_files import DOMAINS, candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.files import read_text
 from caps.reports.console import number, shown
-from caps.reports.lines import json_lines, selection_line
-from caps.reports.sampled import Tally
 from caps.runner import Runner
+from caps.runs.result_lines import json_lines, selection_line
+from caps.runs.summary import Tally
 from caps.sampling.base import Sampled
 from caps.solving import question_case, solve_case
 

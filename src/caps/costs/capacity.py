@@ -6,7 +6,7 @@ Our own part is measured, on one core of a Xeon at 2.8 GHz: `python benchmarks/e
 
 from dataclasses import dataclass
 
-from caps.core.counting import CHARACTERS_PER_TOKEN
+from caps.core.text import CHARACTERS_PER_TOKEN
 
 CALL_SECONDS = 340e-6  # of the processor, for a call over HTTP with its ruling stored
 CHARACTER_SECONDS = 12e-9  # and for each character of its prompt

@@ -1,15 +1,30 @@
-"""What a strategy will ask: play it dry, with a judge that flips coins, and count."""
+"""Cost forecasts: strategies are played with simulated answers and their calls and tokens counted.
 
+The first round does not depend on any verdict, so its tokens are exact. Of later rounds a rehearsal tells the
+shape: how many asks, of which kind, how often each entrant is shown. Shown to the largest views that shape
+costs the most, to the smallest the least (rearrangement inequality). Where verdicts decide who meets whom but
+not the shape, every contest lies between the two; where they decide the shape too, between those of all
+shapes rehearsed. A Swiss tournament may strand a pair that has met before, in a few contests of a hundred:
+that shape is always reckoned with.
+"""
+
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import fmean
+from typing import Protocol, TypeAlias
 
 from caps.core.contest import Contest
 from caps.core.play import Strategy
-from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating
+from caps.core.text import CHARACTERS_PER_TOKEN
+from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating, Round, Verdict
 from caps.costs.closed_form import ViewSizes
-from caps.prompts.scale import RATINGS
+from caps.prompts.tags import RATINGS
+
+# What a strategy will ask: play it dry, with a judge that flips coins, and count.
+
 
 REHEARSALS = 40
 
@@ -59,3 +74,152 @@ def flip(ask: Ask, coin: Random) -> Answer:
 def field_of(n: int, *, score: float = 0.0) -> list[Entrant]:
     """Entrants that all differ: the dearest pool of its size."""
     return [Entrant(i, signature=f"#{i}", features={"score": score}) for i in range(n)]
+
+
+PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN
+FLIPS = 4
+STRANDED = 4  # entrants of the two games that a stranded pair plays in a round of its own
+
+Rounds: TypeAlias = Sequence[Round]
+Rule: TypeAlias = Callable[[Ask], Answer]
+
+
+class Prompts(Protocol):
+    """Characters of the prompts of one case: that of an ask is its bare prompt and its views."""
+
+    def bare(self, ask: Ask) -> int:
+        """Characters of the prompt around the views."""
+        ...
+
+    def view(self, entrant: int, level: Level) -> int:
+        """Characters of a view as it stands in a prompt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CaseForecast:
+    """Input tokens, calls and rounds of one case; `mean` and the calls of a level are means of coin flips."""
+
+    first_stage: int
+    least: int
+    mean: float
+    most: int
+    calls_least: int
+    calls_most: int
+    depth: int
+    partial: float
+    full: float
+
+
+def forecast_contest(
+    strategy: Strategy,
+    entrants: Sequence[Entrant],
+    prompts: Prompts,
+    *,
+    seed: int | str,
+    flips: int = FLIPS,
+    per_character: float = PER_CHARACTER,
+) -> CaseForecast:
+    """Rehearse one contest, its pairings as `seed` has them, and price what it asks."""
+    biased = [_rounds(strategy, entrants, seed, rule) for rule in _biased(prompts)]
+    if max(map(len, biased)) > 1:
+        fair = [_rounds(strategy, entrants, seed, _coin(number)) for number in range(flips)]
+    else:
+        fair = biased[:1]  # one round at most, whatever the verdicts
+    first = sum(_tokens(ask, prompts, per_character) for round_ in fair[0][:1] for ask in round_.asks)
+    played = [*biased, *fair]
+    shown = sorted({one for rounds in played for r in rounds for ask in r.asks for one in ask.entrants})
+    bounds = _Bounds(prompts, shown, per_character)
+    ranges = [bounds.of(rounds[1:]) for rounds in played]
+    calls = [sum(len(round_.asks) for round_ in rounds) for rounds in played]
+    later = (sum(_tokens(a, prompts, per_character) for r in rounds[1:] for a in r.asks) for rounds in fair)
+    return CaseForecast(
+        first_stage=first,
+        least=first + min(low for low, _ in ranges),
+        mean=first + fmean(later),
+        most=first + max(high for _, high in ranges),
+        calls_least=min(calls),
+        calls_most=max(calls),
+        depth=max(map(len, played)),
+        partial=fmean(_calls(rounds, Level.PARTIAL) for rounds in fair),
+        full=fmean(_calls(rounds, Level.FULL) for rounds in fair),
+    )
+
+
+class _Bounds:
+    """The dearest and the cheapest casting of a shape of rounds."""
+
+    def __init__(self, prompts: Prompts, shown: Sequence[int], per_character: float) -> None:
+        self._prompts, self._shown, self._rate = prompts, shown, per_character
+        self._sizes: dict[Level, list[int]] = {}
+
+    def of(self, rounds: Rounds) -> tuple[int, int]:
+        """Fewest and most tokens of rounds of this shape; an ask is rounded up, so each may add one."""
+        low, high, asks = 0, 0, 0
+        full_house: Counter[Level] = Counter()
+        for round_ in rounds:
+            bare = sum(map(self._prompts.bare, round_.asks))
+            low, high, asks = low + bare, high + bare, asks + len(round_.asks)
+            for level, times in _appearances(round_):
+                sizes = self._ascending(level)
+                low += sum(size * count for size, count in zip(sizes, times, strict=False))
+                high += sum(size * count for size, count in zip(reversed(sizes), times, strict=False))
+                full_house[level] += len(sizes) >= STRANDED and times == [1] * len(sizes)
+        for level in (level for level, count in full_house.items() if count > 1):
+            sizes = self._ascending(level)
+            low -= 2 * sum(sizes[-2:]) - sum(sizes[:STRANDED])
+            high += sum(sizes[-STRANDED:]) - 2 * sum(sizes[:2])
+        return math.ceil(low * self._rate), math.floor(high * self._rate) + asks
+
+    def _ascending(self, level: Level) -> list[int]:
+        if level not in self._sizes:
+            self._sizes[level] = sorted(self._prompts.view(one, level) for one in self._shown)
+        return self._sizes[level]
+
+
+def _appearances(round_: Round) -> Iterator[tuple[Level, list[int]]]:
+    """How often each entrant of a round is shown at a level, most often first."""
+    for level in sorted({ask.level for ask in round_.asks}):
+        shown = Counter(one for ask in round_.asks if ask.level == level for one in ask.entrants)
+        yield level, sorted(shown.values(), reverse=True)
+
+
+def _rounds(strategy: Strategy, entrants: Sequence[Entrant], seed: int | str, rule: Rule) -> list[Round]:
+    contest = Contest(strategy, entrants, seed=seed)
+    while round_ := contest.pending:
+        contest.answer([rule(ask) for ask in round_.asks])
+    return [turn.round for turn in contest.transcript]
+
+
+def _biased(prompts: Prompts) -> Iterator[Rule]:
+    """Judges that always prefer the larger view, or the smaller, or nobody; the first two are sure."""
+
+    def prefer(sign: int) -> Rule:
+        def rule(ask: Ask) -> Answer:
+            sizes = {one: sign * prompts.view(one, ask.level) for one in ask.entrants}
+            if isinstance(ask, Pairing):
+                return Verdict(9, 3) if sizes[ask.a] >= sizes[ask.b] else Verdict(3, 9)
+            return Pick(max(sizes, key=sizes.__getitem__)) if isinstance(ask, Group) else Rating(9)
+
+        return rule
+
+    def tie(ask: Ask) -> Answer:
+        if isinstance(ask, Pairing):
+            return Verdict(5, 5)
+        return Pick(ask.entrants[0]) if isinstance(ask, Group) else Rating(5)
+
+    return iter((prefer(1), prefer(-1), tie))
+
+
+def _coin(number: int) -> Rule:
+    coin = Random(number)
+    return lambda ask: flip(ask, coin)
+
+
+def _tokens(ask: Ask, prompts: Prompts, per_character: float) -> int:
+    views = sum(prompts.view(one, ask.level) for one in ask.entrants)
+    return math.ceil((prompts.bare(ask) + views) * per_character)
+
+
+def _calls(rounds: Rounds, level: Level) -> int:
+    return sum(ask.level == level for round_ in rounds for ask in round_.asks)

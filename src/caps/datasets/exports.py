@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from caps.core.printable import printable_json
+from caps.core.text import printable_json
 from caps.core.types import Candidate, Case
-from caps.datasets.fields import Row
-from caps.datasets.writing import message_value
+from caps.datasets.case_files import message_value
+from caps.datasets.reading import Row
 from caps.evidence.anatomy import dissect, last_boxed
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})

@@ -7,14 +7,10 @@ from pathlib import Path
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Case
-from caps.datasets.fields import Row
+from caps.datasets.case_files import cases_in, cases_in_rows, count_lines
 from caps.datasets.inspect_logs import read_eval, read_json_log
-from caps.datasets.jsonl import cases_in, cases_in_rows, count_lines
-from caps.datasets.lcb_results import read_results
-from caps.datasets.lm_eval import read_samples
-from caps.datasets.openai_batch import read_batch
-from caps.datasets.reading import decode, is_parquet, is_zip, lines
-from caps.datasets.rows import count_rows, parquet_rows, peeked
+from caps.datasets.logs import read_batch, read_results, read_samples
+from caps.datasets.reading import Row, count_rows, decode, is_parquet, is_zip, lines, parquet_rows, peeked
 from caps.files import is_stream
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]

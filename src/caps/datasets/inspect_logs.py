@@ -11,10 +11,9 @@ from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.datasets.chat import candidate_of, problem_of
-from caps.datasets.fields import Row, label, objects, wanted
-from caps.datasets.jsonl import guess_domain
-from caps.datasets.reading import LIMITS, Limits, decode, whole
+from caps.datasets.case_files import guess_domain
+from caps.datasets.logs import candidate_of, problem_of
+from caps.datasets.reading import LIMITS, Limits, Row, decode, label, objects, wanted, whole
 
 _ZSTANDARD = 93  # how Inspect packs its logs today
 _PACKINGS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}

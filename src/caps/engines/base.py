@@ -12,18 +12,18 @@ from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
 from caps.costs.ledger import Ledger
-from caps.judges.base import Bout, Judge, OpenPurse, Purse, Ruling
-from caps.judges.preparing import CasePreparation
+from caps.judging.base import Budget, Judge, PreparedCase, Ruling, UnlimitedBudget
+from caps.judging.preparation import CasePreparation
 from caps.text_workers import TextWorkers
 
-Prepare = Callable[[Case], Bout]
+Prepare = Callable[[Case], PreparedCase]
 T = TypeVar("T")
 
 ENDED = ("budget", "time")
 HEARD = (None, "malformed", *ENDED)  # a judge that spoke unreadably, or was not asked, did not fail
 
 
-class Judged(msgspec.Struct, frozen=True):
+class AskRuling(msgspec.Struct, frozen=True):
     """One ask of a contest with its ruling."""
 
     stage: str
@@ -37,9 +37,9 @@ class Outcome:
 
     number: int
     name: str
-    bout: Bout | None = None
+    bout: PreparedCase | None = None
     contest: Contest | None = None
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[AskRuling] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     failure: str | None = None
 
@@ -71,7 +71,7 @@ class Engine(Protocol):
         ...
 
 
-class Lineup(Generic[T]):
+class ReorderBuffer(Generic[T]):
     """Whatever comes early waits for those before it; `following` is the number that is waited for."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Lineup(Generic[T]):
 
 async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
     """The outcomes in the order of input; whoever stops listening ends the run."""
-    lineup = Lineup[Outcome]()
+    lineup = ReorderBuffer[Outcome]()
     async with aclosing(outcomes):
         async for outcome in outcomes:
             for ready in lineup.add(outcome.number, outcome):
@@ -100,16 +100,16 @@ def is_long(case: Case, prepare: Prepare, texts: TextWorkers | None) -> bool:
     return texts is not None and isinstance(prepare, CasePreparation) and prepare.is_long(case)
 
 
-async def prepared(
+async def prepare_case(
     case: Case, prepare: Prepare, texts: TextWorkers | None, until: float | None = None
-) -> Bout:
+) -> PreparedCase:
     """A case made ready, a long one in another process; `SlowTextError` where that takes too long."""
     if texts is None or not isinstance(prepare, CasePreparation) or not prepare.is_long(case):
         return prepare(case)
     return await prepare.in_worker(case, texts, until)
 
 
-class Play:
+class CaseRun:
     """A contest under way: the answers of its pending round, as they come in.
 
     Where its own budget might not last for a whole round, its asks go out one by one, so that what it can
@@ -117,13 +117,13 @@ class Play:
     """
 
     def __init__(
-        self, number: int, bout: Bout, strategy: Strategy, seed: int, purse: Purse | None = None
+        self, number: int, bout: PreparedCase, strategy: Strategy, seed: int, purse: Budget | None = None
     ) -> None:
         self.outcome = Outcome(number, bout.case.id, bout)
         self.contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{bout.case.id}")
         self.outcome.contest = self.contest
         self.bout = bout
-        self.purse = purse or OpenPurse()
+        self.purse = purse or UnlimitedBudget()
         self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
 
@@ -188,7 +188,7 @@ class Play:
     def _enter(self, stage: str, ask: Ask, ruling: Ruling) -> None:
         """Write an ask and its ruling down, in the order of the round, not of arrival."""
         outcome = self.outcome
-        outcome.judged.append(Judged(stage, ask, ruling))
+        outcome.judged.append(AskRuling(stage, ask, ruling))
         usages = [(attempt.usage, attempt.replayed) for attempt in ruling.attempts]
         pair = isinstance(ask, Pairing)
         outcome.ledger.record(stage, ask.level, usages, statement=self.bout.statement, pair=pair)

@@ -1,4 +1,4 @@
-"""The engine of Batch APIs: the whole benchmark moves through its stages together, a step at a time.
+"""The engine for Batch APIs: all cases of a run advance together, one step per batch.
 
 Rules that must not be broken:
 
@@ -15,34 +15,132 @@ from collections.abc import (
     Coroutine,
     Hashable,
     Iterable,
+    Iterator,
     Mapping,
     Sequence,
 )
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from caps.core.errors import BusyError, InputError, SettingError
+from caps.core.errors import BusyError, CapsError, InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.engines.absorb import Taken
-from caps.engines.base import Outcome, PerCase
-from caps.engines.batch_courier import Courier
-from caps.engines.batch_files import BatchSettings, Part, StepFiles
-from caps.engines.batch_notes import Sent
-from caps.engines.budget import Budget
-from caps.engines.convoy import Convoy, looked_into
-from caps.judges.base import Ruling
-from caps.models.batch_lines import encode_line
-from caps.models.batches import Batches
-from caps.models.waiting import Waiting
+from caps.engines.base import CaseRun, Outcome, PerCase, Prepare
+from caps.engines.batch_files import BatchClient, BatchFile, BatchSettings, ImportCount, SentBatch, StepFiles
+from caps.engines.budget import BudgetLimits
+from caps.engines.local import fast_forward
+from caps.engines.scheduler import MOST_LOOKING
+from caps.judging.base import Budget, Judge, Ruling
+from caps.models.batch_api import Batches, encode_line
+from caps.models.pending import MissingRequest, PendingRequests
 
-MakeConvoy: TypeAlias = Callable[[Sequence[Case | InputError], Strategy | PerCase, int], Convoy]
+# All cases of a run, moving together: a pass plays every contest as far as the journal reaches.
+#
+# Nothing is kept between passes: where a contest stands is a function of the journal.
 
 
-def refuse_unkept(case: Budget, total: Budget) -> None:
+@dataclass(frozen=True, slots=True)
+class CaseProgress:
+    """Where a case stands: what became of it so far, its contest, and the requests it lacks a reply to."""
+
+    outcome: Outcome
+    play: CaseRun | None = None
+    noted: Sequence[MissingRequest] = ()
+
+    @property
+    def stage(self) -> str | None:
+        """The stage it waits in; none where it is over."""
+        round_ = None if self.play is None or self.outcome.failure is not None else self.play.round
+        return None if round_ is None else round_.stage
+
+    @property
+    def open(self) -> list[MissingRequest]:
+        """What must be asked for it to go on."""
+        return [one for one in self.noted if not one.lost]
+
+
+class BatchState:
+    """Plays the same cases again and again, with a judge whose models wait for batches.
+
+    `purse` makes the purse of a case anew, because a pass plays it from its beginning.
+    """
+
+    def __init__(
+        self,
+        cases: Sequence[Case | InputError],
+        strategy: Strategy | PerCase,
+        *,
+        seed: int,
+        judge: Judge,
+        prepare: Prepare,
+        waiting: PendingRequests,
+        purse: Callable[[], Budget],
+    ) -> None:
+        self._cases, self._strategy, self._seed = cases, strategy, seed
+        self._judge, self._prepare, self._waiting, self._purse = judge, prepare, waiting, purse
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def stands(self) -> Iterator[CaseProgress]:
+        """Where each case stands now, in the order of input."""
+        self._waiting.begin()
+        for number, case in enumerate(self._cases):
+            yield self._stand(number, case)
+
+    def _stand(self, number: int, case: Case | InputError) -> CaseProgress:
+        if isinstance(case, InputError):
+            return CaseProgress(Outcome(number, "", failure=str(case)))
+        own = self._strategy
+        chosen = own.strategies[number] if isinstance(own, PerCase) else own
+        try:
+            play = CaseRun(number, self._prepare(case), chosen, self._seed, self._purse())
+        except CapsError as error:
+            return CaseProgress(Outcome(number, case.id, failure=str(error)))
+        try:
+            fast_forward(play, self._judge)
+        except CapsError:
+            raise
+        except Exception as error:  # a judge that broke fails its case, as it does live
+            play.outcome.failure = f"{type(error).__name__}: {error}"
+        return CaseProgress(play.outcome, play, self._waiting.take())
+
+
+async def with_findings(
+    source: Iterable[Case | InputError], find: Callable[[Case], Awaitable[Case]] | None
+) -> list[Case | InputError]:
+    """All cases of a source with what was found of them; one that breaks off ends with the reason."""
+    cases: list[Case | InputError] = []
+    try:
+        cases.extend(source)
+    except InputError as error:
+        cases.append(error)
+    if find is None:
+        return cases
+    places = asyncio.Semaphore(MOST_LOOKING)
+
+    async def look(case: Case | InputError) -> Case | InputError:
+        if isinstance(case, InputError):
+            return case
+        async with places:
+            try:
+                return await find(case)
+            except CapsError:
+                raise
+            except Exception as error:
+                return InputError(f"case {case.id!r}: {type(error).__name__}: {error}")
+
+    return list(await asyncio.gather(*map(look, cases)))
+
+
+MakeConvoy: TypeAlias = Callable[[Sequence[Case | InputError], Strategy | PerCase, int], BatchState]
+
+
+def refuse_unkept(case: BudgetLimits, total: BudgetLimits) -> None:
     """A case's tokens and dollars can be kept; time and what a whole run may take cannot."""
-    if case.seconds is not None or total != Budget():
+    if case.seconds is not None or total != BudgetLimits():
         raise SettingError(
             "a batch keeps budgets of tokens and dollars for each case, none of seconds and none in total: "
             "give --budget-tokens or --budget-usd, --max-usd to refuse the start, or --engine local"
@@ -59,9 +157,9 @@ class BatchEngine:
     def __init__(
         self,
         convoys: MakeConvoy,
-        waiting: Waiting,
+        waiting: PendingRequests,
         desks: Mapping[Hashable, Batches],
-        courier: Courier,
+        courier: BatchClient,
         *,
         settings: BatchSettings,
         find: Callable[[Case], Awaitable[Case]] | None = None,
@@ -74,7 +172,7 @@ class BatchEngine:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each, in the order of input."""
-        convoy = self._convoys(await looked_into(cases, self._find), strategy, seed)
+        convoy = self._convoys(await with_findings(cases, self._find), strategy, seed)
         step = 1
         while await self._step(convoy, step):
             step += 1
@@ -84,7 +182,7 @@ class BatchEngine:
             yield stand.outcome
             await asyncio.sleep(0)
 
-    async def _step(self, convoy: Convoy, number: int) -> bool:
+    async def _step(self, convoy: BatchState, number: int) -> bool:
         """Send what is open, wait for that and what is under way, take it in; false if nothing is open."""
         with (
             TemporaryDirectory(prefix="caps-batch-") as folder,
@@ -107,12 +205,12 @@ class BatchEngine:
         self._conclude(taken, requests)
         return True
 
-    async def _write(self, convoy: Convoy, files: StepFiles) -> tuple[int, list[Sent]]:
+    async def _write(self, convoy: BatchState, files: StepFiles) -> tuple[int, list[SentBatch]]:
         """Write what is open and not under way; how much is open, and the batches some of it is in."""
         before = self.courier.notes.under_way({desk.address for desk in self._desks.values()})
         owner = {key: sent for sent in before for key in sent.awaited}
         seen: set[str] = set()
-        joined: dict[str, Sent] = {}
+        joined: dict[str, SentBatch] = {}
         for stand in convoy.stands():
             for one in stand.open:
                 seen.add(one.key)
@@ -125,10 +223,10 @@ class BatchEngine:
             await asyncio.sleep(0)  # so that a signal is heard
         return len(seen), list(joined.values())
 
-    def _desk(self, part: Part) -> Batches:
+    def _desk(self, part: BatchFile) -> Batches:
         return self._desks[part.group[0]]
 
-    def _conclude(self, taken: list[Taken], requests: int) -> None:
+    def _conclude(self, taken: list[ImportCount], requests: int) -> None:
         """Say what went wrong; a step that brought nothing is the last."""
         for words in (words for one in taken for words in one.garbage):
             self.courier.warned(f"not a result: {words}")
@@ -144,7 +242,7 @@ class BatchEngine:
             )
 
 
-async def _all_of(work: list[Coroutine[Any, Any, Taken]]) -> list[Taken]:
+async def _all_of(work: list[Coroutine[Any, Any, ImportCount]]) -> list[ImportCount]:
     """Do all of it at once; the first that breaks ends the others, whose batches go on by themselves."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

@@ -14,13 +14,13 @@ from typing import Protocol
 from caps.core.errors import SettingError
 from caps.core.types import Usage
 from caps.costs.prices import Price
-from caps.judges.base import NOTHING
+from caps.judging.base import NOTHING
 
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class BudgetLimits:
     """Limits on tokens (read and written), dollars and seconds; none is no limit."""
 
     tokens: int | None = None
@@ -42,7 +42,7 @@ class Budget:
 class Account:
     """Spending against a budget; whoever has no limit keeps none."""
 
-    def __init__(self, budget: Budget, price: Price | None) -> None:
+    def __init__(self, budget: BudgetLimits, price: Price | None) -> None:
         if budget.usd is not None and price is None:
             raise SettingError(
                 "a budget in dollars needs a price: give --price-input and --price-output, or limit tokens"
@@ -75,7 +75,7 @@ class Account:
         self.usd += self.dollars(spent)
 
 
-class Pot(Protocol):
+class BudgetPool(Protocol):
     """What all cases of a run pay from."""
 
     limited: bool
@@ -89,10 +89,10 @@ class Pot(Protocol):
         ...
 
 
-class Total:
+class RunBudget:
     """The account of a whole run, shared by all its cases."""
 
-    def __init__(self, budget: Budget, price: Price | None) -> None:
+    def __init__(self, budget: BudgetLimits, price: Price | None) -> None:
         self.account = Account(budget, price)
         self.limited = budget.spends
         self._freed = asyncio.Event()
@@ -116,11 +116,11 @@ class Total:
             self._freed.set()
 
 
-class CasePurse:
+class CaseBudget:
     """What one case may spend: its own account, the run's, and time until a deadline."""
 
     def __init__(
-        self, budget: Budget, price: Price | None, total: Pot, *, deadline: float | None = None
+        self, budget: BudgetLimits, price: Price | None, total: BudgetPool, *, deadline: float | None = None
     ) -> None:
         self._account, self._total = Account(budget, price), total
         self.limited = budget.spends

@@ -13,22 +13,22 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sized
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from caps.core.errors import CapsError, InputError
+from caps.core.errors import CapsError, InputError, NotRecordedError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Outcome, PerCase, Play, Prepare, is_long, prepared
-from caps.engines.budget import Budget, CasePurse, Pot, Total
-from caps.engines.hall import Hall
-from caps.judges.base import Bout, Judge, Ruling
+from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case
+from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
+from caps.engines.scheduler import Scheduler
+from caps.judging.base import Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
 FINDING_SHARE = 0.5  # of a case's time: what is left belongs to the judge
 
 
-class Find(Protocol):
+class FindFacts(Protocol):
     """Whatever looks into a case before its contest, until a time of the loop's clock."""
 
     def __call__(self, case: Case, until: float | None, /) -> Coroutine[Any, Any, Case]:
@@ -53,18 +53,18 @@ class LocalEngine:
         prepare: Prepare,
         *,
         capacity: Callable[[], int],
-        case_budget: Budget | None = None,
-        total_budget: Budget | None = None,
+        case_budget: BudgetLimits | None = None,
+        total_budget: BudgetLimits | None = None,
         price: Price | None = None,
         grace: float = 0.0,
-        find: Find | None = None,
-        pot: Pot | None = None,
+        find: FindFacts | None = None,
+        pot: BudgetPool | None = None,
         texts: TextWorkers | None = None,
     ) -> None:
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
-        self._case_budget, self._total_budget = case_budget or Budget(), total_budget or Budget()
+        self._case_budget, self._total_budget = case_budget or BudgetLimits(), total_budget or BudgetLimits()
         self._price, self._grace, self._find = price, grace, find
-        self._total, self._texts = pot or Total(self._total_budget, price), texts
+        self._total, self._texts = pot or RunBudget(self._total_budget, price), texts
         self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -73,7 +73,7 @@ class LocalEngine:
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each as it is known."""
         opening = self._opening(strategy, seed)
-        hall = Hall(iter(cases), opening.open, self._judge, looks=self._looks)
+        hall = Scheduler(iter(cases), opening.open, self._judge, looks=self._looks)
         flying: set[asyncio.Task[None]] = set()
         looking: set[asyncio.Task[None]] = set()
         failed: list[asyncio.Task[None]] = []
@@ -128,7 +128,7 @@ class LocalEngine:
             await asyncio.gather(*flying, *looking, return_exceptions=True)
 
     async def _fly(
-        self, hall: Hall, ready: tuple[Play, int] | None, flying: Sized, news: asyncio.Event
+        self, hall: Scheduler, ready: tuple[CaseRun, int] | None, flying: Sized, news: asyncio.Event
     ) -> None:
         """Make one call after the other while there is something to ask and room for it.
 
@@ -153,10 +153,10 @@ class LocalEngine:
         """Whether a case has to be looked into, or is too long to be prepared in the event loop."""
         return self._find is not None or is_long(case, self._prepare, self._texts)
 
-    async def _look(self, hall: Hall, opening: "_Opening", number: int, case: Case) -> None:
+    async def _look(self, hall: Scheduler, opening: "_Opening", number: int, case: Case) -> None:
         """Look into a case and prepare it; one of which either cannot be done fails."""
         purse = opening.purse()
-        ready: Play | Exception
+        ready: CaseRun | Exception
         try:
             found = case if self._find is None else await self._find(case, _part_of(purse.deadline))
         except CapsError:
@@ -165,7 +165,7 @@ class LocalEngine:
             hall.looked_into(number, case, error)
             return
         try:
-            bout = await prepared(found, self._prepare, self._texts, purse.deadline)
+            bout = await prepare_case(found, self._prepare, self._texts, purse.deadline)
             ready = opening.play(number, bout, purse)
         except CapsError as error:
             ready = error
@@ -177,11 +177,11 @@ class LocalEngine:
         if self._started is None:
             self._started = clock()
 
-        def purse() -> CasePurse:
+        def purse() -> CaseBudget:
             own, whole = self._case_budget.seconds, self._total_budget.seconds
             ends = [] if whole is None or self._started is None else [self._started + whole]
             ends += [] if own is None else [clock() + own]
-            return CasePurse(self._case_budget, self._price, self._total, deadline=min(ends, default=None))
+            return CaseBudget(self._case_budget, self._price, self._total, deadline=min(ends, default=None))
 
         return _Opening(purse, self._prepare, strategy, seed)
 
@@ -190,21 +190,21 @@ class LocalEngine:
 class _Opening:
     """How a case enters: prepared, and with a purse of its own."""
 
-    purse: Callable[[], CasePurse]
+    purse: Callable[[], CaseBudget]
     prepare: Prepare
     strategy: Strategy | PerCase
     seed: int
 
-    def open(self, number: int, case: Case) -> Play:
+    def open(self, number: int, case: Case) -> CaseRun:
         """Open a case here and now."""
         purse = self.purse()
         return self.play(number, self.prepare(case), purse)
 
-    def play(self, number: int, bout: Bout, purse: CasePurse) -> Play:
+    def play(self, number: int, bout: PreparedCase, purse: CaseBudget) -> CaseRun:
         """Open a case that was prepared."""
         own = self.strategy
         chosen = own.strategies[number] if isinstance(own, PerCase) else own
-        return Play(number, bout, chosen, self.seed, purse)
+        return CaseRun(number, bout, chosen, self.seed, purse)
 
 
 def _part_of(deadline: float | None) -> float | None:
@@ -213,3 +213,41 @@ def _part_of(deadline: float | None) -> float | None:
         return None
     now = asyncio.get_running_loop().time()
     return now + FINDING_SHARE * max(0.0, deadline - now)
+
+
+# Fast-forward: play a contest as far as what is recorded reaches, and say what is open.
+#
+# Resume, replay and batch files are this one function over a judge that answers from the journal.
+
+
+T = TypeVar("T")
+
+
+def fast_forward(play: CaseRun, judge: Judge) -> list[int]:
+    """Play on with what is recorded; the places of the pending round that are open, none when it is over."""
+    while round_ := play.round:
+        open_places, ready = [], play.begin(judge)
+        while ready:
+            place = ready.pop(0)
+            try:
+                ruling = _at_once(judge.rule(play.bout, round_.asks[place], play.purse))
+            except NotRecordedError:
+                open_places.append(place)
+                continue
+            if play.tell(place, ruling):
+                break
+            ready += play.follow()
+        else:
+            return open_places
+    return []
+
+
+def _at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Run what never waits without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    finally:
+        work.close()
+    raise RuntimeError("a judge that answers from records waited for something")

@@ -1,4 +1,4 @@
-"""The engine on a Ray cluster: workers play the cases, the driver keeps the journal and the order.
+"""The engine on a Ray cluster: workers play the cases; the driver keeps the journal and the budget.
 
 Rules that must not be broken:
 
@@ -9,27 +9,101 @@ Rules that must not be broken:
 """
 
 import asyncio
+import logging
+import os
+import socket
 import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from caps.core.errors import CapsError, InputError, SettingError
+from caps.core.errors import CapsError, InputError, MissingExtraError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
+from caps.datasets.case_files import cases_in, cases_in_rows
+from caps.datasets.reading import lines, lines_at
 from caps.engines.base import Outcome, PerCase, Prepare
-from caps.engines.bench import Equip
-from caps.engines.budget import Budget
-from caps.engines.clerk import Clerk, heard
-from caps.engines.cluster import Cluster, connect, on_this_machine
-from caps.engines.told import Job, Told, retell
-from caps.engines.worker import Worker
-from caps.judges.base import Ruling
+from caps.engines.budget import BudgetLimits
+from caps.engines.remote import CaseResult, Coordinator, Equip, Job, Worker, heard, rebuild
+from caps.judging.base import Ruling
 from caps.text_workers import TextWorkers
+
+# Joining a Ray cluster: the only place that knows the package `ray`.
+
+
+KNOCK_SECONDS = 5.0
+HERE = (None, "", "local")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where workers run: a cluster's address, or one that is started on this machine; and how many."""
+
+    address: str | None = None
+    workers: int = 2
+
+
+def connect(cluster: Cluster) -> Any:
+    """Join the cluster, or start one here, unless that was done before; the package `ray`."""
+    if cluster.address not in HERE:
+        _knock(str(cluster.address))
+    try:
+        import ray  # noqa: PLC0415
+        import ray.data.datasource  # noqa: PLC0415
+        import ray.util.scheduling_strategies  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtraError("ray", "ray", "the engine 'ray'") from None
+    if ray.is_initialized():
+        return ray
+    quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
+    try:
+        if cluster.address in HERE:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody about itself
+            ray.init(address="local", include_dashboard=False, **quiet)
+        else:
+            ray.init(address=cluster.address, **quiet)
+    except Exception as error:  # of many kinds, plain ones among them
+        said = str(error).partition(". ")[0].partition("\n")[0]
+        what = "cannot start one here" if cluster.address in HERE else f"cannot join {cluster.address!r}"
+        raise SettingError(f"--ray-address: Ray {what} ({said})") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Ray tells of dead workers on standard output, where results go; there is no public switch for it.
+    ray._private.worker._worker_logs_enabled = False
+    return ray
+
+
+def on_this_machine(ray: Any) -> Any:
+    """Where something has to run that needs this machine's files."""
+    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    return affinity(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody is: Ray itself would try for minutes, and then end the process."""
+    if address == "auto":
+        return
+    if address.startswith("ray://"):
+        raise SettingError(
+            f"--ray-address {address!r}: a Ray client cannot keep the journal: run caps on a machine of the "
+            "cluster, with its address as HOST:PORT, or auto"
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise SettingError(
+            f"--ray-address {address!r}: must be HOST:PORT, or auto for the one on this machine"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise SettingError(
+            f"--ray-address {address!r}: nobody answers there ({error}): start one with  ray start --head"
+        ) from None
+
 
 START_SECONDS = 120.0
 LEAVE_SECONDS = 5.0
@@ -52,7 +126,7 @@ class RayEngine:
         room: int,
         journal: Path | None,
         durable: bool = False,
-        total_budget: Budget | None = None,
+        total_budget: BudgetLimits | None = None,
         price: Price | None = None,
         grace: float = 0.0,
         unusable: Counter[str] | None = None,
@@ -60,7 +134,7 @@ class RayEngine:
     ) -> None:
         self._equip, self._prepare, self._cluster, self._room = equip, prepare, cluster, room
         self._journal, self._durable = journal, durable
-        self._budget, self._price, self._grace = total_budget or Budget(), price, grace
+        self._budget, self._price, self._grace = total_budget or BudgetLimits(), price, grace
         self._unusable, self._texts = Counter() if unusable is None else unusable, texts
         self.workers: list[Any] = []
         self.watch: Callable[[Ruling], object] = lambda _: None
@@ -92,7 +166,7 @@ class RayEngine:
                 await asyncio.gather(*known, return_exceptions=True)
 
     async def _played(
-        self, crew: "Crew", number: int, job: Job | InputError, trouble: "asyncio.Future[CapsError]"
+        self, crew: "WorkerPool", number: int, job: Job | InputError, trouble: "asyncio.Future[CapsError]"
     ) -> Outcome:
         """What became of a case; whatever would stop all others too is `trouble`."""
         if isinstance(job, InputError):
@@ -108,14 +182,14 @@ class RayEngine:
         self._unusable.update(told.unusable)
         for ruling in told.rulings:
             self.watch(ruling)
-        return await retell(job, told, self._prepare, self._texts)
+        return await rebuild(job, told, self._prepare, self._texts)
 
     @asynccontextmanager
-    async def _staff(self) -> AsyncIterator["Crew"]:
+    async def _staff(self) -> AsyncIterator["WorkerPool"]:
         """Start the clerk on this machine and the workers anywhere; end them all when the run is over."""
         ray = connect(self._cluster)
         clerk = (
-            ray.remote(Clerk)
+            ray.remote(Coordinator)
             .options(num_cpus=0, scheduling_strategy=on_this_machine(ray))
             .remote(self._equip, self._journal, self._budget, self._price, durable=self._durable)
         )
@@ -129,7 +203,7 @@ class RayEngine:
         self.workers = [hire.remote(f"worker {i}") for i in range(self._cluster.workers)]
         try:
             await self._ready(clerk)
-            yield Crew(clerk, self.workers, self._room)
+            yield WorkerPool(clerk, self.workers, self._room)
         finally:
             with suppress(Exception):  # whoever does not leave by itself is made to
                 await self._all("leave", seconds=self._grace + LEAVE_SECONDS)
@@ -153,14 +227,14 @@ class RayEngine:
         await asyncio.wait_for(asyncio.gather(*calls), seconds)
 
 
-class Crew:
+class WorkerPool:
     """Workers with their clerk, and how many cases each has: whoever has fewest gets the next."""
 
     def __init__(self, clerk: Any, workers: Sequence[Any], room: int) -> None:
         self._clerk, self._workers, self._cases = clerk, workers, [0] * len(workers)
         self._free = asyncio.Semaphore(room * len(workers))
 
-    async def play(self, job: Job) -> Told:
+    async def play(self, job: Job) -> CaseResult:
         """Have a case played, as soon as there is room for it."""
         async with self._free:
             place = self._cases.index(min(self._cases))
@@ -189,3 +263,75 @@ def _jobs(
 def _brief(error: Exception) -> str:
     """The first line of what Ray says, which may be many."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+
+
+# Cases read by Ray Data: JSONL or Parquet at an address such as `s3://…`, or in a folder.
+#
+# Tasks anywhere on the cluster read, so every machine of it must see the files; a file of this machine
+# alone is better read here. Blocks come to the driver in order and as fast as cases are taken: never a
+# list of them all.
+
+
+LINES = (".jsonl", ".jsonl.gz")
+
+
+def is_for_ray(path: str) -> bool:
+    """Whether cases are where a whole cluster can read them."""
+    return "://" in path or Path(path).is_dir()
+
+
+def read_with_ray(path: str, cluster: Cluster) -> Iterator[Case | InputError]:
+    """Read cases in order, just as they would be read from one file; numbers run on from file to file."""
+    data = connect(cluster).data
+    files = _files(path)
+    if files[0].endswith(LINES):
+        listed = [{"file": one} for one in files]
+        return cases_in(_whole(_taken(path, lambda: data.from_items(listed).flat_map(_lines_of))), path)
+    return cases_in_rows(_taken(path, lambda: data.read_parquet(files, partitioning=None)), path)
+
+
+def _files(path: str) -> list[str]:
+    """The files meant, in the order of their names; an address that names no lines is left to Ray."""
+    if "://" in path:
+        return [path]
+    found = sorted(str(one) for one in Path(path).resolve().iterdir())
+    tables = [name for name in found if name.endswith(".parquet")]
+    files = tables or [name for name in found if name.endswith(LINES)]
+    if not files:
+        raise InputError(f"{path}: no file in it ends in .parquet, {' or '.join(LINES)}")
+    return files
+
+
+def _lines_of(row: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The lines of a file, read in a task; what is wrong is told, not raised: Ray would try again."""
+    try:
+        for line in (lines_at if "://" in row["file"] else lines)(row["file"]):
+            yield {"line": line, "wrong": ""}
+    except InputError as error:
+        yield {"line": b"", "wrong": str(error)}
+
+
+def _whole(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    for row in rows:
+        if row["wrong"]:
+            raise InputError(row["wrong"])
+        yield row["line"]
+
+
+def _taken(path: str, made: Callable[[], Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a dataset, in order and without a word; what cannot be read is the file's fault."""
+    try:
+        dataset = made()
+        dataset.context.execution_options.preserve_order = True
+        dataset.context.enable_progress_bars = dataset.context.print_on_execution_start = False
+        yield from dataset.iter_rows()
+    except CapsError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path}: Ray Data cannot read it ({_last(error)})") from None
+
+
+def _last(error: Exception) -> str:
+    """The last line of what Ray says, which may be a whole traceback."""
+    said = str(error).strip().splitlines()
+    return said[-1] if said else type(error).__name__

@@ -14,7 +14,7 @@ Read: TypeAlias = tuple[str | None, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class Views:
     """The entrants of a case, which is all a strategy sees, and the partial and full view of each."""
 
     entrants: tuple[Entrant, ...]
@@ -28,9 +28,9 @@ class Described:
         return partial if level is Level.PARTIAL else full
 
 
-def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Described:
+def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Views:
     """Make the signature and views of each candidate, of equal ones once, and count the views."""
-    return described(case, read_candidates(case.candidates, profile), count)
+    return views_of(case, read_candidates(case.candidates, profile), count)
 
 
 def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[Read]:
@@ -52,7 +52,7 @@ def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[R
     return [read(candidate) for candidate in candidates]
 
 
-def described(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> Described:
+def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> Views:
     """The entrants of a case whose candidates were read before."""
     counted = cache(count)
     entrants, views = [], []
@@ -60,7 +60,7 @@ def described(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> 
         sizes = (0, counted(shown), counted(whole))
         entrants.append(Entrant(place, signature, sizes, _features(candidate)))
         views.append((shown, whole))
-    return Described(tuple(entrants), tuple(views))
+    return Views(tuple(entrants), tuple(views))
 
 
 def _features(candidate: Candidate) -> dict[str, float]:

@@ -4,10 +4,9 @@ A partial view is an excerpt, cut where its marker lines say so. One that would 
 view is replaced by it: then nothing is saved by hiding anything.
 """
 
-from caps.core.counting import CHARACTERS_PER_TOKEN
+from caps.core.text import CHARACTERS_PER_TOKEN
 from caps.core.types import Candidate
-from caps.evidence.anatomy import dissect, final_answer
-from caps.evidence.marks import find_boxed
+from caps.evidence.anatomy import dissect, final_answer, find_boxed
 from caps.evidence.windows import around, ends, head, head_lines, trim
 
 REASONING_CUT = "[...reasoning truncated...]"

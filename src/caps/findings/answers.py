@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from caps.core.types import Candidate, Case, Found
+from caps.graders.answer_forms import candidate_answer
 from caps.graders.math import MathGrader, compare_cheaply
-from caps.graders.prose import candidate_answer
 from caps.text_workers import TextWorkers
 
 LONG_ANSWERS = 4_000  # characters of all answers: comparing all pairs of long lists takes seconds

@@ -1,4 +1,4 @@
-"""The seam to whatever looks into a case before its contest: a case in, a fact for each candidate out.
+"""Findings: facts about candidates established before a contest, stored in the journal by domain.
 
 Rules that must not be broken:
 
@@ -6,10 +6,18 @@ Rules that must not be broken:
 * Truth is not looked at: no hidden test, no gold answer, no label.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, replace
+from hashlib import sha256
+from typing import Any, Protocol
 
+from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import Case, Found
+from caps.journal.base import JournalProtocol
+from caps.journal.store import Journal
 
 
 class Finder(Protocol):
@@ -30,3 +38,97 @@ class Finder(Protocol):
     async def close(self) -> None:
         """Let go of workers."""
         ...
+
+
+# Findings by domain, kept in the journal: what was found once is never looked for again.
+
+
+FOUND = "finding"
+SKIPPED = "finding skipped"
+TIME_ENDED = "the case's time ended first"
+ABOUT = ("entry_point", "fn_name", "starter_code", "preamble")
+
+
+class Findings:
+    """Looks into each case with the finder of its domain.
+
+    Where that cannot be done here (no sandbox), the case goes on without, unless one must `insist`;
+    `unusable` counts why.
+    """
+
+    def __init__(
+        self, finders: Mapping[str, Finder], journal: JournalProtocol | None = None, *, insist: bool = False
+    ) -> None:
+        self._finders, self._journal, self._insist = finders, journal, insist
+        self.unusable: Counter[str] = Counter()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Which finder looks into which domain."""
+        return {domain: finder.version for domain, finder in self._finders.items()}
+
+    async def find(self, case: Case, until: float | None = None) -> Case:
+        """The case with what was found of its candidates until a time of the loop's clock."""
+        finder = self._finders.get(case.domain)
+        if finder is None:
+            return case
+        key = _key(finder.version, case)
+        rows = None if self._journal is None else await self._journal.recall_fact(FOUND, key)
+        return _with(case, await self._look(finder, case, key, until) if rows is None else rows)
+
+    async def close(self) -> None:
+        """Close the finders."""
+        for finder in self._finders.values():
+            await finder.close()
+
+    async def _look(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
+        """Look, and keep what was found; what the end of time cut short is looked for again next time."""
+        kind, found, cut = FOUND, list[Found](), False
+        try:
+            found = list(await finder.find(case, until))
+            cut = until is not None and asyncio.get_running_loop().time() >= until
+        except TimeoutError:
+            cut = True
+        except InputError as error:
+            self.unusable[str(error).partition(":")[0]] += 1
+            kind = SKIPPED if isinstance(error, SlowTextError) else FOUND
+        except UserError as error:
+            if self._insist:
+                raise
+            self.unusable[str(error).partition(":")[0]] += 1
+            kind = SKIPPED
+        if cut:
+            self.unusable[TIME_ENDED] += 1
+            kind = SKIPPED
+        rows = [astuple(fact) for fact in found]
+        return rows if self._journal is None else await self._journal.record(kind, key, rows)
+
+
+def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
+    """The case with what a run of these finders found of it; nothing is run."""
+    version = versions.get(case.domain)
+    if version is None:
+        return case
+    key = _key(version, case)
+    for kind in (FOUND, SKIPPED):
+        rows = journal.fact(kind, key)
+        if rows is not None:
+            return _with(case, rows)
+    raise NotRecordedError(f"case {case.id!r}: what was found of its candidates is not in the journal")
+
+
+def _with(case: Case, rows: Sequence[Any]) -> Case:
+    if not rows:
+        return case
+    pairs = zip(case.candidates, rows, strict=True)
+    return replace(case, candidates=tuple(replace(one, found=Found(*row)) for one, row in pairs))
+
+
+def _key(version: str, case: Case) -> str:
+    """What a finding depends on: the finder, the problem with its examples, the candidates."""
+    tests = case.extra.get("tests")
+    public: Any = tests.get("public") if isinstance(tests, Mapping) else None
+    about = {name: case.extra.get(name) for name in ABOUT}
+    shown = [(one.text, one.code, one.answer) for one in case.candidates]
+    listed = [version, case.problem.text, public, about, shown]
+    return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()

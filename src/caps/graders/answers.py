@@ -19,9 +19,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from caps.graders.forms import Choice, Form, Group, Named, Number, Term, Words
+from caps.graders.answer_forms import Choice, Form, Group, Named, Number, Term, Words, read
 from caps.graders.latex import bare, tidy
-from caps.graders.reading import read
 
 LONGEST = 2000
 KEPT = 512  # answers read last, none longer than LONGEST

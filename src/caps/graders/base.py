@@ -1,4 +1,4 @@
-"""The seam to whatever knows the truth: a case and a candidate go in, a grade comes out.
+"""The grader protocol: a case and a candidate go in, a grade with a reason comes out.
 
 Rules that must not be broken:
 

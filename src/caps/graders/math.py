@@ -9,11 +9,11 @@ from weakref import WeakValueDictionary
 
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.types import Candidate, Case
+from caps.graders.answer_forms import candidate_answer, settle
 from caps.graders.answers import LONGEST, same_answer
 from caps.graders.base import Grade
 from caps.graders.latex import bare, tidy
-from caps.graders.prose import candidate_answer, settle
-from caps.graders.workers import NoReplyError, Workers
+from caps.graders.worker_pool import NoReplyError, Workers
 
 RULES = 1
 SECONDS = 5.0
@@ -29,7 +29,7 @@ Cheap: TypeAlias = Sequence[str]
 
 
 @dataclass(slots=True)
-class Allowance:
+class AlgebraBudget:
     """What is left of the algebra that one case may ask for, and until when."""
 
     seconds: float
@@ -109,7 +109,7 @@ class MathGrader:
         """
         found: list[int | None] = []
         firsts: list[tuple[int, str]] = []
-        left = Allowance(self._case_seconds, self._case_pairs, until)
+        left = AlgebraBudget(self._case_seconds, self._case_pairs, until)
         for place, answer in enumerate(answers):
             home = None if answer is None else await self._home(place, answer, firsts, known, left)
             if answer is not None and home is None:
@@ -128,7 +128,7 @@ class MathGrader:
         answer: str,
         firsts: Sequence[tuple[int, str]],
         known: Cheap | None,
-        left: Allowance,
+        left: AlgebraBudget,
     ) -> int | None:
         unsure = []
         for place, first in firsts:
@@ -146,9 +146,13 @@ class MathGrader:
 
     async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
         cheap = same_answer(a, b)
-        return (cheap, "") if cheap is not None else await self._by_algebra(a, b, Allowance(self._seconds, 1))
+        return (
+            (cheap, "")
+            if cheap is not None
+            else await self._by_algebra(a, b, AlgebraBudget(self._seconds, 1))
+        )
 
-    async def _by_algebra(self, a: str, b: str, left: Allowance) -> tuple[bool | None, str]:
+    async def _by_algebra(self, a: str, b: str, left: AlgebraBudget) -> tuple[bool | None, str]:
         """Whether two answers are the same that cannot be told apart cheaply."""
         if max(len(a), len(b)) > LONGEST:
             return None, f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
@@ -162,7 +166,7 @@ class MathGrader:
             del self._known[next(iter(self._known))]
         return known
 
-    async def _ask(self, pair: tuple[str, str], left: Allowance) -> tuple[bool | None, str]:
+    async def _ask(self, pair: tuple[str, str], left: AlgebraBudget) -> tuple[bool | None, str]:
         """Ask a worker, for as long as the case may; only what had all of its time is remembered."""
         left.pairs -= 1
         seconds = min(self._seconds, max(0.001, left.seconds))

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from caps.journal.rows import Reply
 
 
-class Keeper(Protocol):
+class JournalProtocol(Protocol):
     """Keeps what was paid for and what was found; every answer may have to be waited for."""
 
     def recall(self, key: str) -> Awaitable[Reply | None]:

@@ -21,7 +21,7 @@ from caps.core.types import Message
 VERSION = "caps-key-1"
 
 
-class Asked(Protocol):
+class RequestFields(Protocol):
     """The fields of a request that make up its key; `models.base.Request` has them."""
 
     @property
@@ -46,7 +46,7 @@ class Asked(Protocol):
     def extra(self) -> Mapping[str, object]: ...  # noqa: D102
 
 
-def request_key(request: Asked, *, digest: str | None = None) -> str:
+def request_key(request: RequestFields, *, digest: str | None = None) -> str:
     """Content address of a request; `digest` is its `prompt_digest`, if it is known already."""
     listed = [
         VERSION,

@@ -60,7 +60,7 @@ class Stats:
         return {share.model: share.replies for share in self.shares if share.replies}
 
 
-def take_stock(read: Read, path: Path) -> Stats:
+def collect_stats(read: Read, path: Path) -> Stats:
     """Count what is stored; reads the whole file, of whatever version."""
     present = tables(read)
     ((version,),) = read("PRAGMA user_version", [])

@@ -22,8 +22,8 @@ from caps.core.errors import JournalError
 from caps.journal.faults import explain, is_busy
 from caps.journal.opening import BUSY_SECONDS, CHECKED_BYTES, connect, hasten, make_ready, refuse_directory
 from caps.journal.rows import FACTS, REPLIES, Reply, Row, chunks, clean, lookup_of_many
-from caps.journal.stock import Stats, beside, take_stock
-from caps.journal.turns import Gathered
+from caps.journal.stock import Stats, beside, collect_stats
+from caps.journal.turns import Coalescer
 from caps.journal.writer import Writer
 
 _LOOKUP = REPLIES.lookup
@@ -54,7 +54,7 @@ class Journal:
         self._writer = Writer(
             self._connection, at_once, self._in_use, lambda: log.stat().st_size, self._explained
         )
-        self._lookups = Gathered(self._look_up)
+        self._lookups = Coalescer(self._look_up)
         self._clock = clock
         self._open = True
 
@@ -165,7 +165,7 @@ class Journal:
 
     def stats(self) -> Stats:
         """Count what is stored; reads the whole file."""
-        return take_stock(self._read, self.path)
+        return collect_stats(self._read, self.path)
 
     def _look_up(self, wanted: "list[tuple[str, Future[Reply | None]]]") -> None:
         found: dict[str, Reply] = {}

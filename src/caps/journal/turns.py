@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Gathered(Generic[T]):
+class Coalescer(Generic[T]):
     """Gathers items for so many turns of the event loop they come from, then deals with them at once.
 
     A turn of an idle loop takes no time that anyone would notice; one of a busy loop brings more items.

@@ -19,7 +19,7 @@ from caps.core.errors import JournalError
 from caps.journal.faults import explain, is_unwritable
 from caps.journal.opening import BUSY_SECONDS, connect, examine, make_ready, refuse_directory
 from caps.journal.rows import REPLIES
-from caps.journal.stock import Read, Stats, beside, size_on_disk, tables, take_stock
+from caps.journal.stock import Read, Stats, beside, collect_stats, size_on_disk, tables
 
 WORDS = ("text", "reasoning", "logprobs")
 FIGURES = tuple(column for column in REPLIES.columns if column not in WORDS)
@@ -31,7 +31,7 @@ _BYTES = " + ".join(f"ifnull(length(CAST({column} AS BLOB)), 0)" for column in W
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class ReplyFilter:
     """The replies that are meant: of a model, stored before a time, or both; with neither, all."""
 
     model: str | None = None
@@ -64,10 +64,10 @@ class Removal:
 def stock(path: Path, *, patience: float = BUSY_SECONDS) -> Stats:
     """Count what a journal holds."""
     with _looking(path, patience) as read:
-        return take_stock(read, path)
+        return collect_stats(read, path)
 
 
-def count(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Removal:
+def count(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> Removal:
     """Count what `prune` would take out; nothing goes."""
     condition, values = which.where()
     with _looking(path, patience) as read:
@@ -84,7 +84,7 @@ def count(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Remova
     return Removal(**counted)
 
 
-def prune(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Removal:
+def prune(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> Removal:
     """Take replies out whole, the figures of redacted ones and facts of that age too."""
     condition, values = which.where()
     before = _size(path)
@@ -98,7 +98,7 @@ def prune(path: Path, which: Which, *, patience: float = BUSY_SECONDS) -> Remova
     return Removal(**gone, bytes=max(0, before - size_on_disk(path)))
 
 
-def redact(path: Path, which: Which, *, now: float, patience: float = BUSY_SECONDS) -> Removal:
+def redact(path: Path, which: ReplyFilter, *, now: float, patience: float = BUSY_SECONDS) -> Removal:
     """Take the words of replies out and keep their figures."""
     condition, values = which.where()
     before = _size(path)

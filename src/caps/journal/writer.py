@@ -22,7 +22,7 @@ import msgspec
 
 from caps.journal.faults import is_busy
 from caps.journal.rows import Row, Table, chunks, insertion
-from caps.journal.turns import Gathered
+from caps.journal.turns import Coalescer
 
 # Rows of one statement. Every statement lets go of the interpreter's lock, which a busy event loop gives back
 # only after some milliseconds: few statements a transaction matter more than anything else here.
@@ -66,7 +66,7 @@ class Writer:
     ) -> None:
         self._patient, self._quick, self._in_use = patient, quick, in_use
         self._log_size, self._explained = log_size, explained
-        self._arrived = Gathered(self._store_arrived, turns=TURNS)
+        self._arrived = Coalescer(self._store_arrived, turns=TURNS)
         self._queue: SimpleQueue[Task] = SimpleQueue()
         self._thread: Thread | None = None
         self._commits = 0

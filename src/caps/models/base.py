@@ -1,4 +1,4 @@
-"""The seam to whatever completes a chat: a request goes in, a completion comes out.
+"""The model protocol: a request goes in, a completion comes out.
 
 Rules that must not be broken:
 
@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
-from caps.core.counting import estimate_tokens
+from caps.core.text import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Model(Protocol):
         ...
 
 
-class Connected(Model, Protocol):
+class HasConnections(Model, Protocol):
     """A model behind a number of connections."""
 
     @property
@@ -84,7 +84,7 @@ class Connected(Model, Protocol):
 
 
 @runtime_checkable
-class Holding(Protocol):
+class HoldsConnections(Protocol):
     """A model whose calls can keep their connections for a while after they are answered."""
 
     async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
@@ -93,7 +93,7 @@ class Holding(Protocol):
 
 
 @runtime_checkable
-class Catalogue(Protocol):
+class ListsModels(Protocol):
     """A model that knows the names served at its address."""
 
     async def names(self) -> tuple[str, ...]:
@@ -101,12 +101,12 @@ class Catalogue(Protocol):
         ...
 
 
-def unheard(words: str) -> None:
+def ignore(words: str) -> None:
     """Nobody listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class ConnectOptions:
     """What a backend is told about the model wanted of it; each takes what it can use.
 
     A backend is a function of this that returns a `Connected` model, named in the registry `MODELS`.
@@ -119,7 +119,7 @@ class Wiring:
     timeout: float = 600.0
     context: int | None = None
     threads: int | None = None
-    tell: Tell = unheard
+    tell: Tell = ignore
 
 
 def estimate_usage(messages: Iterable[Message], output: str) -> Usage:

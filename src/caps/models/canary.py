@@ -17,7 +17,7 @@ from caps.core.errors import (
     UnreachableError,
 )
 from caps.core.types import Message, Usage
-from caps.models.base import Catalogue, Completion, Model, Request
+from caps.models.base import Completion, ListsModels, Model, Request
 from caps.models.journaled import JournaledModel
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _missing(name: str, reason: str) -> MissingFeatureError:
 
 async def _offer(model: Model, wanted: str, error: ModelError) -> str:
     """The error's words, and the names that would have worked, the nearest first."""
-    names = list(await model.names()) if isinstance(model, Catalogue) else []
+    names = list(await model.names()) if isinstance(model, ListsModels) else []
     if not names:
         return str(error)
     near = get_close_matches(wanted, names, n=_SHOWN, cutoff=0.4)

@@ -1,8 +1,11 @@
-"""What went wrong with one request, whether asking again may help, and words that say what to do; pure."""
+"""What went wrong with a request, whether a retry may help, and what to tell the user."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from random import Random
 from typing import Any
 
 from caps.core.errors import (
@@ -17,8 +20,79 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.models.retries import retry_after
 from caps.models.wire import printable
+
+# How long to wait before asking again; pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often and how patiently a failed call is tried again.
+
+    Waits are drawn with full jitter below a bound that doubles from `first` to `longest`. A server that asks
+    for more than `obey` seconds is not waited for. One that says it is loading is polled for `loading`
+    seconds, uncounted. An address that never answered is tried `strangers` times more, not `most`.
+    """
+
+    most: int = 5
+    first: float = 0.5
+    longest: float = 30.0
+    obey: float = 120.0
+    loading: float = 300.0
+    strangers: int = 1
+
+
+class Attempts:
+    """The tries of one call: after each failure, how long to wait for the next, or that it is the last."""
+
+    LOADING_POLL = 1.0
+
+    def __init__(self, retries: Retries, rng: Random) -> None:
+        self._retries, self._rng = retries, rng
+        self._failures = 0
+        self._loading_since: float | None = None
+
+    def pause(self, *, loading: bool, known: bool, asked: float | None, now: float) -> float | None:
+        """Seconds to wait, or None to give up; `known`: the address answered before, `asked`: its wish."""
+        retries = self._retries
+        if loading:
+            self._loading_since = now if self._loading_since is None else self._loading_since
+            if now - self._loading_since < retries.loading:
+                return self.LOADING_POLL if asked is None else min(asked, self.LOADING_POLL)
+        self._failures += 1
+        if self._failures > (retries.most if known else min(retries.most, retries.strangers)):
+            return None
+        if asked is not None and asked > retries.obey:
+            return None
+        bound = min(retries.longest, retries.first * 2.0 ** min(self._failures - 1, 60))
+        jitter = self._rng.uniform(0, bound)
+        # What the server asks for, and a little: all who were sent away would else come back at once.
+        return jitter if asked is None else asked + min(jitter, 1.0)
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds a server asks to wait: `retry-after-ms`, or `Retry-After` as seconds or as a date."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    word = headers.get("Retry-After")
+    seconds = _number(word)
+    if seconds is not None or word is None:
+        return seconds
+    try:
+        date = parsedate_to_datetime(word)
+        return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, OverflowError, TypeError, IndexError):  # of what is no date
+        return None
+
+
+def _number(word: str | None) -> float | None:
+    try:
+        value = float(word) if word is not None else -1.0
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
 
 _TRANSIENT = {408, 409, 425, 429}
 _STRAINED = {408, 429, 503, 504, 529}
@@ -156,3 +230,61 @@ def _short(said: object) -> str:
         return "what cannot be shown"
     words = " ".join(printable(words, _QUOTED).split())
     return words if len(words) <= 300 else words[:300] + " …"
+
+
+# Requests of batches that failed: how often, for which cause, and which of them are given up.
+#
+# * Refused for good (too long for the context): asking again would not help, so it is given up at once.
+# * Failed on the way (a server's error, garbage): it goes into the next file, at most `tries` times in all.
+# * Never run (expired, cancelled), or refused for the account or the model: not its fault, not counted.
+
+
+EVERYONE = (AccessError, UnknownModelError)  # what would fail every other request too
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed item: its request, an id of its own, and why; if it `counts` as a try, if it is `final`."""
+
+    key: str
+    item: str
+    cause: str
+    said: str
+    counts: bool
+    final: bool
+
+    @classmethod
+    def of(cls, key: str, item: str, fault: Fault) -> "Failure":
+        """What a fault means for the request."""
+        excused = not fault.seen or fault.renamed or isinstance(fault.error, EVERYONE)
+        return cls(key, item, fault.error.cause, str(fault.error), not excused, not (excused or fault.retry))
+
+
+class Failures:
+    """All failures of a run; the same item told twice counts once."""
+
+    def __init__(self, tries: int, known: Iterable[Failure] = ()) -> None:
+        self._tries = tries
+        self._items: dict[str, dict[str, Failure]] = {}
+        for failure in known:
+            self.add(failure)
+
+    def add(self, failure: Failure) -> bool:
+        """Take note of a failure; false where it is known."""
+        items = self._items.setdefault(failure.key, {})
+        new = failure.item not in items
+        items.setdefault(failure.item, failure)
+        return new
+
+    def returned(self, key: str) -> int:
+        """How many failed items of a request have come back."""
+        return len(self._items.get(key, ()))
+
+    def given_up(self, key: str) -> ModelError | None:
+        """Why a request is not asked any more, if it is not."""
+        counted = [one for one in self._items.get(key, {}).values() if one.counts]
+        if not counted or not (counted[-1].final or len(counted) >= self._tries):
+            return None
+        error = ModelError(counted[-1].said, attempts=len(counted))
+        error.cause = counted[-1].cause
+        return error

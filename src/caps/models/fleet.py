@@ -1,4 +1,4 @@
-"""Several servers of one model as one: calls that share a beginning meet at one server, while that has room.
+"""Several servers of one model used as one: calls with a common prefix go to the same server.
 
 Rules that must not be broken:
 
@@ -8,33 +8,148 @@ Rules that must not be broken:
 """
 
 import asyncio
+import math
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from random import Random
 from typing import Any, Literal, TypeVar
 
 import aiohttp
+import msgspec
 from msgspec.structs import replace
 
-from caps.core.errors import ModelError, UnreachableError
-from caps.core.secrets import Secrets
-from caps.models.base import Completion, Request, Tell, Wiring, unheard
-from caps.models.fleet_addresses import Listed, parse_fleet
-from caps.models.fleet_line import Line
-from caps.models.fleet_server import OUR_FAULT, Care, Record, Server
-from caps.models.fleet_watch import Watch
-from caps.models.grouping import group_of, group_of_body
-from caps.models.http import Exchanged, HttpModel, Timeouts, itself
-from caps.models.rendezvous import ranked
-from caps.models.retries import Retries
+from caps.core.errors import ModelError, SettingError, UnreachableError
+from caps.core.secrets import Secrets, shown_address
+from caps.models.base import Completion, ConnectOptions, Request, Tell, ignore
+from caps.models.faults import Retries
+from caps.models.fleet_servers import (
+    OUR_FAULT,
+    FleetServer,
+    HealthMonitor,
+    HealthPolicy,
+    ServerQueue,
+    ServerRecord,
+)
+from caps.models.http import Exchange, HttpModel, Timeouts, itself
+
+# The addresses of several servers of one model, as people write them.
+#
+# They stand behind one another with commas or blanks between, each with a weight if that is not 1:
+# `http://a:8000/v1,http://b:8000/v1=2`. The weight ends the path, so a query stays what it is:
+# `https://c/v1=2?api-version=3` has the weight 2.
+
+
+# A comma inside an address parts nothing: the next address begins with its scheme.
+_BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_WEIGHED = re.compile(r"(https?://[^?#]*)=(\d+(?:\.\d+)?|\.\d+)((?:[?#].*)?)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedAddress:
+    """One address of several, and its share of the work next to the others'."""
+
+    url: str = field(repr=False)  # which may hold a password
+    weight: float = 1.0
+
+
+def join_addresses(addresses: str | Iterable[str] | None) -> str:
+    """Several addresses as one text; one stays as it is."""
+    if addresses is None or isinstance(addresses, str):
+        return addresses or ""
+    return ",".join(word for word in addresses if word.strip())
+
+
+def split_addresses(words: str) -> list[str]:
+    """The addresses in a text, in order."""
+    return [word for word in _BETWEEN.split(words.strip(" \t\r\n,")) if word]
+
+
+def is_fleet(words: str) -> bool:
+    """Whether this means several addresses, or one with a weight."""
+    return len(split_addresses(words)) > 1 or _WEIGHED.fullmatch(words.strip()) is not None
+
+
+def parse_fleet(words: str) -> tuple[WeightedAddress, ...]:
+    """The addresses of a fleet; one that is listed twice is one, of both weights."""
+    weights: dict[str, float] = {}
+    for word in split_addresses(words):
+        weighed = _WEIGHED.fullmatch(word)
+        url = word if weighed is None else weighed[1] + weighed[3]
+        weight = 1.0 if weighed is None else float(weighed[2])
+        if weight <= 0:
+            raise SettingError(f"{shown_address(word)}: a weight is above 0; leave out who is to rest")
+        weights[url] = weights.get(url, 0.0) + weight
+    return tuple(WeightedAddress(url, weight) for url, weight in weights.items())
+
+
+# Who of several is asked first: weighted rendezvous hashing; pure.
+#
+# Every group ranks all servers by itself, so that one more or less moves only its own share of the
+# groups, and who is next in line for a group is the same for all its calls (Thaler and Ravishankar 1998).
+
+
+T = TypeVar("T")
+_STEPS = 1 << 64
+
+
+def ranked(group: bytes, entries: Sequence[tuple[str, float, T]]) -> tuple[T, ...]:
+    """What the entries (name, weight, value) stand for, first choice first.
+
+    -w / ln(u) with an even u puts each first as often as its share of the weights.
+    """
+    digest = blake2b(group, digest_size=16).digest()
+
+    def score(entry: tuple[str, float, T]) -> float:
+        name, weight, _ = entry
+        drawn = int.from_bytes(blake2b(digest + name.encode(), digest_size=8).digest(), "big")
+        return -weight / math.log((drawn + 0.5) / _STEPS)
+
+    return tuple(entry[2] for entry in sorted(entries, key=score, reverse=True))
+
+
+# Which calls share a beginning, so that one server's prefix cache can serve them; pure.
+
+
+class _Chat(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+class _Role(msgspec.Struct):
+    role: Any = None
+
+
+def group_of(request: Request) -> bytes:
+    """The group a request names; else its beginning, up to the first words of the user."""
+    if request.group:
+        return request.group.encode("utf-8", "surrogatepass")
+    begun: list[str] = []
+    for message in request.messages:
+        begun.append(message.content)
+        if message.role == "user":
+            break
+    return "\0".join(begun).encode("utf-8", "surrogatepass")
+
+
+def group_of_body(body: bytes) -> bytes:
+    """The same of a chat request as it is sent; anything else is a group of its own."""
+    begun: list[bytes] = []
+    try:
+        for raw in msgspec.json.decode(body, type=_Chat).messages:
+            begun.append(bytes(raw))
+            if msgspec.json.decode(raw, type=_Role).role == "user":
+                break
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return body
+    return b"\0".join(begun) or body
+
 
 AT_ONCE = Retries(most=0, loading=0.0, strangers=0)  # the next try belongs to another server
 # Calls that wait at a server that is full, so that one is at hand that prefers it: about as many as it has.
 LEAST_SURPLUS, MOST_SURPLUS = 8, 64  # benchmarks/fleet.py shows what that does for its cache
-
-T = TypeVar("T")
 
 
 class FleetModel:
@@ -46,20 +161,20 @@ class FleetModel:
 
     def __init__(
         self,
-        listed: Sequence[Listed],
+        listed: Sequence[WeightedAddress],
         api_key: str | None = None,
         *,
         connections: int | Literal["auto"] = "auto",
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
-        care: Care | None = None,
-        tell: Tell = unheard,
+        care: HealthPolicy | None = None,
+        tell: Tell = ignore,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._care, self._retries = care or Care(), retries or Retries()
+        self._care, self._retries = care or HealthPolicy(), retries or Retries()
         self._servers = [
-            Server(
+            FleetServer(
                 HttpModel(
                     one.url, api_key, connections=connections, timeouts=timeouts, retries=AT_ONCE, rng=rng
                 ),
@@ -75,8 +190,8 @@ class FleetModel:
         ]
         self._most = self._retries.most + len(listed) - 1  # failures a call bears: one more a further server
         self._rng, self._clock = rng or Random(), clock
-        self._line = Line(self._servers, clock)
-        self._watch = Watch(
+        self._line = ServerQueue(self._servers, clock)
+        self._watch = HealthMonitor(
             self._servers, self._line, care=self._care, retries=self._retries, tell=tell, clock=clock
         )
 
@@ -104,7 +219,7 @@ class FleetModel:
         limits = (server.limit for server in self._servers if not server.out)
         return sum(min(MOST_SURPLUS, max(LEAST_SURPLUS, limit)) for limit in limits)
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[ServerRecord]:
         """What became of every server so far."""
         return [server.record(self._clock()) for server in self._servers]
 
@@ -124,10 +239,10 @@ class FleetModel:
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
-    ) -> Exchanged[T]:
+    ) -> Exchange[T]:
         """Send what `write` makes and `read` the reply, at another server where one fails."""
 
-        async def work(one: HttpModel, earlier: int) -> Exchanged[T]:
+        async def work(one: HttpModel, earlier: int) -> Exchange[T]:
             done = await one.exchange(write, read, model=model)
             return done._replace(attempts=done.attempts + earlier)
 
@@ -188,7 +303,7 @@ class FleetModel:
     async def _carried(self, group: bytes, work: Callable[[HttpModel, int], Awaitable[T]]) -> T:
         """Do some work at one server after the other; it is told the attempts that came to nothing before."""
         order, home = ranked(group, self._ranks), blake2b(group, digest_size=16).digest()
-        failed: set[Server] = set()
+        failed: set[FleetServer] = set()
         attempts = failures = 0
         while True:
             server = await self._entered(order, home, failed, attempts)
@@ -212,8 +327,8 @@ class FleetModel:
             failed.add(server)
 
     async def _entered(
-        self, order: Sequence[Server], home: bytes, failed: set[Server], attempts: int
-    ) -> Server:
+        self, order: Sequence[FleetServer], home: bytes, failed: set[FleetServer], attempts: int
+    ) -> FleetServer:
         if self._watch.hopeless:
             raise self._watch.nobody(attempts)
         try:
@@ -223,7 +338,7 @@ class FleetModel:
             raise
 
 
-def connect(wiring: Wiring) -> FleetModel:
+def connect(wiring: ConnectOptions) -> FleetModel:
     """The model at several `http:` addresses."""
     return FleetModel(
         parse_fleet(wiring.address),

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint over HTTP: limits, timeouts, retries, and errors that say what to do.
+"""OpenAI-compatible HTTP endpoints: connection limits, timeouts, retries, clear errors.
 
 Rules that must not be broken:
 
@@ -11,35 +11,254 @@ Rules that must not be broken:
 
 import asyncio
 import time
+from asyncio import (
+    AbstractEventLoop,
+    CancelledError,
+    Future,
+    Task,
+    TimerHandle,
+    current_task,
+    get_running_loop,
+)
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import aiohttp
 from msgspec.structs import replace
 from yarl import URL
 
 from caps.core.errors import SettingError
-from caps.core.secrets import Secrets, StreamScrubber, is_open_parameter, looks_secret, names_credential
+from caps.core.secrets import (
+    Secrets,
+    StreamScrubber,
+    is_open_parameter,
+    looks_secret,
+    names_credential,
+    shown_address,
+)
 from caps.models import faults
-from caps.models.addresses import parse_base
-from caps.models.base import Completion, Request, Wiring
-from caps.models.bodies import REPLY_BYTES, OversizedReplyError, read_body, read_start
-from caps.models.faults import Fault
-from caps.models.limits import make_gate
-from caps.models.patience import Patience
-from caps.models.retries import Retries, Tries
+from caps.models.base import Completion, ConnectOptions, HasConnections, Request
+from caps.models.faults import Attempts, Fault, Retries
 from caps.models.wire import (
     NAME_CHARS,
     RENAMED,
+    REPLY_BYTES,
+    OversizedReplyError,
     decode,
     embedded_status,
     encode_body,
     printable,
+    read_body,
     read_completion,
+    read_start,
 )
+
+# How long a call may take. All calls of a model are given the same time, so one timer is enough for all.
+#
+# A timer for each, as aiohttp keeps, is a twentieth of all the work of a bare call.
+
+
+class SharedTimeout:
+    """Raises `TimeoutError` in a task that is inside for longer than `seconds`: `with patience:`.
+
+    A task may be inside once at a time. Whoever else cancels it is heard.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        # Until when each may stay, and how often someone wanted it cancelled when it came; in the order they
+        # came, which is that of their ends.
+        self._inside: dict[Task[Any], tuple[float, int]] = {}
+        self._overdue: set[Task[Any]] = set()
+        self._loop: AbstractEventLoop | None = None
+        self._timer: TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        loop, task = get_running_loop(), current_task()
+        assert task is not None  # noqa: S101
+        end = loop.time() + self._seconds
+        self._inside[task] = end, task.cancelling()
+        if self._timer is None or self._loop is not loop:
+            self._loop, self._timer = loop, loop.call_at(end, self._look)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task = current_task()
+        assert task is not None  # noqa: S101
+        _, cancelling = self._inside.pop(task)
+        if task in self._overdue:
+            self._overdue.remove(task)
+            if task.uncancel() <= cancelling and kind is CancelledError:
+                raise TimeoutError from error
+
+    def _look(self) -> None:
+        """Break off who has been inside for too long, and look again when the next may have been."""
+        self._timer, loop = None, get_running_loop()
+        now = loop.time()
+        for task, (end, _) in self._inside.items():
+            if end > now:
+                self._timer = loop.call_at(end, self._look)
+                return
+            if task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+
+
+# How many calls are under way at once: a fixed number, or as many as the server bears.
+#
+# Rules that must not be broken:
+#
+# * Whoever came first goes first, and a slot is never lost, whoever is cancelled when.
+# * Entering and leaving take constant time.
+
+
+class Gate:
+    """Lets at most `limit` calls through: `async with gate as ticket`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.busy = 0
+        self._tickets = 0
+        self._waiting: deque[Future[None]] = deque()
+        self._full = False  # whether anyone had to wait
+
+    async def __aenter__(self) -> int:
+        if self.busy < self.limit:  # then nobody waits: whoever could go was let go
+            self.busy += 1
+        else:
+            await self._wait()
+        self._tickets += 1
+        return self._tickets
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.busy -= 1
+        if self._waiting:
+            self._let_in()
+
+    def served(self, ticket: int, seconds: float) -> None:
+        """Say that a call went well, and how long it took."""
+
+    def strained(self, ticket: int) -> None:
+        """Say that a call met a server under strain: too many requests, or no answer in time."""
+
+    async def _wait(self) -> None:
+        self._full = True
+        turn = get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.busy -= 1  # let in and cancelled in the same moment: pass the slot on
+                self._let_in()
+            raise
+
+    def _let_in(self) -> None:
+        while self._waiting and self.busy < self.limit:
+            turn = self._waiting.popleft()
+            if not turn.done():  # a cancelled one is skipped
+                self.busy += 1
+                turn.set_result(None)
+
+
+class AutoGate(Gate):
+    """Finds the limit by itself: doubles from `start` until the server shows strain, then grows by steps.
+
+    The limit is halved at a sign of strain (once for all calls under way then), and when latency passes twice
+    that of the best window, at a higher limit than then, without more calls per second for it. After such
+    a cut the best is measured anew: the calls themselves may have become longer.
+    """
+
+    STEP = 2
+    LEAST_WINDOW = 8
+    SLOWER = 2.0
+    GAIN = 1.1
+    ALIKE = 1.1
+
+    def __init__(self, *, start: int = 4, most: int = 256) -> None:
+        super().__init__(start)
+        self._most = most
+        self._doubling = True
+        self._last_cut = 0  # the last ticket given out before the limit was cut
+        self._best: tuple[float, int] | None = None  # least latency, highest limit that had it
+        self._open_window()
+
+    def served(self, ticket: int, seconds: float) -> None:
+        """Count a call of this window; a full window decides about the limit."""
+        seconds = max(seconds, 1e-9)
+        if ticket <= self._window_start:
+            return
+        self._count += 1
+        self._seconds += seconds
+        if self._count >= max(self.LEAST_WINDOW, self.limit):
+            self._close_window(self._seconds / self._count)
+
+    def strained(self, ticket: int) -> None:
+        """Halve the limit, unless this call began before the last cut."""
+        if ticket > self._last_cut:
+            self._cut()
+
+    def _open_window(self) -> None:
+        self._window_start = self._tickets
+        self._count = 0
+        self._seconds = 0.0
+        self._full = bool(self._waiting)
+
+    def _close_window(self, latency: float) -> None:
+        best, at = self._best or (latency, self.limit)
+        if latency > self.SLOWER * best and self.limit > at and self.limit / latency < self.GAIN * at / best:
+            self._best = None
+            self._cut()
+            return
+        if latency <= self.ALIKE * best:
+            self._best = (min(best, latency), self.limit)
+        if self._full:
+            grown = self.limit * 2 if self._doubling else self.limit + self.STEP
+            self.limit = min(self._most, grown)
+        self._open_window()
+        self._let_in()
+
+    def _cut(self) -> None:
+        self.limit = max(1, self.limit // 2)
+        self._doubling = False
+        self._last_cut = self._tickets
+        self._open_window()
+
+
+def make_gate(connections: int | Literal["auto"]) -> Gate:
+    """The gate a setting stands for."""
+    if connections == "auto":
+        return AutoGate()
+    if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
+        raise SettingError(f"connections = {connections!r}: must be a whole number of at least 1, or 'auto'")
+    return Gate(connections)
+
+
+# The address of an endpoint as people write it.
+
+
+def parse_base(base_url: str) -> URL:
+    """A base URL; without a path `/v1` is meant, and the path of chat completions is taken off."""
+    words = base_url.strip().rstrip("/").removesuffix("/chat/completions")
+    try:
+        url = URL(words)
+    except ValueError:
+        url = URL()
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise SettingError(
+            "the base URL must look like http://localhost:8000/v1 or https://host/v1"
+            f", not {shown_address(base_url).rpartition('@')[2]!r}"
+        )
+    return url if url.path.strip("/") else url.with_path("/v1", keep_query=True)
+
 
 # Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
@@ -59,7 +278,7 @@ class Timeouts:
     read: float = 600.0
 
 
-class Exchanged(NamedTuple, Generic[T]):
+class Exchange(NamedTuple, Generic[T]):
     """What was read out of a reply, how long it took, and how many requests the server may have billed."""
 
     value: T
@@ -106,7 +325,7 @@ class HttpModel:
         given += [value or name for name, value in asked.items() if not value or names_credential(name)]
         self._in_replies = Secrets(filter(looks_secret, given))
         self._timeouts = timeouts or Timeouts()
-        self._patience = Patience(self._timeouts.read)
+        self._patience = SharedTimeout(self._timeouts.read)
         to_connect = min(self._timeouts.connect, SHARE_TO_CONNECT * self._timeouts.read)
         # Chat completions, of which there are many, share the timer of `_patience`; others have one each.
         self._own_timer = aiohttp.ClientTimeout(total=self._timeouts.read, sock_connect=to_connect)
@@ -148,7 +367,7 @@ class HttpModel:
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
-    ) -> Exchanged[T]:
+    ) -> Exchange[T]:
         """Send what `write` makes and `read` the reply, trying again where that may help.
 
         `write` is told what this server calls its limit on tokens; `read` raises `ValueError` for no reply.
@@ -159,12 +378,12 @@ class HttpModel:
         self,
         write: Callable[[str], bytes],
         read: Callable[[Any], T],
-        then: Callable[[Exchanged[T]], Awaitable[R]],
+        then: Callable[[Exchange[T]], Awaitable[R]],
         *,
         model: str,
         limit: int,
     ) -> R:
-        tries: Tries | None = None
+        tries: Attempts | None = None
         attempts = 0
         # A call keeps its slot while it waits for its next try: trouble lowers the pressure by itself.
         async with self._gate as ticket:
@@ -176,7 +395,7 @@ class HttpModel:
                     self._known = True
                     latency = time.perf_counter() - started
                     self._gate.served(ticket, latency)
-                    return await then(Exchanged(outcome, latency, attempts + 1))
+                    return await then(Exchange(outcome, latency, attempts + 1))
                 self._known = self._known or outcome.seen
                 if outcome.strained:
                     self._gate.strained(ticket)
@@ -184,7 +403,7 @@ class HttpModel:
                 if outcome.renamed and limit_name != RENAMED:
                     self._limit_name = RENAMED
                     continue
-                tries = tries or Tries(self._retries, self._rng)
+                tries = tries or Attempts(self._retries, self._rng)
                 pause = self._pause(tries, outcome)
                 if pause is None:
                     break
@@ -294,7 +513,7 @@ class HttpModel:
             self._places[path] = (self._base / path).with_query(self._base.query)
         return self._places[path]
 
-    def _pause(self, tries: Tries, fault: Fault) -> float | None:
+    def _pause(self, tries: Attempts, fault: Fault) -> float | None:
         if not fault.retry:
             return None
         return tries.pause(loading=fault.loading, known=self._known, asked=fault.wait, now=time.monotonic())
@@ -311,7 +530,7 @@ class HttpModel:
         return self._session
 
 
-def connect(wiring: Wiring) -> HttpModel:
+def connect(wiring: ConnectOptions) -> HttpModel:
     """The model at an `http:` address."""
     timeouts = Timeouts(read=wiring.timeout)
     return HttpModel(wiring.address, wiring.api_key, connections=wiring.connections, timeouts=timeouts)
@@ -327,3 +546,33 @@ def _decoded(payload: bytes) -> Any:
         return decode(payload)
     except ValueError:
         return None
+
+
+# The seam to a model server that others stand before: one, or a fleet of them.
+
+
+class Upstream(HasConnections, Protocol):
+    """A model server whose own words can be sent and read."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, as it may be shown."""
+        ...
+
+    async def exchange(
+        self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
+    ) -> Exchange[T]:
+        """Send what `write` makes and `read` the reply, trying again where that may help."""
+        ...
+
+    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send bytes to a path below the base URL as they are; raises what aiohttp does."""
+        ...
+
+    async def listing(self) -> tuple[int, Any]:
+        """Status, and what it says of its models; raises what aiohttp does, or `ValueError`."""
+        ...
+
+    def secrets(self, *, failed: bool) -> Secrets:
+        """What may not stand in a reply that is passed on; short keys may, unless it is an error."""
+        ...

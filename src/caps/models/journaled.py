@@ -1,4 +1,4 @@
-"""Any model, with a journal around it: what was paid once is never asked again.
+"""Models backed by the journal: a reply that was paid for is never requested again.
 
 Rules that must not be broken:
 
@@ -16,11 +16,13 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from caps.core.errors import NotRecordedError
 from caps.core.types import TokenLogprob, Usage
-from caps.journal.base import Keeper
+from caps.journal.base import JournalProtocol
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.rows import Reply
-from caps.models.base import Completion, Holding, Model, Request
+from caps.journal.store import Journal
+from caps.models.base import Completion, HoldsConnections, Model, Request
 from caps.models.wire import finite
 
 Flight: TypeAlias = "asyncio.Future[Completion | None]"
@@ -32,10 +34,10 @@ class JournaledModel:
     The journal is the caller's to close: several models may share it.
     """
 
-    def __init__(self, inner: Model, journal: Keeper) -> None:
+    def __init__(self, inner: Model, journal: JournalProtocol) -> None:
         self.inner = inner
         self.journal = journal
-        self._holding = inner if isinstance(inner, Holding) else None
+        self._holding = inner if isinstance(inner, HoldsConnections) else None
         # What is under way, with a future where someone else waits for it too.
         self._flights: dict[str, Flight | None] = {}
 
@@ -168,3 +170,23 @@ def _unpack(packed: str | None) -> tuple[TokenLogprob, ...]:
         TokenLogprob(token, logprob, tuple((other, value) for other, value in top))
         for token, logprob, top in rows
     )
+
+
+# A model that only remembers: it answers from the journal and asks nobody.
+
+
+class RecordedModel:
+    """Replies as the journal holds them; what it does not hold raises `NotRecordedError`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer from the journal, at once."""
+        stored = self._journal.get(request_key(request))
+        if stored is None:
+            raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
+        return to_completion(stored, replayed=True)
+
+    async def close(self) -> None:
+        """Nothing is held open."""

@@ -6,9 +6,8 @@ from typing import Any
 
 import aiohttp
 
-from caps.models.bodies import read_body
-from caps.models.fleet_addresses import parse_fleet
-from caps.models.wire import decode
+from caps.models.fleet import parse_fleet
+from caps.models.wire import decode, read_body
 
 SECONDS = 5.0  # for all texts together; a server that takes longer is not worth waiting for
 MOST_TEXTS = 20

@@ -1,4 +1,4 @@
-"""The OpenAI chat format: a request to bytes, bytes to a completion; pure.
+"""The OpenAI chat format: requests to bytes, bounded bytes to completions.
 
 Servers differ, so reading is tolerant: whatever is missing or of another type is left out, and only a body
 without any reply in it is an error. What is kept is bounded, and can be stored and written as JSON again: a
@@ -7,13 +7,14 @@ text has no half of a surrogate pair in it, and a count fits 64 bits.
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import aiohttp
 import msgspec
 
-from caps.core.counting import estimate_tokens
 from caps.core.errors import SettingError
+from caps.core.text import estimate_tokens
 from caps.core.types import TokenLogprob, Usage
 from caps.models.base import Completion, Request, estimate_prompt
 
@@ -218,3 +219,58 @@ def _token(item: Any) -> tuple[str, float]:
         return "", LEAST_LOGPROB
     logprob = item.get("logprob")
     return _name(item.get("token")), finite(logprob) if isinstance(logprob, int | float) else LEAST_LOGPROB
+
+
+# Bodies of endpoints' replies, read within a limit that counts bytes after decompression.
+#
+# Everything that this package reads from an endpoint goes through `read_body`, `read_start` or `limited`.
+# aiohttp unpacks a body piece by piece while it is read so, and never more than a piece beyond what was
+# asked for: a bomb costs no more memory than the limit. (`ClientResponse.read` unpacks everything first.)
+
+
+REPLY_BYTES = 16 << 20  # of a reply that is read as JSON: a long thought with log-probabilities has a quarter
+ERROR_BYTES = 64 << 10  # of the body of an error, of which 300 characters are quoted
+FORWARDED_BYTES = 256 << 20  # of a body that is passed on and not held: many embeddings have half
+
+
+class OversizedReplyError(ValueError):
+    """A body beyond its limit; the rest of it was not read."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a body of more than {limit:,} bytes")
+        self.limit = limit
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int = REPLY_BYTES) -> bytes:
+    """The whole body, or `OversizedReplyError`; raises what aiohttp does."""
+    body = bytearray()
+    async for part in limited(response, limit):
+        body += part
+    return bytes(body)
+
+
+async def read_start(response: aiohttp.ClientResponse, limit: int = ERROR_BYTES) -> bytes:
+    """The beginning of a body, which may be all of it; raises what aiohttp does."""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) >= limit:
+            response.close()  # the rest is not waited for
+            break
+    return bytes(body[:limit])
+
+
+async def limited(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
+    """The parts of a body as they come; `OversizedReplyError` where there are more bytes than allowed."""
+    packed = response.headers.get("Content-Encoding", "identity").lower() != "identity"
+    told = response.content_length
+    if told is not None and told > limit and not packed:
+        response.close()
+        raise OversizedReplyError(limit)
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > limit:
+            response.close()
+            raise OversizedReplyError(limit)
+        yield part

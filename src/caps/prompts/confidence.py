@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from caps.core.types import Ask, Group, Rating, Solo, TokenLogprob, Verdict
-from caps.prompts.reply import Reply
-from caps.prompts.said import said
+from caps.prompts.own_words import own_words
+from caps.prompts.parse import Reply
 from caps.prompts.tags import NOUN, Tag, plainly, rating, side
 
 _LEAST_MASS = 0.05  # below this the alternatives are about something else
@@ -31,7 +31,7 @@ def weigh(
     """
     if isinstance(ask, Group):
         return None
-    words = said("".join(one.token for one in tokens), nonce)
+    words = own_words("".join(one.token for one in tokens), nonce)
     spoken = _Spoken(tokens, plainly(words.text), not words.unfinished, code, bound_only)
     if isinstance(ask, Solo):
         value = _expected(spoken, "rating")

@@ -1,4 +1,4 @@
-"""Texts made safe to show to a judge: a nonce and a code per case, a fence, control tokens made inert.
+"""Candidate texts made safe to show to a judge: nonce, code, fence, masked control tokens.
 
 A prompt with a `{code}` shows texts as they are but for control characters and the control tokens of models
 (`show`): the code, which stands in none of them, tells a verdict from what the judge repeats. Without one,

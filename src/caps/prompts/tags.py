@@ -1,4 +1,4 @@
-"""Verdict tags and what stands in them, read leniently: `<winner> Solution **B** </winner>`, `<rating=8/10>`.
+"""Verdict tags and their contents, read leniently; ratings from the paper's verdict scale.
 
 A tag may carry the code the prompt asked for; it is then *bound*. All patterns are limited in length, so that
 reading stays linear.
@@ -7,6 +7,8 @@ reading stays linear.
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from caps.core.types import Verdict
 
 JOINER = "\u2060"  # the word joiner: no width, breaks no line
 NOUN = r"(?:solution|candidate|submission|response|answer|option|program|code)"
@@ -361,3 +363,23 @@ def on_scale(number: str, total: str | None) -> float:
 
 def _first_line(content: str) -> str:
     return bare(content.strip().partition("\n")[0])
+
+
+# The paper's verdict-to-rating table: a winner and a confidence become two ratings from 1 to 10.
+
+
+MIDDLE = 5.0  # what V1 puts in for a rating that is missing
+
+RATINGS = {
+    ("A", "HIGH"): Verdict(9, 3),
+    ("A", "LOW"): Verdict(7, 5),
+    ("B", "HIGH"): Verdict(3, 9),
+    ("B", "LOW"): Verdict(5, 7),
+    ("TIE", "HIGH"): Verdict(5, 5),
+    ("TIE", "LOW"): Verdict(5, 5),
+}
+
+
+def verdict_of(winner: str, confidence: str) -> Verdict:
+    """Read `A`, `B` or `TIE` with `HIGH` or `LOW` as a verdict."""
+    return RATINGS[winner, confidence]

@@ -1,10 +1,114 @@
-"""Tables and contests in a terminal."""
+"""Tables in a terminal; numbers are never cut short."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from caps.core.printable import printable
-from caps.reports.grid import Grid
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from caps.core.text import printable
+
+# A table that never cuts a number short: where it is too wide cells break, or rows become lists.
+
+
+GAP = 2
+LONGEST_WORD = 16  # of words in a column of text: what is longer is broken
+LONGEST_NAME = 30
+_SEAM = re.compile(r"  +| (?=\()|(?<=[+/]) ")
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of words under columns; from `numbers_from` on they are numbers, an interval after two spaces."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers_from: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        if self.title:
+            yield Text(self.title, style="italic")
+        whole, parted = self._by_column(broken=False), self._by_column(broken=True)
+        natural = [max(map(cell_len, lines)) for lines in whole]
+        room = options.max_width - GAP * (len(natural) - 1)
+        least = [self._least(place, whole[place], parted[place]) for place in range(len(natural))]
+        widths = fit(natural, least, room)
+        if widths is None:
+            yield from self._lists()
+        else:
+            yield self._table(natural, widths)
+
+    def _by_column(self, *, broken: bool) -> list[list[str]]:
+        """All lines of each column, as they are or broken wherever they may be."""
+        found = []
+        for place, column in enumerate(self.columns):
+            cells = [row[place] for row in self.rows if place < len(row)]
+            lines = [line for cell in cells for line in (_parts(cell) if broken else cell.splitlines())]
+            found.append([*(column.split() if broken else [column]), *lines, ""])
+        return found
+
+    def _least(self, place: int, whole: Sequence[str], parted: Sequence[str]) -> int:
+        if place >= self.numbers_from:
+            return max(map(cell_len, parted))
+        if place == 0:
+            return min(LONGEST_NAME, max(map(cell_len, whole)))
+        words = [word for line in whole for word in line.split()]
+        return min(LONGEST_WORD, max(map(cell_len, words), default=0))
+
+    def _table(self, natural: Sequence[int], widths: Sequence[int]) -> Table:
+        drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        for place, (column, width) in enumerate(zip(self.columns, widths, strict=True)):
+            side = "right" if place >= self.numbers_from else "left"
+            drawn.add_column(column, justify=side, width=width, overflow="fold")  # type: ignore[arg-type]
+        for row in self.rows:
+            cells = list(row)
+            for place in range(self.numbers_from, len(cells)):
+                if widths[place] < natural[place]:
+                    cells[place] = _broken(cells[place], widths[place])
+            drawn.add_row(*map(Text, cells))
+        return drawn
+
+    def _lists(self) -> Iterator[Text]:
+        """Each row as a list of its own: what is left where even broken cells do not fit."""
+        wide = max(map(cell_len, self.columns))
+        for row in self.rows:
+            yield Text(row[0], style="bold")
+            for column, cell in zip(self.columns[1:], row[1:], strict=False):
+                yield Text(f"  {column:<{wide}}  {cell}") if cell else Text(f"  {column}")
+
+
+def fit(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
+    """Widths that fit, taken from whichever column has most to spare; none where nothing helps."""
+    widths = list(natural)
+    while sum(widths) > room:
+        spare = [wide - low for wide, low in zip(widths, least, strict=True)]
+        if max(spare) <= 0:
+            return None
+        widths[spare.index(max(spare))] -= 1
+    return widths
+
+
+def _parts(cell: str) -> list[str]:
+    """What of a cell must stay together: a number, its interval, one side of a sum; of words, each."""
+    where = _SEAM if any(letter.isdigit() for letter in cell) else _SPACE
+    return [part for line in cell.splitlines() for part in where.split(line) if part]
+
+
+def _broken(cell: str, width: int) -> str:
+    lines: list[str] = []
+    for part in _parts(cell):
+        if lines and cell_len(lines[-1]) + 1 + cell_len(part) <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    return "\n".join(lines)
+
 
 UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 

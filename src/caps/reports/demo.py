@@ -1,11 +1,11 @@
-"""What the demonstration tells of its outcomes."""
+"""The output of the demonstration."""
 
 from collections.abc import Iterable
 
 from caps.core.types import Pairing, Verdict
-from caps.diagnostics.intervals import wilson
 from caps.engines.base import Outcome
 from caps.reports.console import number
+from caps.statistics.estimates import wilson
 
 
 def result_row(outcome: Outcome) -> tuple[str, ...]:

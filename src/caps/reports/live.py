@@ -11,18 +11,18 @@ from typing import Any
 from aiohttp import web
 
 from caps.core.errors import InputError
-from caps.reports.listing import run_rows
-from caps.reports.page import Kept, page_html, receipt_json, shard
-from caps.reports.receipt_view import receipt_view
-from caps.reports.retold import Retelling
-from caps.reports.told import Told, one_receipt, run_figures, run_page, status, tell
-from caps.reports.tree import Texts, plain, safe_json
+from caps.reports.html import Texts, plain, safe_json
+from caps.reports.page import StoredReceipts, page_html, receipt_json, shard
+from caps.reports.receipt_page import receipt_view
+from caps.reports.report import RunReport, load_report, one_receipt, run_figures, run_page, status
+from caps.reports.run_page import run_rows
+from caps.runs.rebuild import RebuiltRun
 
 HOST = "127.0.0.1"
 EVERY = 1.0  # seconds between looks at the folder
 PATIENCE = 5  # a look that took a second is followed by this many of rest
 
-Opened = Callable[[Path], AbstractContextManager[Retelling]]
+Opened = Callable[[Path], AbstractContextManager[RebuiltRun]]
 
 
 class Live:
@@ -31,7 +31,7 @@ class Live:
     def __init__(self, path: Path, opened: Opened, *, every: float = EVERY) -> None:
         self._path, self._opened, self._every = path, opened, every
         self._stack, self._lock = ExitStack(), Lock()
-        self._held: tuple[tuple[Any, ...], Told] | None = None
+        self._held: tuple[tuple[Any, ...], RunReport] | None = None
 
     def app(self) -> web.Application:
         """The application."""
@@ -76,7 +76,7 @@ class Live:
 
     def _html(self) -> str:
         with self._lock:
-            return page_html(run_page(self._told(), live=True), Kept([], "receipts", None))
+            return page_html(run_page(self._told(), live=True), StoredReceipts([], "receipts", None))
 
     def _news(self, sent: int) -> dict[str, Any]:
         with self._lock:
@@ -101,12 +101,12 @@ class Live:
         texts = Texts()
         return shard(place, [receipt_json(receipt_view(receipt, heard, case, texts), texts)])
 
-    def _told(self) -> Told:
+    def _told(self) -> RunReport:
         """The run as it is now; read again only when it has moved on."""
         now = self._state()
         if self._held is None or self._held[0] != now:
             self._stack.close()
-            self._held = (now, tell(self._stack.enter_context(self._opened(self._path))))
+            self._held = (now, load_report(self._stack.enter_context(self._opened(self._path))))
         return self._held[1]
 
     async def _close(self, _: web.Application) -> None:

@@ -1,4 +1,4 @@
-"""A page put together: one file that asks nothing of the network; what would make it large lies beside it."""
+"""Pages: one self-contained HTML file; large parts lie in files beside it."""
 
 import html
 import os
@@ -16,8 +16,8 @@ from typing import Any
 
 from caps.core.errors import InputError
 from caps.files import Output, file_errors, write_file
-from caps.reports.listing import Listing, listing_view
-from caps.reports.tree import Node, Texts, el, markup, plain, safe_json
+from caps.reports.html import Node, Texts, el, markup, plain, safe_json
+from caps.reports.run_page import Listing, listing_view
 
 STYLES = ("style.css", "chart.css")
 SCRIPTS = ("build.js", "table.js", "main.js")
@@ -45,7 +45,7 @@ class Page:
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredReceipts:
     """Receipts of a page: those it carries itself, or the folder they lie in and where each file starts."""
 
     own: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ def write_page(page: Page, receipts: Iterable[str], out: Path) -> list[Path]:
     return [out, *written]
 
 
-def page_html(page: Page, kept: Kept) -> str:
+def page_html(page: Page, kept: StoredReceipts) -> str:
     """The page as HTML."""
     figures = "".join(markup(node, page.texts) for node in page.figures)
     listing = page.listing
@@ -196,7 +196,7 @@ def _remove_parts(folder: Path) -> None:
     folder.rmdir()
 
 
-def _keep(receipts: Iterable[str], beside: _Beside) -> Kept:
+def _keep(receipts: Iterable[str], beside: _Beside) -> StoredReceipts:
     """Gather receipts until they are too many for one page, then write all of them out in parts."""
     size = 0
     part: list[str] = []
@@ -210,9 +210,9 @@ def _keep(receipts: Iterable[str], beside: _Beside) -> Kept:
             _write_parts(beside, part, place, starts)
             part, size = [], 0
     if not starts:
-        return Kept(part)
+        return StoredReceipts(part)
     _write_parts(beside, part, place, starts)
-    return Kept([], beside.folder.name, starts)
+    return StoredReceipts([], beside.folder.name, starts)
 
 
 def _write_parts(beside: _Beside, part: Sequence[str], end: int, starts: list[int]) -> None:

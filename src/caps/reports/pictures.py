@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from caps.files import file_errors, write_file
-from caps.reports.canvas import framed
-from caps.reports.run_view import table
-from caps.reports.tree import Node, el, markup
+from caps.reports.charts import framed
+from caps.reports.html import Node, el, markup
+from caps.reports.run_page import table
 
 MARGIN = 16
 FEW_COLUMNS = 3  # of numbers: a table that stands beside its picture where there is room

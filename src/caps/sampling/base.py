@@ -53,7 +53,7 @@ class Sampled:
         return [sample.candidate for sample in samples if sample.candidate is not None]
 
 
-class Desk(Protocol):
+class Generator(Protocol):
     """Where answers are written."""
 
     @property
@@ -86,7 +86,7 @@ class Aids:
 class Method(Protocol):
     """A way of coming by candidates: a frozen settings object."""
 
-    async def sample(self, case: Case, n: int, desk: Desk, aids: Aids) -> Sampled:
+    async def sample(self, case: Case, n: int, desk: Generator, aids: Aids) -> Sampled:
         """Make the candidates of a case; a draw may fail, and the others go on."""
         ...
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from caps.core.settings import check_settings, setting
-from caps.prompts.generate import STYLES
+from caps.prompts.render import STYLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import msgspec
 from caps.config import RunConfig
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Problem
-from caps.datasets.jsonl import guess_domain
+from caps.datasets.case_files import guess_domain
 from caps.server.options import number, read_request, wrong
 from caps.server.problems import problem_of_chat
 from caps.server.refusals import Refusal

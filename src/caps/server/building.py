@@ -9,8 +9,7 @@ from caps.core.errors import SettingError
 from caps.core.secrets import shown_address
 from caps.models.embedded import EmbeddedModel
 from caps.models.fleet import FleetModel
-from caps.models.http import HttpModel
-from caps.models.upstream import Upstream
+from caps.models.http import HttpModel, Upstream
 from caps.runner import Endpoint, Runner
 from caps.server.app import make_router
 from caps.server.bodies import Bodies

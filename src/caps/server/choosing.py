@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from caps.config import RunConfig
 from caps.core.types import Case, Selection
 from caps.engines.base import Outcome
-from caps.findings.kept import Findings
-from caps.models.upstream import Upstream
+from caps.findings.base import Findings
+from caps.models.http import Upstream
 from caps.runner import Runner
 from caps.server.refusals import Refusal, internal
 from caps.text_workers import TextWorkers

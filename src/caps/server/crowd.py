@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from caps.models.limits import Gate
+from caps.models.http import Gate
 from caps.server.refusals import Refusal
 from caps.server.rules import Limits
 

@@ -15,12 +15,11 @@ import msgspec
 from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError
 from caps.core.types import DEFAULT_ID, Case
-from caps.datasets.jsonl import parse_case
+from caps.datasets.case_files import parse_case
 from caps.models.fleet import FleetModel
-from caps.models.upstream import Upstream
-from caps.reports.lines import selection_line
-from caps.reports.servers import server_lines
+from caps.models.http import Upstream
 from caps.runner import Runner
+from caps.runs.result_lines import selection_line, server_lines
 from caps.server.answers import Completion, completion_of
 from caps.server.asked import (
     PREFIX,

@@ -26,9 +26,9 @@ from caps.core.errors import (
 )
 from caps.core.types import Candidate
 from caps.evidence.profiles import profile_named, signature_named
-from caps.judges.preparing import LONG_CODE
+from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Request
-from caps.models.upstream import Upstream
+from caps.models.http import Upstream
 from caps.models.wire import read_completion, tidy
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import aiohttp
 
 from caps.core.secrets import Secrets, StreamScrubber
-from caps.models.bodies import FORWARDED_BYTES, OversizedReplyError, limited
-from caps.models.upstream import Upstream
+from caps.models.http import Upstream
+from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
 from caps.server.asgi import Headers, Receive, Scope, Send, send_last, send_more, send_start
 from caps.server.crowd import Crowd
 from caps.server.refusals import Refusal

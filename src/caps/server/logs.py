@@ -7,7 +7,7 @@ from typing import IO
 
 import msgspec
 
-from caps.core.printable import printable_json
+from caps.core.text import printable_json
 
 LONGEST = 200
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from caps.config import RunConfig, per_request_options
-from caps.datasets.jsonl import DOMAINS
+from caps.datasets.case_files import DOMAINS
 from caps.server.options import SHORTEST, strategy_names, with_ceilings
 from caps.server.rules import Limits
 

@@ -8,7 +8,7 @@ from typing import Any
 from caps.config import Option, RunConfig, find_option, per_request_options
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
-from caps.datasets.jsonl import DOMAINS
+from caps.datasets.case_files import DOMAINS
 from caps.registry import STRATEGIES, listing
 from caps.runner import Runner
 from caps.server.refusals import Refusal

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from typing import ClassVar, NamedTuple
 
 from caps.core.contest import Turn
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Capabilities, Play
 from caps.core.settings import setting
 from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Round, Selection, Verdict

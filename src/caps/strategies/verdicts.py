@@ -12,7 +12,7 @@ from operator import mul
 from statistics import NormalDist
 from typing import NamedTuple
 
-from caps.core.judging import JudgeProfile
+from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level, Verdict
 
 NORMAL = NormalDist()

@@ -1,0 +1,31 @@
+"""What is known about a judge before a contest: its measured or assumed accuracy and biases."""
+
+from dataclasses import dataclass
+
+from caps.core.settings import check_settings, setting
+
+_HIGH = "chance that a HIGH verdict on a right and a wrong candidate prefers the right one"
+_LOW = "the same of a LOW verdict"
+_SURE = "share of decided verdicts that are HIGH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeProfile:
+    """Chances of a judge's verdicts at each evidence level; as it stands, a middling judge.
+
+    Errors repeat: `repeats` is the part of them that belongs to the candidate, whoever it meets and however
+    often it is shown, `shared` the part that belongs to all candidates with the same answer.
+    """
+
+    e1_high: float = setting(0.70, f"E1: {_HIGH}", least=0, most=1)
+    e1_low: float = setting(0.58, f"E1: {_LOW}", least=0, most=1)
+    e1_sure: float = setting(0.5, f"E1: {_SURE}", least=0, most=1)
+    e2_high: float = setting(0.82, f"E2: {_HIGH}", least=0, most=1)
+    e2_low: float = setting(0.64, f"E2: {_LOW}", least=0, most=1)
+    e2_sure: float = setting(0.6, f"E2: {_SURE}", least=0, most=1)
+    first_slot: float = setting(0.5, "share of verdicts for slot A between equals", least=0, most=1)
+    repeats: float = setting(0.5, "part of the errors that belongs to a candidate", least=0, most=1)
+    shared: float = setting(0.25, "part of the errors that belongs to an answer", least=0, most=1)
+
+    def __post_init__(self) -> None:
+        check_settings(self)

@@ -1,0 +1,278 @@
+"""A language model as the judge: render, complete, read; ask again where a reply cannot be read.
+
+Rules that must not be broken:
+
+* What a call cost is recorded before its reply is read.
+* A reply that was cut is asked for again with more room; one that was cut twice or cannot be read, as a
+  sampled draw, because at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of
+  least weight.
+* A verdict without the code that the prompt asks for counts only if no text shown could fake one.
+* A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from caps.core.errors import (
+    AccessError,
+    CapsError,
+    GarbledError,
+    ModelError,
+    SlowTextError,
+    TimedOutError,
+    UnknownModelError,
+)
+from caps.core.settings import check_settings, setting
+from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
+from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
+from caps.models.base import Completion, Model, Request
+from caps.prompts.confidence import weigh
+from caps.prompts.grammar import grammar_for, room_for
+from caps.prompts.parse import Reading, read_reply, read_terse
+from caps.prompts.render import asks_for_code, find_template, render
+from caps.text_workers import TextWorkers
+
+FURTHER_DRAW = 100
+DENSEST_BYTES = 2  # bytes a token of the densest text we reckon with; prose and code have three to four
+CHAT_MARKUP = 64  # tokens a chat template may add
+PROMPT_AT_MOST = 2000
+TOP_LOGPROBS = 10
+UNREADABLE_RATING = 5
+LONG_REPLY = 20_000  # characters; more than a judge writes with the default room
+OPEN = UnlimitedBudget()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """How a language model is asked."""
+
+    max_tokens: int = setting(4096, "room for a reply; doubled when it was cut", least=1)
+    retries: int = setting(2, "further tries when a reply cannot be read", least=0)
+    draw_temperature: float = setting(0.7, "temperature of further draws; the first is at 0", least=0, most=2)
+    confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
+    reply: str = setting(
+        "free", "as the judge likes, or held to the bare tags (llama.cpp)", choices=("free", "tags")
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelModel:
+    """Who judges at a level: a model, the name it is asked by, and what else its server is told."""
+
+    model: Model
+    name: str
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+
+class LlmJudge:
+    """Rules on asks by asking a language model, possibly another at each level."""
+
+    def __init__(
+        self,
+        seats: Mapping[Level, LevelModel],
+        templates: Mapping[str, str],
+        settings: JudgeSettings | None = None,
+        *,
+        texts: TextWorkers | None = None,
+    ) -> None:
+        self._seats, self._templates, self._texts = seats, templates, texts
+        self._settings = settings or JudgeSettings()
+
+    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget = OPEN) -> Ruling:
+        """Ask until a reply can be read, at most `retries` times more, as far as the purse reaches."""
+        request = self.request(bout, ask)
+        room, code = request.max_tokens, self._code(bout, ask)
+        attempts: list[Attempt] = []
+        reading = None
+        for further in range(self._settings.retries + 1):
+            call = pay(self._seats[ask.level].model, request, purse)
+            try:
+                completion = await (call if purse.deadline is None else _in_time(call, purse.deadline))
+            except TimeoutError:
+                return Ruling(Unanswered("time"), (*attempts, _unheard("time", requests=1)))
+            except (AccessError, UnknownModelError):
+                raise
+            except ModelError as error:
+                return Ruling(Unanswered(error.cause), (*attempts, _unheard(error.cause, error.attempts)))
+            if completion is None and reading is not None:
+                break
+            if completion is None:
+                return Ruling(Unanswered("budget"))
+            reading = await self._read(bout, ask, completion, code, purse.deadline)
+            attempts.append(_attempt(completion, reading))
+            if reading.answer is not None:
+                answer = reading.answer
+                if self._settings.confidence == "logprobs":
+                    tokens, bound_only = completion.logprobs, self._could_fake(bout, ask)
+                    weighed = weigh(ask, tokens, nonce=bout.nonce, code=code, bound_only=bound_only)
+                    answer = weighed or answer
+                return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
+            cut = reading.cause == "truncated" and request.max_tokens <= room
+            request = self._again(request, ask, further + 1, cut=cut)
+        cause = reading.cause if reading is not None else None
+        return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
+
+    async def _read(
+        self, bout: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
+    ) -> Reading:
+        """Read a reply, a long one in another process; one that takes too long to read says nothing.
+
+        Whether the texts shown could fake a verdict is looked into only where the reply is not terse.
+        """
+        text, truncated = completion.text, completion.finish == "length"
+        if not truncated and (terse := read_terse(ask, text, code)) is not None:
+            return terse
+        bound_only = self._could_fake(bout, ask)
+        read = partial(
+            read_reply, ask, text, truncated=truncated, nonce=bout.nonce, code=code, bound_only=bound_only
+        )
+        if self._texts is None:
+            return read()
+        try:
+            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until)
+        except SlowTextError:
+            return Reading(None, "none", "no-tag")
+
+    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:
+        """Every try with all its room; the prompt by the size of what it shows."""
+        views = [bout.described.view(one, ask.level) for one in ask.entrants]
+        shown = sum(len(view.encode("utf-8", "replace")) for view in (bout.case.problem.text, *views))
+        tries = self._settings.retries + 1
+        prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
+        return Usage(prompt, self._room(ask, bout.code) * (2**tries - 1))
+
+    def request(self, bout: PreparedCase, ask: Ask) -> Request:
+        """The first request for an ask."""
+        name, template = find_template(self._templates, ask, bout.case.domain)
+        code = bout.code if asks_for_code(template) else None
+        seat = self._seats[ask.level]
+        messages = render(
+            template,
+            problem=bout.case.problem,
+            views=[bout.described.view(one, ask.level) for one in ask.entrants],
+            nonce=bout.nonce,
+            code=bout.code,
+            quoting=bout.quoting if code is None else bout.showing,
+        )
+        return Request(
+            messages,
+            seat.name,
+            template=name,
+            max_tokens=self._room(ask, code),
+            temperature=self._settings.draw_temperature if ask.draw else 0.0,
+            seed=ask.draw or None,
+            draw=ask.draw,
+            top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
+            extra=self._held(ask, seat.extra, code),
+            group=bout.nonce,  # one a case: its calls show the same problem first
+        )
+
+    def shown(self, bout: PreparedCase, ask: Ask) -> list[str]:
+        """The views of an ask as they stand in its prompt."""
+        _, template = find_template(self._templates, ask, bout.case.domain)
+        quoting = bout.showing if asks_for_code(template) else bout.quoting
+        return [quoting(bout.described.view(one, ask.level), bout.nonce) for one in ask.entrants]
+
+    def _code(self, bout: PreparedCase, ask: Ask) -> str | None:
+        """The code a verdict is to carry, if its prompt asks for one."""
+        _, template = find_template(self._templates, ask, bout.case.domain)
+        return bout.code if asks_for_code(template) else None
+
+    def _could_fake(self, bout: PreparedCase, ask: Ask) -> bool:
+        """Whether a text shown may be read as a verdict if the judge repeats it."""
+        problem = (message.content for message in bout.case.problem.messages)
+        views = (bout.described.view(one, ask.level) for one in ask.entrants)
+        return any(bout.could_fake(text, ask) for text in (*problem, *views))
+
+    def _held(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
+        """What the server is told, with the grammar of the reply where one is wanted."""
+        return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask, code), **extra}
+
+    def _room(self, ask: Ask, code: str | None) -> int:
+        """Tokens for a reply; bare tags need few."""
+        most = self._settings.max_tokens
+        return most if self._settings.reply == "free" else min(most, room_for(ask, code))
+
+    def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
+        """The next request: the same with more room after a first `cut`, otherwise a further draw.
+
+        A model that is cut again with twice the room repeats itself; only another draw may end.
+        """
+        if cut:
+            return replace(request, max_tokens=request.max_tokens * 2)
+        draw = ask.draw + FURTHER_DRAW * further
+        return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)
+
+
+def pay(model: Model, request: Request, purse: Budget) -> Coroutine[Any, Any, Completion | None]:
+    """Send a request the purse can afford, and settle what it cost; none where it cannot."""
+    return model.complete(request) if purse.free else _settled(model, request, purse)
+
+
+async def _settled(model: Model, request: Request, purse: Budget) -> Completion | None:
+    most = at_most(request)
+    if not await purse.reserve(most):
+        return None
+    spent, replayed = most, False  # of a call that is broken off nobody knows better
+    try:
+        completion = await model.complete(request)
+        spent, replayed = completion.usage, completion.replayed
+        return completion
+    except (TimedOutError, GarbledError):
+        raise
+    except CapsError:
+        spent = NOTHING
+        raise
+    finally:
+        purse.settle(most, spent, replayed=replayed)
+
+
+def at_most(request: Request) -> Usage:
+    """What a request may cost: its bytes at two a token, and all the room for its reply."""
+    shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
+    return Usage(_tokens_at_most(shown), request.max_tokens)
+
+
+def _tokens_at_most(count: int) -> int:
+    return count // DENSEST_BYTES + CHAT_MARKUP
+
+
+def _attempt(completion: Completion, reading: Reading) -> Attempt:
+    return Attempt(
+        completion.key,
+        completion.usage,
+        completion.finish,
+        reading.how,
+        reading.cause,
+        completion.latency,
+        completion.replayed,
+        completion.attempts,
+    )
+
+
+async def _in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
+    """Raise `TimeoutError` at a deadline."""
+    async with asyncio.timeout_at(deadline):
+        return await call
+
+
+def _unheard(cause: str, requests: int) -> Attempt:
+    """A call that brought no reply: nothing is known of its cost but how often the server was asked."""
+    return Attempt("", NOTHING, "", "none", cause, 0.0, replayed=False, requests=requests)
+
+
+def _unreadable(ask: Ask) -> Answer:
+    """What counts for a reply nobody could read: a tie, the middle rating, or no pick at all."""
+    if isinstance(ask, Pairing):
+        return Verdict(UNREADABLE_RATING, UNREADABLE_RATING)
+    return Rating(UNREADABLE_RATING) if isinstance(ask, Solo) else Unanswered("malformed")

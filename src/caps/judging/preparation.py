@@ -1,0 +1,134 @@
+"""Cases prepared for judging: signatures, views and the fence's nonce; long texts in worker processes."""
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+from caps.core.text import estimate_tokens
+from caps.core.types import Candidate, Case, Group, Level, Pairing, Problem, Solo
+from caps.evidence.entrants import Read, Views, describe, read_candidates, views_of
+from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
+from caps.judging.base import PreparedCase
+from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
+from caps.text_workers import LONG_TEXT, TextWorkers
+
+LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as cutting a text
+ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
+LIGHT = frozenset({"math-answer", "math-equivalent", "general-text"})  # signatures that parse no program
+
+
+@dataclass(frozen=True, slots=True)
+class CasePreparation:
+    """How a case is prepared: by the profile of its domain, or a named one, with single views replaced.
+
+    With `findings`, candidates that were found to behave alike count as equal; with `quotes`, prompts are
+    used that ask for no code, whose texts are quoted in another way. Call it to prepare a case
+    here and now; `in_worker` prepares a long one elsewhere, with the same result.
+    """
+
+    profile: str | None = None
+    views: tuple[tuple[str, str], ...] = ()
+    findings: bool = False
+    quotes: bool = False
+
+    def __call__(self, case: Case) -> PreparedCase:
+        """Prepare a case in this process."""
+        return _bout(case, describe(case, self.profile_of(case), estimate_tokens))
+
+    def profile_of(self, case: Case) -> Profile:
+        """The names of the signature and the views of a case."""
+        return _profile(self.profile or case.domain, self.views, self.findings)
+
+    def is_long(self, case: Case) -> bool:
+        """Whether preparing a case could hold up an event loop; never where a worker would not know how."""
+        profile = self.profile_of(case)
+        limit = LONG_TEXT if profile.signature in LIGHT else LONG_CODE
+        names = (profile.signature, profile.partial, profile.full)
+        return size_of(case) > limit and not any(name.startswith("__main__") for name in names)
+
+    async def in_worker(self, case: Case, texts: TextWorkers, until: float | None = None) -> PreparedCase:
+        """Prepare a case in a worker process, its texts escaped too; `until` is a time of the loop's clock.
+
+        Raises `SlowTextError` where that takes too long.
+        """
+        work = partial(
+            prepare_texts, case.problem, case.candidates, self.profile_of(case), quotes=self.quotes
+        )
+        done = await texts.run(work, size=size_of(case), limit=0, until=until)
+        pairs = zip(case.candidates, done.read, strict=True)
+        ready = views_of(case, [_rebuilt(candidate, read) for candidate, read in pairs], estimate_tokens)
+        bout = PreparedCase(case, ready, done.nonce, estimate_tokens(case.problem.text), done.code)
+        for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
+            shown, quoted, fakes = made
+            kinds = dict(zip(map(type, ASKS), fakes, strict=True))
+            bout.remember(text, text if shown is None else shown, quoted, kinds)
+        return bout
+
+
+class PreparedTexts(NamedTuple):
+    """What a worker makes of a case's texts; None stands for a text that we have already.
+
+    That is the candidate's own text for a full view, the full view for a partial one. Of each text that a
+    prompt may show: how it is shown (None: as it is), how it is quoted if that is wanted, and whether it
+    could fake an answer to each kind of ask.
+    """
+
+    read: tuple[tuple[str | None, str | None, str | None], ...]
+    nonce: str
+    code: str
+    texts: tuple[tuple[str | None, str | None, tuple[bool, ...]], ...]
+
+
+def prepare_texts(
+    problem: Problem, candidates: tuple[Candidate, ...], profile: Profile, *, quotes: bool
+) -> PreparedTexts:
+    """Do all of the reading and escaping that a case may need."""
+    read = read_candidates(candidates, profile)
+    views = tuple((shown, whole) for _, shown, whole in read)
+    nonce, code = _marks(problem, views)
+    rows = [
+        (signature, None if shown == whole else shown, None if whole == one.text else whole)
+        for one, (signature, shown, whole) in zip(candidates, read, strict=True)
+    ]
+    made = []
+    for text in _shown(problem, views):
+        shown = show(text, nonce)
+        fakes = tuple(could_fake(text, ask) for ask in ASKS)
+        made.append((None if shown == text else shown, quote(text, nonce) if quotes else None, fakes))
+    return PreparedTexts(tuple(rows), nonce, code, tuple(made))
+
+
+def size_of(case: Case) -> int:
+    """Characters of a case: those of its problem and of all its candidates."""
+    candidates = sum(len(one.text) + len(one.code or "") + len(one.answer or "") for one in case.candidates)
+    return candidates + sum(len(message.content) for message in case.problem.messages)
+
+
+def _bout(case: Case, ready: Views) -> PreparedCase:
+    nonce, code = _marks(case.problem, ready.views)
+    return PreparedCase(case, ready, nonce, estimate_tokens(case.problem.text), code)
+
+
+def _marks(problem: Problem, views: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """The nonce of a case's fences, and the code that its verdicts carry; neither stands in a text shown."""
+    shown = [view for pair in views for view in pair]
+    nonce = nonce_for(problem.text, shown)
+    return nonce, code_for(nonce, [problem.text, *shown])
+
+
+def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | None]) -> Read:
+    signature, shown, whole = read
+    whole = candidate.text if whole is None else whole
+    return signature, whole if shown is None else shown, whole
+
+
+def _shown(problem: Problem, views: tuple[tuple[str, str], ...]) -> list[str]:
+    """All that a prompt may quote, each text once: the problem's messages and every view."""
+    messages = (message.content for message in problem.messages)
+    return list(dict.fromkeys([*messages, *(view for pair in views for view in pair)]))
+
+
+@lru_cache(maxsize=64)
+def _profile(name: str, views: tuple[tuple[str, str], ...], findings: bool) -> Profile:  # noqa: FBT001
+    known = profile_named(name)
+    return with_views(with_findings(known) if findings else known, dict(views))

@@ -1,0 +1,22 @@
+"""A judge that repeats what was ruled: replies from the journal, silence where there was silence."""
+
+from collections.abc import Mapping
+
+from caps.core.types import Ask, Unanswered, Usage
+from caps.judging.base import Budget, Judge, PreparedCase, Ruling
+
+
+class RecordedJudge:
+    """Leaves unanswered what a run left unanswered, and passes the rest on to a judge over the journal."""
+
+    def __init__(self, inner: Judge, unanswered: Mapping[tuple[str, Ask], str]) -> None:
+        self._inner, self._unanswered = inner, unanswered
+
+    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:
+        """Answer as it was answered."""
+        reason = self._unanswered.get((bout.case.id, ask))
+        return Ruling(Unanswered(reason)) if reason is not None else await self._inner.rule(bout, ask, purse)
+
+    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:
+        """What the ask might have cost."""
+        return self._inner.worst(bout, ask)

@@ -1,0 +1,21 @@
+"""Judges for tests, docs and benchmarks: they answer from a function, at once and for free."""
+
+from collections.abc import Callable
+
+from caps.core.types import Answer, Ask, Usage
+from caps.judging.base import Budget, PreparedCase, Ruling
+
+
+class ScriptedJudge:
+    """Rules as a function says."""
+
+    def __init__(self, answer: Callable[[PreparedCase, Ask], Answer]) -> None:
+        self._answer = answer
+
+    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:  # noqa: ARG002
+        """Answer an ask about a case, for nothing."""
+        return Ruling(self._answer(bout, ask))
+
+    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+        """Nothing."""
+        return Usage(0, 0)

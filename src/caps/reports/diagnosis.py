@@ -1,0 +1,275 @@
+"""A diagnosis in words, tables and JSON."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from caps.judging.profiles import profile_row
+from caps.reports.console import Grid, by_level, number, percent, table
+from caps.statistics.estimates import Estimate
+from caps.statistics.judge_measures import (
+    REASON,
+    RULE,
+    WORDS,
+    JudgeMeasures,
+    mixed,
+    sentence,
+    standing,
+    usable,
+)
+from caps.studies.advice import BASELINE, Conclusion, Expected
+from caps.studies.diagnosis import DiagnosisRun
+
+LEVELS = ("E1", "E2")
+PROXY = (
+    "A proxy: agreement tells whether partial views would do where full views do, not whether either is "
+    "right. A judge at chance may agree with itself. Label some candidates to know."
+)
+
+
+def figures(measured: JudgeMeasures) -> Grid:
+    """Every figure by level, with its 95 % interval."""
+    at = measured.levels
+    rows = [
+        ("right pairs %", *(_share(at[level].accuracy) for level in LEVELS)),
+        ("  at every look %", *(_bounds(measured, level) for level in LEVELS)),
+        ("verdict", *(WORDS[standing(at[level].bounds.low, at[level].bounds.high)] for level in LEVELS)),
+        *_both(measured),
+    ]
+    return table("", ("", *LEVELS), rows)
+
+
+def proxy_figures(measured: JudgeMeasures) -> Grid:
+    """What can be known without labels."""
+    rows = [("E1 agrees with E2 %", "", _share(measured.agreement)), *_both(measured, labelled=False)]
+    return table("", ("", *LEVELS), rows)
+
+
+def _both(measured: JudgeMeasures, *, labelled: bool = True) -> list[tuple[str, ...]]:
+    at = measured.levels
+    rows = [
+        ("flips when slots swap %", *(_share(at[level].flips) for level in LEVELS)),
+        ("ties %", *(_share(at[level].ties) for level in LEVELS)),
+        ("unreadable %", *(_share(at[level].unreadable) for level in LEVELS)),
+        ("HIGH among decided %", *(_share(at[level].confidence.sure) for level in LEVELS)),
+    ]
+    if labelled:
+        rows += [
+            ("HIGH is right %", *(_share(at[level].confidence.high) for level in LEVELS)),
+            ("LOW is right %", *(_share(at[level].confidence.low) for level in LEVELS)),
+        ]
+        if at["E2"].brier is not None:
+            rows.append(("Brier score (0.25: no idea)", *(number(at[level].brier, 3) for level in LEVELS)))
+            rows.append(("calibration error %", *(percent(at[level].calibration_error) for level in LEVELS)))
+    return [*rows, ("tokens a call", *(number(at[level].tokens, 0) for level in LEVELS))]
+
+
+def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:
+    """The figures that are about both levels, a sentence each."""
+    said = []
+    if labelled and measured.difference is not None:
+        at = measured.levels
+        full = at["E2"].accuracy.value
+        both = mixed(at["E1"].accuracy.value, full)
+        said.append(
+            f"E1 less E2 on the same pairs: {_points(measured.difference)}; mixed as in the paper (8 calls "
+            f"at E1, 10 at E2): {100 * both:.1f} %, {100 * (both - full):+.1f} points against E2 alone"
+        )
+    if measured.first_slot is not None:
+        said.append(f"slot A would win {_share(measured.first_slot)} % of verdicts between equals")
+    if measured.longer is not None:
+        said.append(f"the longer one would win {_share(measured.longer)} % of verdicts between equals")
+    if labelled:
+        said.append(_repeating(measured))
+    if measured.rho is not None:
+        said.append(f"rho, a call at E1 against one at E2: {measured.rho:.2f}")
+    return said
+
+
+def _repeating(measured: JudgeMeasures) -> str:
+    found = measured.repeats
+    if found.own is None:
+        return f"whether errors repeat was not measured: only {found.links} verdicts share a candidate"
+    shared = "not measured" if found.shared is None else f"{100 * found.shared:.0f} %"
+    own = f"{100 * found.own:.0f} %"
+    return (
+        f"of what sways a verdict {own} stays with the candidate, {shared} with its answer (rough: from "
+        f"{number(found.links, 0)} pairs of verdicts)"
+    )
+
+
+def judged_words(measured: JudgeMeasures, *, pairs_most: int) -> list[str]:
+    """The answer: is this judge good enough, and how sure is that?"""
+    at = measured.levels
+    said = [sentence(level, at[level].accuracy, at[level].bounds) for level in ("E2", "E1")]
+    count = f"{measured.pairs} pairs of {measured.cases} cases"
+    if measured.settled_after is not None:
+        said.append(
+            f"enough after {count}: both levels have their answer, wrong with a chance of at most 5 %"
+        )
+    else:
+        said.append(
+            f"{count} of at most {pairs_most} leave it open for one level at least: more pairs would tell"
+        )
+    return said
+
+
+def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
+    """Every strategy considered, with what to expect of it."""
+    rows = [
+        (
+            ("→ " if one == chosen else "  ") + named(one),
+            percent(one.pass_at_1),
+            number(one.tokens, 0),
+            by_level(one.calls),
+            percent(one.pair_accuracy),
+        )
+        for one in options
+    ]  # fmt: skip
+    columns = ("strategy", "Pass@1 %", "tokens a case", "calls E1 + E2", "right in its games %")
+    return table("expected, simulated with a judge fitted to these figures", columns, rows)
+
+
+def paper_measure(options: Sequence[Expected]) -> str | None:
+    """The paper's own measure, as its games would have it: CAPS's mixed accuracy less V1-Infer's."""
+    found = {one.strategy: one.pair_accuracy for one in options if one.strategy in ("caps-r", BASELINE)}
+    caps, full = found.get("caps-r"), found.get(BASELINE)
+    if caps is None or full is None:
+        return None
+    return (
+        f"the paper's measure, on simulated games: caps-r {100 * caps:.1f} %, {BASELINE} {100 * full:.1f} %, "
+        f"delta {100 * (caps - full):+.1f} points"
+    )
+
+
+def advice_words(measured: JudgeMeasures, chosen: Expected) -> list[str]:
+    """What to run, and why."""
+    if not usable(measured.levels["E2"].bounds):
+        why = "do not let this judge choose: at full evidence it is not shown to beat a coin"
+        return [why, f"use {chosen.strategy}, which asks no judge; the rule: {RULE}"]
+    return [
+        f"use {named(chosen)}: expected Pass@1 {percent(chosen.pass_at_1)} % for {number(chosen.tokens, 0)} "
+        f"tokens a case; the rule: {RULE}",
+        f"why not the paper's rule: {REASON}",
+    ]
+
+
+def command(cases: str, chosen: Expected, judge: Sequence[str], profile: str | None) -> str:
+    """The line to paste."""
+    words = ["caps", "select", cases, "--strategy", chosen.strategy]
+    for name, value in chosen.settings.items():
+        words += ["--set", f"{name}={value}"]
+    if chosen.profiled:
+        words += ["--judge-profile", profile or "PROFILE.json"]
+    return shlex.join([*words, *judge])
+
+
+def named(one: Expected) -> str:
+    """A strategy with the settings that are not the usual ones."""
+    return " ".join([one.strategy, *(f"{name}={value}" for name, value in one.settings.items())])
+
+
+def _share(found: Estimate | None) -> str:
+    return percent(None) if found is None else percent(found.value, (found.low, found.high))
+
+
+def _points(found: Estimate) -> str:
+    return f"{100 * found.value:+.1f} [{100 * found.low:+.1f}, {100 * found.high:+.1f}] points"
+
+
+def _bounds(measured: JudgeMeasures, level: str) -> str:
+    bounds = measured.levels[level].bounds
+    return f"[{100 * bounds.low:.1f}, {100 * bounds.high:.1f}]"
+
+
+# A diagnosis as JSON: printed in full, or kept as a judge's profile.
+
+
+NEEDS_LABELS = ("accuracy", "bounds", "standing", "brier", "calibration_error", "curve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeLabel:
+    """Who was diagnosed: where the verdicts come from, the models' names, the options that name it again."""
+
+    source: str
+    model: str | None = None
+    model_e1: str | None = None
+    words: tuple[str, ...] = ()
+    simulated: bool = False
+
+
+def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, line: str) -> dict[str, Any]:
+    """Everything."""
+    return {
+        "judge": {"source": judge.source, "model": judge.model, "simulated": judge.simulated},
+        "counts": _counts(found.measured, asked),
+        **_figures(found.measured),
+        "profile": asdict(found.profile),
+        "assumed": found.assumed,
+        "advice": {
+            "use": asdict(found.chosen),
+            "command": line,
+            "rule": RULE,
+            "reason": REASON,
+            "expected_by": {"simulated": True, "judge": asdict(found.model)},
+            "options": [asdict(one) for one in found.options],
+        },
+    }
+
+
+def proxy_row(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, Any]:
+    """What is known without labels, and nothing that needs them."""
+    row = _figures(measured)
+    for level in row["levels"].values():
+        for name in NEEDS_LABELS:
+            level.pop(name)
+        level["confidence"] = {"sure": level["confidence"]["sure"]}
+    for name in ("difference", "repeats", "settled_after"):
+        row.pop(name)
+    counts = _counts(measured, asked)
+    return {"proxy": "agreement of E1 with E2; not an accuracy", "counts": counts, **row}
+
+
+def kept_row(
+    found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, *, date: str, seed: int
+) -> dict[str, Any]:
+    """The profile as a file keeps it."""
+    intervals = {
+        level: {
+            "accuracy": [one.accuracy.value, one.accuracy.low, one.accuracy.high],
+            "at_every_look": [one.bounds.low, one.bounds.high],
+        }
+        for level, one in found.measured.levels.items()
+    }
+    about = {
+        "source": judge.source,
+        "model": judge.model,
+        "model_e1": judge.model_e1,
+        "confidence": asked.confidence,
+        "date": date,
+        "seed": seed,
+        "counts": _counts(found.measured, asked),
+        "intervals": intervals,
+        "assumed": list(found.assumed),
+    }
+    return profile_row(found.profile, about)
+
+
+def _counts(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, int]:
+    return {
+        "pairs": measured.pairs,
+        "cases": measured.cases,
+        "looks": len(asked.looks),
+        "beyond": asked.beyond,
+        "unanswered": asked.unanswered,
+    }
+
+
+def _figures(measured: JudgeMeasures) -> dict[str, Any]:
+    row = asdict(measured)
+    for name, level in row["levels"].items():
+        bounds = measured.levels[name].bounds
+        level["standing"] = standing(bounds.low, bounds.high)
+    return row

@@ -1,0 +1,308 @@
+"""The page of a diagnosis: the answer first, then the charts it rests on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from caps.core.types import Level
+from caps.reports import diagnosis as diagnosed
+from caps.reports.charts import Point, Row, Series, Spot, best_options, curve, forest, plane
+from caps.reports.console import by_level, number, percent
+from caps.reports.diagnosis import JudgeLabel, named
+from caps.reports.html import Node, el
+from caps.reports.page import Page, head
+from caps.reports.pictures import Picture, picture_view
+from caps.reports.report import footer
+from caps.reports.run_page import capital, card, facts, listed, section
+from caps.statistics.estimates import Estimate
+from caps.statistics.judge_measures import WORDS, JudgeMeasures, LevelMeasures, standing
+from caps.studies.advice import Conclusion, Expected
+
+# What a diagnosis found, as pictures: how often right, what sways it, whether it knows, what is worth it.
+
+
+SEEN = {str(Level.PARTIAL): "E1, partial views", str(Level.FULL): "E2, whole answers"}
+INTERVAL = "95 % interval"
+
+
+def diagnosis_pictures(
+    measured: JudgeMeasures, options: Sequence[Expected], chosen: Expected, stamp: str | None
+) -> list[Picture]:
+    """All pictures of a labelled diagnosis; `stamp` is said in each where no model was asked."""
+    drawn = (
+        accuracy_picture(measured, stamp),
+        bias_picture(measured, stamp),
+        steadiness_picture(measured, stamp),
+        calibration_picture(measured, stamp),
+        strategies_picture(options, chosen),
+    )
+    return [picture for picture in drawn if picture is not None]
+
+
+def proxy_pictures(measured: JudgeMeasures) -> list[Picture]:
+    """What can be drawn without labels."""
+    rows = [_row("E1 agrees with E2", measured.agreement)] if measured.agreement else []
+    agreement = _shares("agreement", "How often partial views lead where whole answers do", rows, None)
+    drawn = (agreement, bias_picture(measured, None), steadiness_picture(measured, None))
+    return [picture for picture in drawn if picture is not None]
+
+
+def accuracy_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
+    """How often the judge prefers the right one."""
+    rows = []
+    for level, found in measured.levels.items():
+        wide = (found.bounds.low, found.bounds.high)
+        rows.append(_row(SEEN[level], found.accuracy, full=level == "E2", wide=wide))
+    return _shares(
+        "accuracy",
+        "How often the judge prefers the right one of a pair",
+        rows,
+        stamp,
+        note="Thick: 95 % interval. Thin: bounds that hold however often one looks, for both levels at once.",
+        line=(0.5, "a coin"),
+    )
+
+
+def bias_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
+    """What pulls a verdict between equals."""
+    pulls = (("slot A wins", measured.first_slot), ("the longer one wins", measured.longer))
+    rows = [_row(label, found) for label, found in pulls if found is not None]
+    title = "What pulls a verdict between two equally good answers"
+    return _shares("bias", title, rows, stamp, line=(0.5, "no pull"))
+
+
+def steadiness_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
+    """How often a verdict flips when slots swap, is a tie, or cannot be read."""
+    kinds: dict[str, Callable[[LevelMeasures], Estimate | None]] = {
+        "flips when slots swap": lambda one: one.flips,
+        "ties": lambda one: one.ties,
+        "unreadable": lambda one: one.unreadable,
+    }
+    rows = [
+        _row(f"{label}, {level}", share, full=level == "E2")
+        for label, of in kinds.items()
+        for level, found in measured.levels.items()
+        if (share := of(found)) is not None
+    ]
+    return _shares("steadiness", "How often a verdict flips, is a tie, or cannot be read", rows, stamp)
+
+
+def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | None:
+    """Whether the judge is right more often where it says it is sure."""
+    probabilities = any(found.curve for found in measured.levels.values())
+    stated = (
+        [(0.5 + step / 10, f"{50 + 10 * step} %") for step in range(6)]
+        if probabilities
+        else [(0, "LOW"), (1, "HIGH")]
+    )
+    series = [
+        Series(
+            name=SEEN[level], spots=_stated(found) if probabilities else _worded(found), full=level == "E2"
+        )
+        for level, found in measured.levels.items()
+    ]
+    if not any(one.spots for one in series):
+        return None
+    title = "What the judge states against how often it is right"
+    axis = "probability it gives the one it prefers" if probabilities else "confidence it states"
+    drawn = curve(
+        series,
+        title,
+        _notes(stamp, "Decided verdicts; whiskers: 95 % intervals."),
+        stated=stated,
+        axis=axis,
+        ideal=probabilities,
+    )
+    words = dict(stated)
+    rows = [
+        (
+            f"{one.name}: {f'{percent(spot.at)} %' if probabilities else words[spot.at]}",
+            f"{percent(spot.right)} %",
+            _range(spot.low, spot.high),
+        )
+        for one in series
+        for spot in one.spots
+    ]
+    return Picture(
+        name="calibration", title=title, drawing=drawn, heads=("stated", "right", INTERVAL), rows=rows
+    )
+
+
+def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture:
+    """Expected accuracy against tokens of every strategy considered."""
+    points = [
+        Point(
+            label=named(one),
+            tokens=one.tokens,
+            share=one.pass_at_1,
+            low=one.interval[0],
+            high=one.interval[1],
+            chosen=one == chosen,
+        )
+        for one in options
+    ]
+    best = best_options(points)
+    note = "Simulated contests with a judge fitted to these figures; whiskers: 95 %, of the simulation alone."
+    title = "Expected Pass@1 against tokens"
+    rows = [
+        (
+            named(one), f"{percent(one.pass_at_1)} %", _range(*one.interval), number(one.tokens, 0),
+            by_level(one.calls), "the advice" if one == chosen else "yes" if place in best else "",
+        )
+        for place, one in enumerate(options)
+    ]  # fmt: skip
+    heads = ("strategy", "Pass@1", INTERVAL, "tokens a case", "calls E1 + E2", "on the front")
+    return Picture(
+        name="strategies", title=title, drawing=plane(points, title, [note]), heads=heads, rows=rows
+    )
+
+
+def _shares(
+    name: str,
+    title: str,
+    rows: Sequence[Row],
+    stamp: str | None,
+    *,
+    note: str = "Bars: 95 % intervals.",
+    line: tuple[float, str] | None = None,
+) -> Picture | None:
+    if not rows:
+        return None
+    numbers = [(row.label, f"{percent(row.value)} %", _range(row.low, row.high)) for row in rows]
+    drawn = forest(rows, title, _notes(stamp, note), line=line)
+    return Picture(
+        name=name, title=title, drawing=drawn, heads=("of verdicts", "share", INTERVAL), rows=numbers
+    )
+
+
+def _notes(stamp: str | None, *notes: str) -> list[str]:
+    return [*(() if stamp is None else (f"{stamp}.",)), *notes]
+
+
+def _row(label: str, found: Estimate, *, full: bool = True, wide: tuple[float, float] | None = None) -> Row:
+    return Row(label=label, value=found.value, low=found.low, high=found.high, wide=wide, full=full)
+
+
+def _stated(found: LevelMeasures) -> list[Spot]:
+    return [_spot(one.stated, one.right) for one in found.curve]
+
+
+def _worded(found: LevelMeasures) -> list[Spot]:
+    said = ((0.0, found.confidence.low), (1.0, found.confidence.high))
+    return [_spot(place, right) for place, right in said if right is not None]
+
+
+def _spot(at: float, right: Estimate) -> Spot:
+    return Spot(at=at, right=right.value, low=right.low, high=right.high)
+
+
+def _range(low: float, high: float) -> str:
+    return f"{percent(low)} to {percent(high)}"
+
+
+SECTIONS = {
+    "accuracy": (
+        "How often is it right?",
+        "Each pair is one right and one wrong candidate, asked in both orders.",
+    ),
+    "agreement": ("Do partial views do?", None),
+    "bias": (
+        "What sways it?",
+        "Share of verdicts one side would get if both were equally good: 50 % is no bias.",
+    ),
+    "steadiness": ("Is it steady?", "From or to a tie is half a flip."),
+    "calibration": (
+        "Does it know when it is right?",
+        "A judge that does is worth more: strategies weigh verdicts by its confidence.",
+    ),
+    "strategies": ("What to run", None),
+}
+LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
+PROXY_LEAD = ("What can be told of ", " as a judge from pairs of candidates without labels.")
+
+
+def diagnosis_page(
+    found: Conclusion, judge: JudgeLabel, line: str, *, pairs_most: int, made: Sequence[tuple[str, str]]
+) -> Page:
+    """The page of a diagnosis with labels; `made` are the facts of how it was run."""
+    measured, stamp = found.measured, stamp_of(judge)
+    drawn = diagnosis_pictures(measured, found.options, found.chosen, stamp)
+    said = diagnosed.judged_words(measured, pairs_most=pairs_most)
+    advice = diagnosed.advice_words(measured, found.chosen)
+    command = el("div", el("p", "To paste:"), el("pre", line, tabindex=0))
+    return _page(
+        judge,
+        [listed(said), _cards(measured, found)],
+        drawn,
+        lead=LEAD,
+        after={"strategies": [*(el("p", f"{capital(words)}.") for words in advice), command]},
+        made=[*made, *((f"profile · {name}", _told(value)) for name, value in asdict(found.profile).items())],
+        remarks=diagnosed.remarks(measured),
+    )
+
+
+def proxy_page(measured: JudgeMeasures, judge: JudgeLabel, *, made: Sequence[tuple[str, str]]) -> Page:
+    """The page of a diagnosis without labels."""
+    remarks = diagnosed.remarks(measured, labelled=False)
+    return _page(
+        judge,
+        [el("p", diagnosed.PROXY, class_="simulated")],
+        proxy_pictures(measured),
+        lead=PROXY_LEAD,
+        after={},
+        made=made,
+        remarks=remarks,
+    )
+
+
+def stamp_of(judge: JudgeLabel) -> str | None:
+    """What a picture says where no model was asked."""
+    return f"{capital(judge.source)}: no model was asked" if judge.simulated else None
+
+
+def _page(
+    judge: JudgeLabel,
+    answer: Sequence[Node],
+    drawn: Sequence[Picture],
+    *,
+    lead: tuple[str, str],
+    after: dict[str, list[Node]],
+    made: Sequence[tuple[str, str]],
+    remarks: Sequence[str],
+) -> Page:
+    name = judge.model or judge.source
+    simulated = el("p", f"{stamp_of(judge)}.", class_="simulated") if judge.simulated else None
+    before, behind = lead
+    intro = el("p", before, el("b", name), behind, class_="lead")
+    sections = [
+        section(*SECTIONS[picture.name], *after.get(picture.name, ()), picture_view(picture))
+        for picture in drawn
+    ]
+    told = listed(remarks)
+    return Page(
+        title="diagnosis · caps report",
+        figures=[*head("Is this judge good enough?", intro, simulated, *answer), *sections],
+        after=[section("Further figures", None, told), section("How it was measured", None, facts(made))],
+        footer=footer(),
+        status="simulated" if judge.simulated else name,
+    )
+
+
+def _cards(measured: JudgeMeasures, found: Conclusion) -> Node:
+    shown = []
+    for level in ("E2", "E1"):
+        one = measured.levels[level]
+        word = WORDS[standing(one.bounds.low, one.bounds.high)]
+        low, high = percent(one.accuracy.low), percent(one.accuracy.high)
+        about = f"{SEEN[level]}: {word}. 95 % interval {low} to {high}."
+        shown.append(card(f"{percent(one.accuracy.value)} %", "of pairs right", about))
+    best, pairs = found.chosen, number(measured.pairs, 0)
+    expected = (
+        f"Expected Pass@1 {percent(best.pass_at_1)} % for {number(best.tokens, 0)} tokens a case, simulated."
+    )
+    shown.append(card(diagnosed.named(best), "to use with it", expected))
+    shown.append(card(pairs, "pairs asked", f"Of {number(measured.cases, 0)} cases, four calls each."))
+    return el("div", *shown, class_="cards")
+
+
+def _told(value: float) -> str:
+    return number(value, 4)

@@ -1,0 +1,427 @@
+"""A receipt as a page: bracket, round-robin, and every game with prompt and reply."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from caps.core.types import Case
+from caps.reports.console import number
+from caps.reports.html import Child, Node, Texts, el
+from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Stage, Standing
+
+# What a judge saw and said in a game, to read.
+
+
+HOW = {
+    "tags": "Read from the tags of the reply.",
+    "plain": "No tags: read from plain words on its last lines.",
+    "none": "Could not be read.",
+}
+CAUSES = {
+    "truncated": "It was cut off before the verdict.",
+    "refused": "The judge declined to judge.",
+    "empty": "It was empty.",
+    "no-tag": "It holds no verdict.",
+}
+
+
+def words_view(heard: GameExchange, texts: Texts) -> list[Node]:
+    """The prompt, each reply, and how it was read."""
+    drawn = [el("h4", "What the judge saw")]
+    if heard.prompt:
+        sure = (
+            "Rendered again from the cases; its key is the one in the run, so this is what was sent."
+            if heard.exact
+            else "Rendered again from the cases. Its key is not the run's: cases or settings have changed, "
+            "or nothing was sent."
+        )
+        drawn += [el("p", sure, class_="note"), el("pre", texts.passage(heard.prompt), tabindex=0)]
+    else:
+        drawn.append(
+            el(
+                "p",
+                "The prompt cannot be rendered: the cases or its template are not at hand.",
+                class_="note",
+            )
+        )
+    for said in heard.replies:
+        drawn += _reply(said, texts)
+    return drawn
+
+
+def _reply(said: JudgeReply, texts: Texts) -> list[Node]:
+    drawn = [el("h4", "What it answered")]
+    if said.text is None:
+        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
+    else:
+        if said.reasoning:
+            drawn.append(folded("Its reasoning", texts, said.reasoning))
+        drawn.append(el("pre", texts.passage([said.text]), tabindex=0))
+    cause = f" {CAUSES.get(said.cause, said.cause)}" if said.cause else ""
+    return [*drawn, el("p", HOW.get(said.how, said.how) + cause, class_="note")]
+
+
+def folded(title: str, texts: Texts, words: str) -> Node:
+    """A long text behind its title."""
+    return el("details", el("summary", title), el("pre", texts.passage([words]), tabindex=0), class_="fold")
+
+
+# The bracket of a receipt as a picture: from clusters of equal answers to the winner. Pure.
+
+
+LEAF, ROW, PILL, CARD, GAP = 34, 22, 92, 148, 40
+TOP = 34
+BETWEEN = 14  # from one finalist's subtree to the next
+
+
+@dataclass(slots=True)
+class _Canvas:
+    """What is drawn so far; lines go beneath boxes."""
+
+    lines: list[Node] = field(default_factory=list)
+    boxes: list[Node] = field(default_factory=list)
+    at: dict[int, tuple[float, float]] = field(default_factory=dict)  # where a player's line goes on from
+    loss: dict[int, tuple[float, float]] = field(default_factory=dict)  # where it ended
+
+    def join(self, one: int, x: float, y: float, class_: str = "line") -> None:
+        """Draw a player's line on to a place."""
+        x0, y0 = self.at[one]
+        bend = max(x - GAP / 2, x0)
+        path = (
+            f"M{x0:g} {y0:g}H{bend - 10:g}C{bend + 6:g} {y0:g} {bend - 6:g} {y:g} {bend + 10:g} {y:g}H{x:g}"
+        )
+        self.lines.append(el("path", d=path, class_=class_))
+
+
+def bracket(receipt: Receipt) -> Node | None:
+    """The picture; none where there was no elimination."""
+    stages = receipt.bracket
+    if not stages:
+        return None
+    canvas = _Canvas()
+    height = _leaves(canvas, receipt, stages)
+    heads = [el("text", "different answers", x=0, y=14, class_="head")]
+    for place, stage in enumerate(stages):
+        x = PILL + GAP + place * (CARD + GAP)
+        heads.append(_head(x + CARD / 2, f"stage {stage.name} · {_levels(stage)}"))
+        _round(canvas, receipt, stage, x)
+    x = PILL + GAP + len(stages) * (CARD + GAP)
+    heads.append(_head(x + PILL / 2, "finalists"))
+    height, width = _finals(canvas, receipt, x, height), x + 2 * PILL + 2 * GAP
+    heads.append(_head(width - PILL / 2 - 2, "chosen"))
+    return el(
+        "svg", *heads, *canvas.lines, *canvas.boxes,
+        viewBox=f"-2 0 {width + 4:g} {height:g}", width=width + 4, height=height, class_="bracket",
+        role="group", aria_label=f"Bracket of {receipt.case}: {receipt.winner} was chosen",
+    )  # fmt: skip
+
+
+def _leaves(canvas: _Canvas, receipt: Receipt, stages: tuple[Stage, ...]) -> float:
+    """Put the clusters below each other in the order their games need, slot A above; the height used."""
+    blocks: dict[int, list[int]] = {}
+    for stage in stages:
+        for one in sorted(stage.players):
+            blocks.setdefault(one, [one])
+        merged = {bye: blocks[bye] for bye in stage.byes}
+        for game in _pairs(stage):
+            a, b = game.shown
+            merged[a if a in stage.through else b] = blocks[a] + blocks[b]
+        blocks = merged
+    sizes = {head: 1 + len(others) for head, *others in receipt.clusters}
+    y = TOP + LEAF / 2
+    for block in blocks.values():
+        for one in block:
+            many = sizes.get(one, 1)
+            canvas.boxes.append(_pill(receipt, one, 0, y, more=f" ×{many}" if many > 1 else ""))
+            canvas.at[one] = (PILL, y)
+            y += LEAF
+        y += BETWEEN
+    return y
+
+
+def _round(canvas: _Canvas, receipt: Receipt, stage: Stage, x: float) -> None:
+    for game in _pairs(stage):
+        a, b = game.shown
+        middle = (canvas.at[a][1] + canvas.at[b][1]) / 2
+        winner = a if a in stage.through else b
+        for one, y in ((a, middle - ROW / 2), (b, middle + ROW / 2)):
+            canvas.join(one, x, y, "line" if one == winner else "line out")
+            if one != winner:
+                canvas.loss[one] = (x + CARD, y)
+        canvas.boxes.append(_card(receipt, stage, game, winner=winner, x=x, middle=middle))
+        canvas.at[winner] = (x + CARD, middle)
+    for bye in stage.byes:
+        y = canvas.at[bye][1]
+        canvas.boxes.append(el("text", "bye", x=x + CARD / 2, y=y - 5, class_="note", text_anchor="middle"))
+
+
+def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float:
+    """Finalists, who came back, and the winner; the height used."""
+    finalists = receipt.finalists or ((receipt.winner,) if receipt.winner is not None else ())
+    for one in finalists:
+        if one in receipt.rescued or one not in canvas.at:
+            continue
+        y = canvas.at[one][1]
+        canvas.join(one, x, y)
+        canvas.boxes.append(_pill(receipt, one, x, y))
+        canvas.at[one] = (x + PILL, y)
+    for one in receipt.rescued:
+        canvas.at[one] = canvas.loss.get(one, (PILL, height))
+        canvas.join(one, x, height, "line rescue")
+        gap = "" if receipt.rescue_gap is None else f", {receipt.rescue_gap:.2f} behind"
+        canvas.boxes.append(
+            el("text", f"{one} comes back{gap}", x=x - 8, y=height + 24, class_="note", text_anchor="end")
+        )
+        canvas.boxes.append(_pill(receipt, one, x, height, class_="pill back"))
+        canvas.at[one] = (x + PILL, height)
+        height += LEAF + BETWEEN
+    seats = [canvas.at[one][1] for one in finalists if one in canvas.at]
+    middle = sum(seats) / len(seats) if seats else height / 2
+    goal = x + PILL + GAP
+    for one in sorted(finalists, key=lambda one: one == receipt.winner):  # the winner's line lies on top
+        canvas.join(one, goal, middle, "line" if one == receipt.winner else "line out")
+    if receipt.winner is not None:
+        tone = {True: "good", False: "bad", None: ""}[receipt.right(receipt.winner)]
+        canvas.boxes.append(_pill(receipt, receipt.winner, goal, middle, class_=f"pill chosen {tone}"))
+    return height + 8
+
+
+def _pairs(stage: Stage) -> Iterator[Game]:
+    """Each pair once, as it was first seated."""
+    met: set[frozenset[int]] = set()
+    for game in stage.games:
+        if len(game.shown) == 2 and frozenset(game.shown) not in met:
+            met.add(frozenset(game.shown))
+            yield game
+
+
+def _card(receipt: Receipt, stage: Stage, game: Game, *, winner: int, x: float, middle: float) -> Node:
+    rows = []
+    for slot, one, y in zip("AB", game.shown, (middle - ROW, middle), strict=True):
+        state = "won" if one == winner else "lost"
+        said = game.said if one == winner else f"{game.tokens:,} tok"
+        rows.append(
+            el(
+                "g",
+                el("rect", x=x, y=y, width=CARD, height=ROW, class_=f"row {state}"),
+                el("text", slot, x=x + 8, y=y + 15, class_="slot"),
+                el("text", f"{one}{mark(receipt.right(one))}", x=x + 26, y=y + 15, class_=f"who {state}"),
+                el("text", said, x=x + CARD - 8, y=y + 15, class_="note", text_anchor="end"),
+            )
+        )
+    frame = el("rect", x=x, y=middle - ROW, width=CARD, height=2 * ROW, rx=5, class_="frame")
+    words = f"stage {stage.name}: {describe(game)}; {winner} goes on"
+    return el("a", el("title", words), *rows, frame, href=f"#g{game.number}", data_game=game.number)
+
+
+def describe(game: Game) -> str:
+    """A game in words."""
+    if len(game.shown) != 2:
+        return f"{', '.join(map(str, game.shown))} at {game.level}: {game.said}"
+    seats = f"{game.shown[0]} (A) against {game.shown[1]} (B) at {game.level}"
+    verdict = game.said if game.preferred is None else f"{game.preferred} preferred, {game.said}"
+    return f"{seats}: {verdict}"
+
+
+def mark(right: bool | None) -> str:  # noqa: FBT001
+    """A sign for right and wrong."""
+    return "" if right is None else " ✓" if right else " ✗"
+
+
+def _pill(receipt: Receipt, one: int, x: float, y: float, *, more: str = "", class_: str = "pill") -> Node:
+    words = f"{one}{mark(receipt.right(one))}{more}"
+    box = el("rect", x=x, y=y - 12, width=PILL, height=24, rx=12, class_=class_)
+    return el("g", box, el("text", words, x=x + PILL / 2, y=y + 4.5, class_="who", text_anchor="middle"))
+
+
+def _head(x: float, words: str) -> Node:
+    return el("text", words, x=x, y=14, class_="head", text_anchor="middle")
+
+
+def _levels(stage: Stage) -> str:
+    return ", ".join(sorted({game.level for game in stage.games}))
+
+
+def receipt_view(receipt: Receipt, heard: Sequence[GameExchange], case: Case | None, texts: Texts) -> Node:
+    """The whole receipt; long texts go into `texts`."""
+    picture = bracket(receipt)
+    finals = [stage for stage in receipt.stages if stage.kind == "round_robin"]
+    return el(
+        "article",
+        el("h1", "Case ", el("bdi", receipt.case)),
+        el("p", *_outcome(receipt), class_="lead"),
+        None if case is None else folded("The problem", texts, case.problem.text),
+        None
+        if picture is None
+        else _section("How it was decided", _HOW_TO_READ, _scrolled(picture, "the bracket")),
+        *(
+            _section("The finalists, everyone against everyone", _CROSS, _cross(one, receipt))
+            for one in finals
+        ),
+        _flips(receipt),
+        _section("The candidates", None, _candidates(receipt, case, texts)),
+        _section("Every game, and what the judge saw", _GAMES, *_games(receipt, heard, texts)),
+        class_="receipt",
+    )
+
+
+_HOW_TO_READ = (
+    "Read from left to right. Each box is one question to the judge: which of two answers is more likely "
+    "right? The upper one was shown first (slot A); HIGH and LOW say how sure the judge was. ×3 means that "
+    "three candidates gave the same answer. ✓ and ✗ are known labels, which the judge never sees."
+)
+_CROSS = (
+    "The row's answer against the column's: + preferred, − not, = a tie; doubled where the judge was sure."
+)
+_GAMES = "Open a game to read the prompt, the reply, and how the reply was read."
+
+
+def _outcome(receipt: Receipt) -> list[Child]:
+    if receipt.error is not None:
+        return [f"No answer was chosen: {receipt.error}"]
+    right = {True: ", which is right", False: ", which is wrong", None: ""}
+    words: list[Child] = [
+        el("strong", f"Candidate {receipt.winner} was chosen"),
+        f" of {len(receipt.candidates)}"
+        + right[None if receipt.winner is None else receipt.right(receipt.winner)],
+        f". {len(receipt.games)} judge calls read {number(receipt.asked, 0)} tokens",
+        "." if receipt.usd is None else f", for ${receipt.usd:.4f}.",
+    ]
+    if not receipt.games:
+        words.append(" No judge was needed.")
+    if receipt.rescued:
+        words.append(f" Candidate {_listed(receipt.rescued)} came back after losing narrowly.")
+    if receipt.provisional:
+        why = f" ({receipt.stopped})" if receipt.stopped else ""
+        words.append(f" The choice is provisional: not every call was answered{why}.")
+    if not receipt.whole:
+        words.append(" The contest could not be played again, so this is told from its calls alone.")
+    return words
+
+
+def _cross(stage: Stage, receipt: Receipt) -> Node:
+    order = [one.id for one in sorted(receipt.candidates, key=lambda one: -(one.score or 0))]
+    players = [one for one in order if one in stage.players]
+    games: dict[tuple[int, ...], Game] = {game.shown: game for game in stage.games}
+    rows = []
+    for one in players:
+        score = next(each.score for each in receipt.candidates if each.id == one)
+        cells = [_cell(one, other, games) for other in players]
+        rate = "–" if score is None else f"{score:.2f}"
+        chosen = "chosen" if one == receipt.winner else None
+        who = el("th", f"{one}{mark(receipt.right(one))}", scope="row")
+        rows.append(el("tr", who, *cells, el("td", rate), class_=chosen))
+    heads = [el("th", str(one), scope="col") for one in players]
+    head = el("thead", el("tr", el("td"), *heads, el("th", receipt.score_kind or "score", scope="col")))
+    return _scrolled(el("table", head, el("tbody", *rows), class_="cross"), "the finals")
+
+
+def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
+    game = games.get((one, other)) or games.get((other, one))
+    if game is None:
+        return el("td", "·")
+    if game.preferred is None:
+        sign = "?" if game.said.startswith("unanswered") else "="
+    else:
+        sign = ("+" if game.preferred == one else "−") * (1 if game.said == "LOW" else 2)
+    seat = el("sub", "A") if game.shown[0] == one else None
+    tone = {"+": "plus", "−": "minus"}.get(sign[0])
+    link = el(
+        "a", sign, seat, class_=tone, href=f"#g{game.number}", data_game=game.number, title=describe(game)
+    )
+    return el("td", link)
+
+
+def _flips(receipt: Receipt) -> Node | None:
+    if receipt.flips is None or not receipt.games:
+        return None
+    changed = [flip for flip in receipt.flips if flip.winner is not None]
+    deciding = {flip.game for flip in changed}  # a tie can be turned two ways
+    unknown = len({flip.game for flip in receipt.flips} - deciding)
+    items = [
+        el(
+            "li",
+            el("a", f"game {flip.game + 1}", href=f"#g{flip.game}", data_game=flip.game),
+            f": had {flip.preferred} been preferred, {_named(receipt, flip.winner)} had won",
+        )
+        for flip in changed
+    ]
+    words = f"{len(deciding)} verdicts would each, turned around, have changed the winner."
+    if len(deciding) == 1:
+        words = "One verdict, turned around, would have changed the winner."
+    if not changed:
+        words = "No single verdict that can be followed to the end would have changed the winner."
+    if unknown:
+        words += f" {unknown} more would have led to games that were never played, so nobody knows."
+    return _section("What it hung on", words, el("ul", *items) if items else None)
+
+
+def _candidates(receipt: Receipt, case: Case | None, texts: Texts) -> Node:
+    tested = any(one.passed is not None for one in receipt.candidates)
+    scored = any(one.score is not None for one in receipt.candidates)
+    heads = [
+        "candidate",
+        "came to",
+        *(["examples passed"] if tested else []),
+        *([receipt.score_kind or "score"] if scored else []),
+    ]
+    rows = []
+    for one in receipt.candidates:
+        cells = [el("th", f"{one.id}{mark(one.right)}", scope="row"), el("td", one.fate, class_="text")]
+        if tested:
+            cells.append(el("td", "–" if one.passed is None else f"{one.passed} of {receipt.examples}"))
+        if scored:
+            cells.append(el("td", "–" if one.score is None else f"{one.score:.2f}"))
+        cells.append(el("td", _candidate_text(one, case, texts)))
+        rows.append(el("tr", *cells, class_="chosen" if one.id == receipt.winner else None))
+    named = (el("th", name, scope="col", class_="text" if name == "came to" else None) for name in heads)
+    head = el("tr", *named, el("th", "text", scope="col"))
+    return _scrolled(el("table", el("thead", head), el("tbody", *rows)), "the candidates")
+
+
+def _candidate_text(one: Standing, case: Case | None, texts: Texts) -> Child:
+    if case is None or one.id >= len(case.candidates):
+        return "–"
+    return folded("read", texts, case.candidates[one.id].text)
+
+
+def _games(receipt: Receipt, heard: Sequence[GameExchange], texts: Texts) -> list[Node]:
+    drawn = []
+    for place, stage in enumerate(receipt.stages, 1):
+        title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {place}: {stage.name}"
+        byes = f" · bye: {_listed(stage.byes)}" if stage.byes else ""
+        drawn.append(el("h3", title + byes))
+        for game in stage.games:
+            words = heard[game.number] if game.number < len(heard) else None
+            drawn.append(_game(game, words, texts))
+    return drawn or [el("p", "The judge was not asked.")]
+
+
+def _game(game: Game, heard: GameExchange | None, texts: Texts) -> Node:
+    cost = f"{number(game.tokens, 0)} tokens read ({number(game.cached, 0)} cached), {game.output} written"
+    tries = f", {game.tries} tries" if game.tries > 1 else ""
+    unread = el("span", "unreadable", class_="tag bad") if game.malformed else None
+    return el(
+        "details",
+        el("summary", el("b", f"{game.number + 1}"), f" {describe(game)} ", unread),
+        el("p", cost + tries, class_="note"),
+        *([] if heard is None else words_view(heard, texts)),
+        class_="game",
+        id=f"g{game.number}",
+    )
+
+
+def _section(title: str, about: str | None, *children: Child | None) -> Node:
+    note = None if about is None else el("p", about, class_="note")
+    return el("section", el("h2", title), note, *children)
+
+
+def _scrolled(child: Node, name: str) -> Node:
+    return el("div", child, class_="scroll", tabindex=0, role="region", aria_label=name)
+
+
+def _named(receipt: Receipt, one: int | None) -> str:
+    return "nobody" if one is None else f"{one}{mark(receipt.right(one))}"
+
+
+def _listed(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))

@@ -1,0 +1,91 @@
+"""Simulated strategies as a chart and a page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from caps.reports.charts import Point, best_options, plane
+from caps.reports.console import by_level, number, percent
+from caps.reports.html import el
+from caps.reports.page import Page, head
+from caps.reports.pictures import Picture, picture_view
+from caps.reports.report import footer
+from caps.reports.run_page import facts, section
+
+TITLE = "Pass@1 against tokens"
+
+
+def simulation_picture(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Picture:
+    """Accuracy against tokens of every strategy, with intervals."""
+    points = [
+        Point(
+            label=row["strategy"],
+            tokens=_tokens(row),
+            share=row["pass_at_1"],
+            low=row["pass_at_1_interval"][0],
+            high=row["pass_at_1_interval"][1],
+        )
+        for row in rows
+    ]
+    best = best_options(points)
+    numbers = [
+        (
+            row["strategy"], f"{percent(row['pass_at_1'])} %", _range(*row["pass_at_1_interval"]),
+            number(_tokens(row), 0), percent(row["token_share"]), by_level(row["calls"]),
+            "yes" if place in best else "",
+        )
+        for place, row in enumerate(rows)
+    ]  # fmt: skip
+    heads = ("strategy", "Pass@1", "95 % interval", "tokens a case", "T%", "calls E1 + E2", "on the front")
+    drawn = plane(points, TITLE, [f"{headline(about)}.", "Whiskers: 95 % intervals."])
+    return Picture(name="strategies", title=TITLE, drawing=drawn, heads=heads, rows=numbers)
+
+
+def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str) -> Page:
+    """The page of a simulation."""
+    lead = el(
+        "p",
+        el("b", "Simulated."),
+        f" {headline(about).partition(': ')[2]}. No model was asked.",
+        class_="simulated",
+    )
+    chance = (
+        f"A candidate at random is right in {percent(about['mean_correct'])} %, some candidate in "
+        f"{percent(about['pass_at_n'])} %. T% is tokens against {baseline}; rho, a call at E1 against "
+        f"one at E2, {about['rho']:.3f}."
+    )
+    made = [
+        ("simulated", about["simulated"]),
+        ("seed", str(about["seed"])),
+        ("problems", number(about["problems"], 0)),
+    ]
+    made += [(f"judge · {name}", number(value, 4)) for name, value in about["judge"].items()]
+    for name, value in about["pools"].items():
+        inner = value.items() if isinstance(value, Mapping) else [("", value)]
+        made += [(f"pools · {name.replace('_', ' ')} {key}".strip(), str(told)) for key, told in inner]
+    return Page(
+        title="simulation · caps report",
+        figures=[
+            *head("Strategies against a synthetic judge", lead),
+            section("What accuracy costs", chance, picture_view(picture)),
+        ],
+        after=[section("How it was simulated", None, facts(made))],
+        footer=footer(),
+        status="simulated",
+    )
+
+
+def headline(about: Mapping[str, Any]) -> str:
+    """What was simulated, in a line."""
+    judge = about["judge"]
+    return (
+        f"Simulated ({about['simulated']}): {number(about['problems'], 0)} problems, judge right in "
+        f"{100 * judge['accuracy_partial']:.0f} % of pairs at E1 and {100 * judge['accuracy']:.0f} % at E2"
+    )
+
+
+def _tokens(row: Mapping[str, Any]) -> float:
+    return float(sum(row["tokens"].values()))
+
+
+def _range(low: float, high: float) -> str:
+    return f"{percent(low)} to {percent(high)}"

@@ -1,0 +1,355 @@
+"""Summary of a run or of sampling, counted from the result lines."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from caps.core.types import Level, Usage
+from caps.costs.closed_form import v1_infer_calls
+from caps.costs.ledger import Ledger, Sums
+from caps.costs.prices import Price
+from caps.engines.base import Outcome
+from caps.models.fleet_servers import ServerRecord
+from caps.reports.console import number, percent
+from caps.runs.result_lines import FoundSummary, Line, ledger_lines, server_lines, servers_text, tokens_line
+from caps.sampling.base import Sample, Sampled, Step
+from caps.statistics.estimates import wilson
+
+
+@dataclass(slots=True)
+class Summary:
+    """Running totals of a run; `trial` is what trying the endpoints took, which is on no case's account."""
+
+    cases: int = 0
+    failed: int = 0
+    provisional: int = 0
+    rescued: int = 0
+    labelled: int = 0
+    right: int = 0
+    v1_calls: int = 0
+    trial: Usage = field(default_factory=lambda: Usage(0, 0))
+    ledger: Ledger = field(default_factory=Ledger)
+    findings: FoundSummary = field(default_factory=FoundSummary)
+    servers: list[ServerRecord] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one case."""
+        self.cases += 1
+        self.ledger.add(outcome.ledger)
+        chosen, bout = outcome.selection, outcome.bout
+        if chosen is None or bout is None:
+            self.failed += 1
+            return
+        self.findings.add(bout)
+        self.provisional += chosen.provisional
+        self.rescued += bool(chosen.rescued)
+        self.v1_calls += v1_infer_calls(len(bout.case.candidates)).full
+        label = bout.case.candidates[chosen.winner].correct
+        if label is not None:
+            self.labelled += 1
+            self.right += label
+
+    def pay_trial(self, usage: Usage) -> None:
+        """Count a call that tried an endpoint."""
+        self.trial += usage
+
+    @property
+    def v1_share(self) -> float | None:
+        """Asked tokens over what V1-Infer's calls would take at the mean size of a full pair here."""
+        full = self.ledger.total(Level.FULL)
+        if not full.pair_calls or not self.v1_calls:
+            return None
+        return self.ledger.total().asked / (self.v1_calls * full.pair_asked / full.pair_calls)
+
+    def as_line(self, price: Price | None) -> dict[str, Any]:
+        """All of it as plain data."""
+        total = self.ledger.total()
+        return {
+            "cases": self.cases,
+            "failed": self.failed,
+            "provisional": self.provisional,
+            "rescued": self.rescued,
+            "pass_at_1": self.right / self.labelled if self.labelled else None,
+            "labelled": self.labelled,
+            "calls": self.ledger.calls,
+            "attempts": total.attempts,
+            "tokens": tokens_line(self.ledger),
+            "trial": {"billed": self.trial.prompt, "cached": self.trial.cached, "output": self.trial.output},
+            "rho": self.ledger.rho,
+            "token_share_of_v1_infer": self.v1_share,
+            "usd": None if price is None else self._dollars(price),
+            "malformed": dict(self.ledger.malformed),
+            "unanswered": dict(self.ledger.unanswered),
+            "findings": self.findings.as_line(),
+            "by_stage": ledger_lines(self.ledger),
+            **({"servers": server_lines(self.servers)} if self.servers else {}),
+        }
+
+    def as_text(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
+        """A few lines for people."""
+        total, calls = self.ledger.total(), self.ledger.calls
+        about = "about " if self.ledger.estimated else ""
+        lines = [
+            f"{self.cases - self.failed} of {self.cases} cases selected in {seconds:.1f} s; "
+            f"{number(calls['E1'], 0)} calls at E1, {number(calls['E2'], 0)} at E2",
+            f"tokens: {about}{number(total.asked, 0)} asked, {number(total.billed, 0)} billed "
+            f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._tried()}; "
+            f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
+            f"cost: {self._money(price, seconds, gpu_hour_usd)}",
+        ]
+        if self.labelled:
+            share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
+            lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
+        lines += self.findings.as_text()
+        lines += servers_text(self.servers)
+        troubles = [
+            (self.ledger.malformed, "unreadable replies counted as ties"),
+            (self.ledger.unanswered, "calls unanswered"),
+        ]
+        for counts, words in troubles:
+            if counts:
+                causes = ", ".join(f"{cause} {count}" for cause, count in sorted(counts.items()))
+                lines.append(f"{words}: {counts.total()} ({causes})")
+        return "\n".join(lines)
+
+    def _tried(self) -> str:
+        tokens = self.trial.prompt + self.trial.output
+        return f", {number(tokens, 0)} to try the endpoint" if tokens else ""
+
+    def _dollars(self, price: Price) -> float:
+        trial = self.trial
+        return price.of_sums(self.ledger.total()) + price.of(trial.prompt, trial.output, trial.cached)
+
+    def _money(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
+        if gpu_hour_usd is not None:
+            return f"${seconds / 3600 * gpu_hour_usd:.4f} of GPU time"
+        if price is None:
+            return "unknown (give --price-input and --price-output, or --gpu-hour-usd)"
+        return f"${self._dollars(price):.4f}"
+
+
+def _rho(rho: float | None) -> str:
+    return "rho not measured" if rho is None else f"rho {rho:.3f} measured"
+
+
+# The figures of a run, counted from its lines, so that they are there before it ends.
+
+
+Labels = Mapping[str, Sequence[bool | None]]
+
+
+@dataclass(slots=True)
+class Figures:
+    """Totals of a run."""
+
+    cases: int = 0
+    failed: int = 0
+    provisional: int = 0
+    rescued: int = 0
+    labelled: int = 0
+    right: int = 0
+    chance: float = 0.0  # right answers a random choice would find
+    reachable: int = 0  # cases with a right candidate
+    v1_calls: int = 0
+    usd: float | None = None
+    ledger: Ledger = field(default_factory=Ledger)
+
+    @property
+    def pass_at_1(self) -> float | None:
+        """Share of labelled cases whose chosen answer is right."""
+        return self.right / self.labelled if self.labelled else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's interval of it."""
+        return wilson(self.right, self.labelled)
+
+    @property
+    def total(self) -> Sums:
+        """All tokens."""
+        return self.ledger.total()
+
+    @property
+    def v1_tokens(self) -> float | None:
+        """What V1-Infer's calls would read, at the mean size of a full pair here; unknown without one."""
+        full = self.ledger.total(Level.FULL)
+        if not full.pair_calls or not self.v1_calls:
+            return None
+        return self.v1_calls * full.pair_asked / full.pair_calls
+
+    @property
+    def malformed_rate(self) -> float | None:
+        """Share of asks no reply to which could be read."""
+        asks = self.total.calls
+        return self.ledger.malformed.total() / asks if asks else None
+
+
+def count(
+    selections: Iterable[Line], calls: Mapping[str, list[Line]], labels: Labels, price: Price | None
+) -> Figures:
+    """Count everything once."""
+    figures = Figures()
+    for line in selections:
+        figures.cases += 1
+        for tries in by_ask(calls.get(line["id"], [])):
+            _enter(figures.ledger, tries)
+        if "winner" not in line:
+            figures.failed += 1
+            continue
+        figures.provisional += line["provisional"]
+        figures.rescued += line["rescued"] is not None
+        figures.v1_calls += v1_infer_calls(len(line["order"])).full
+        known = labels.get(line["id"], ())
+        label = known[line["winner"]] if line["winner"] < len(known) else None
+        if label is not None:
+            figures.labelled += 1
+            figures.right += label
+            figures.chance += sum(map(bool, known)) / len(known)
+            figures.reachable += any(known)
+    figures.usd = None if price is None else price.of_sums(figures.total)
+    return figures
+
+
+def by_ask(lines: Iterable[Line]) -> list[list[Line]]:
+    """The tries of each ask, in the order of the run."""
+    asks: list[list[Line]] = []
+    for line in lines:
+        if line.get("attempt", 0) and asks:
+            asks[-1].append(line)
+        else:
+            asks.append([line])
+    return asks
+
+
+def malformed(tries: Sequence[Line]) -> str | None:
+    """Why no reply to an ask could be read, if none could."""
+    last = tries[-1]
+    heard = last.get("unanswered") in (None, "malformed")
+    return last.get("cause") if heard else None
+
+
+def _enter(ledger: Ledger, tries: list[Line]) -> None:
+    last = tries[-1]
+    usages = [
+        (Usage(line["tokens"], line["output"], line["cached"]), line["replayed"])
+        for line in tries
+        if "attempt" in line
+    ]
+    level = Level(int(last["level"][1:]))
+    ledger.record(last["stage"], level, usages, statement=0, pair="pair" in last)
+    cause = malformed(tries)
+    ledger.malformed += Counter([cause] if cause else [])
+    silent = last.get("unanswered")
+    ledger.unanswered += Counter([silent] if silent is not None else [])
+
+
+# Sampling in a few figures, and in a few lines.
+
+
+@dataclass(slots=True)
+class Tally:
+    """Running totals of draws and problems."""
+
+    problems: int = 0
+    failed: int = 0
+    candidates: int = 0
+    samples: int = 0
+    replayed: int = 0
+    cut: int = 0
+    unranked: int = 0
+    paid: Usage = field(default_factory=lambda: Usage(0, 0))
+    lost: Counter[str] = field(default_factory=Counter)
+    steps: list[list[Step]] = field(default_factory=list)
+
+    def pay(self, usage: Usage) -> None:
+        """Count what was paid for, but is no draw: trying the endpoint."""
+        self.paid += usage
+
+    def hear(self, sample: Sample) -> None:
+        """Count a draw."""
+        self.samples += 1
+        self.replayed += sample.replayed
+        self.cut += sample.finish == "length"
+        if not sample.replayed:
+            self.pay(sample.usage)
+        if sample.candidate is None:
+            self.lost[sample.cause] += 1
+
+    def add(self, sampled: Sampled) -> None:
+        """Count a problem."""
+        self.problems += 1
+        self.unranked += sampled.unranked
+        if sampled.case is None:
+            self.failed += 1
+            return
+        self.candidates += len(sampled.case.candidates)
+        for place, step in enumerate(sampled.steps):
+            if place == len(self.steps):
+                self.steps.append([])
+            self.steps[place].append(step)
+
+    def as_line(self, price: Price | None) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "problems": self.problems,
+            "failed": self.failed,
+            "candidates": self.candidates,
+            "samples": self.samples,
+            "replayed": self.replayed,
+            "cut": self.cut,
+            "lost": dict(sorted(self.lost.items())),
+            "tokens": {
+                "billed": self.paid.prompt,
+                "cached": self.paid.cached,
+                "output": self.paid.output,
+                "reasoning": self.paid.reasoning,
+                "estimated": self.paid.estimated,
+            },
+            "usd": None if price is None else round(self._dollars(price), 6),
+            "steps": [step_line(steps) for steps in self.steps],
+        }
+
+    def as_text(self, price: Price | None, seconds: float) -> str:
+        """A few lines for people."""
+        paid, about = self.paid, "about " if self.paid.estimated else ""
+        cost = "unknown (give --price-input and --price-output)"
+        lines = [
+            f"{self.problems - self.failed} of {self.problems} problems sampled in {seconds:.1f} s: "
+            f"{number(self.candidates, 0)} candidates, {number(self.samples, 0)} samples, "
+            f"{number(self.replayed, 0)} of them from the journal",
+            f"tokens: {about}{number(paid.prompt, 0)} billed ({number(paid.cached, 0)} cached), "
+            f"{number(paid.output, 0)} written; cost: "
+            + (cost if price is None else f"${self._dollars(price):.4f}"),
+        ]
+        if self.lost:
+            causes = ", ".join(f"{cause} {count}" for cause, count in sorted(self.lost.items()))
+            lines.append(f"samples that failed: {self.lost.total()} ({causes})")
+        if self.cut:
+            lines.append(f"samples cut by max_tokens: {self.cut}; raise it with --set max_tokens=…")
+        if self.unranked:
+            lines.append(f"populations nobody could rank, so that all of them were parents: {self.unranked}")
+        return "\n".join([*lines, *(_step_text(place, steps) for place, steps in enumerate(self.steps))])
+
+    def _dollars(self, price: Price) -> float:
+        return price.of(self.paid.prompt, self.paid.output, self.paid.cached)
+
+
+def step_line(steps: list[Step]) -> dict[str, Any]:
+    """How good a step's populations are: the share with a right one in it, the mean share of right ones."""
+    told = [step for step in steps if step.graded]
+    if not told:
+        return {"graded": 0, "pass_at_n": None, "pass_at_1": None}
+    return {
+        "graded": len(told),
+        "pass_at_n": sum(step.right > 0 for step in told) / len(told),
+        "pass_at_1": sum(step.right / step.graded for step in told) / len(told),
+    }
+
+
+def _step_text(place: int, steps: list[Step]) -> str:
+    line = step_line(steps)
+    return (
+        f"step {place}: Pass@N {percent(line['pass_at_n'])} %, mean {percent(line['pass_at_1'])} % "
+        f"of {line['graded']} problems with a known answer (equal final answers only)"
+    )

@@ -1,0 +1,1 @@
+"""Untrusted programs run under limits, without network, files or time to spare."""

@@ -1,0 +1,279 @@
+"""The bubblewrap sandbox: its own namespaces, a minimal file system and a system-call filter.
+
+As root every job gets a user id of its own that nothing else uses, since the limit on processes counts all
+processes of a user and does not hold for root; otherwise a user namespace does the hiding.
+"""
+
+import errno
+import os
+import platform
+import secrets
+import shutil
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from caps.core.errors import SandboxError
+from caps.sandbox.base import Job
+from caps.sandbox.runner import ENVIRONMENT, Launch, prlimit
+
+# A filter of system calls: what no graded program needs and what could get around the limits.
+#
+# Namespaces would give a program mounts without bounds; System V shared memory and files in memory
+# (memfd) are not counted as its own; the rest is the kernel's less trodden ground. They fail as if not
+# permitted. Sockets are of the internet or of this machine, and a network namespace keeps both within:
+# other families (virtual machine sockets, which know no namespaces, netlink and the rest) fail as if
+# there were none.
+
+
+class _Machine(NamedTuple):
+    audit: int
+    clone: int
+    sockets: tuple[int, int]
+    denied: tuple[int, ...]
+
+
+# Numbers from 424 on are the same everywhere: io_uring_setup, open_tree, move_mount, fsopen, pidfd_getfd,
+# mount_setattr, memfd_secret.
+_COMMON = (425, 428, 429, 430, 438, 442, 447)
+_CLONE3 = 435  # its flags lie in memory where a filter cannot look; without it, libraries use clone
+_NEW_USER = 0x10000000
+# In this order: unshare setns mount umount2 pivot_root ptrace process_vm_readv process_vm_writev keyctl
+# add_key request_key bpf perf_event_open userfaultfd shmget msgget semget open_by_handle_at kexec_load
+# init_module finit_module memfd_create. `sockets` are socket and socketpair.
+_MACHINES = {
+    "x86_64": _Machine(
+        0xC000003E,
+        56,
+        (41, 53),
+        (
+            272,
+            308,
+            165,
+            166,
+            155,
+            101,
+            310,
+            311,
+            250,
+            248,
+            249,
+            321,
+            298,
+            323,
+            29,
+            68,
+            64,
+            304,
+            246,
+            175,
+            313,
+            319,
+        ),
+    ),
+    "aarch64": _Machine(
+        0xC00000B7,
+        220,
+        (198, 199),
+        (
+            97,
+            268,
+            40,
+            39,
+            41,
+            117,
+            270,
+            271,
+            219,
+            217,
+            218,
+            280,
+            241,
+            282,
+            194,
+            186,
+            190,
+            265,
+            104,
+            105,
+            273,
+            279,
+        ),
+    ),
+}
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _AUDIT, _FIRST = 0, 4, 16  # offsets in what a filter is shown
+_ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
+
+
+@cache
+def build_filter(machine: str = platform.machine()) -> bytes:
+    """The filter as the kernel reads it; on a machine whose numbers are not listed it allows everything."""
+    if machine not in _MACHINES:
+        return _step(_RETURN, _ALLOW)
+    audit, clone, sockets, denied = _MACHINES[machine]
+    steps = [_step(_LOAD, _AUDIT), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
+    if machine == "x86_64":  # a second set of numbers for the same calls
+        steps += [_step(_AT_LEAST, 0x40000000, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
+    steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
+    for number in (*denied, *_COMMON):
+        steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _FAIL | errno.EPERM)]
+    for number in sockets:
+        steps += [_step(_EQUAL, number, 0, len(_FAMILIES) + 3), _step(_LOAD, _FIRST)]
+        steps += [_step(_EQUAL, family, len(_FAMILIES) - place) for place, family in enumerate(_FAMILIES)]
+        steps += [_step(_RETURN, _FAIL | errno.EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
+    steps += [_step(_EQUAL, clone, 0, 3), _step(_LOAD, _FIRST), _step(_ANY_BIT, _NEW_USER, 0, 1)]
+    steps += [_step(_RETURN, _FAIL | errno.EPERM), _step(_RETURN, _ALLOW)]
+    return b"".join(steps)
+
+
+def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, then, otherwise, value)
+
+
+_FOLDER = "/job"
+_NEEDED = ("bwrap", "prlimit", "setpriv")
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+)
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+
+
+@dataclass(frozen=True, slots=True)
+class Bubblewrap:
+    """Starts jobs inside bubblewrap; `uids` are those it may give away, none if it is not root."""
+
+    uids: range
+    name: str = "bwrap"
+    faults: tuple[bytes, ...] = (b"bwrap: ", b"setpriv: ", b"prlimit: ")
+
+    @classmethod
+    def find(cls) -> "Bubblewrap":
+        """Find what it needs on this machine."""
+        missing = [name for name in _NEEDED if shutil.which(name) is None]
+        if missing:
+            raise SandboxError(f"{' and '.join(missing)} is not installed")
+        return cls(_spare_uids() if os.geteuid() == 0 else range(0))
+
+    @contextmanager
+    def launch(self, job: Job) -> Iterator[Launch]:
+        """Say how a job is started; its files are handed over in memory."""
+        contents = [*job.files.values(), build_filter()]
+        fds = tuple(_in_memory(content) for content in contents)
+        try:
+            yield Launch(self._argv(job, fds), ENVIRONMENT, fds=fds)
+        finally:
+            for fd in fds:
+                with suppress(OSError):
+                    os.close(fd)
+
+    def _argv(self, job: Job, fds: tuple[int, ...]) -> tuple[str, ...]:
+        limits = job.limits
+        files = [
+            word
+            for name, fd in zip(job.files, fds, strict=False)
+            for word in ("--perms", "0444", "--file", str(fd), f"{_FOLDER}/{name}")
+        ]
+        argv = ["bwrap", *_view(), *self._rights()]
+        argv += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", "/tmp"]  # noqa: S108
+        argv += ["--perms", "0755", "--dir", _FOLDER, *_parents(job.files), *files]
+        argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108
+        inner = [_program(job.argv[0]), *(self._place(word, job) for word in job.argv[1:])]
+        if self.uids:
+            # By chance, so that other processes that run jobs are unlikely to hold the same.
+            own = str(secrets.choice(self.uids))
+            argv += ["setpriv", "--reuid", own, "--regid", own, "--clear-groups", "--inh-caps=-all"]
+        taken = 0 if self.uids else _count_tasks(os.getuid())
+        return (*prlimit(limits, processes=limits.processes + taken), *argv, *inner)
+
+    @staticmethod
+    def _place(word: str, job: Job) -> str:
+        return f"{_FOLDER}/{word}" if word in job.files else word
+
+    def _rights(self) -> list[str]:
+        if self.uids:
+            return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+        return ["--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
+
+
+@cache
+def _view() -> tuple[str, ...]:
+    """What every job may see: the system's programs and libraries, and this interpreter."""
+    words = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    # No --new-session: we start it in one of its own, and as part of its group even a half-started sandbox
+    # is ended with it; killed between its setsid and its prctl, bubblewrap leaves the inner half running.
+    words += ["--die-with-parent", "--hostname", "sandbox", "--clearenv"]
+    for name, value in ENVIRONMENT.items():
+        words += ["--setenv", name, value]
+    words += ["--setenv", "PYTHONPATH", _FOLDER]
+    for folder in ("/dev", "/etc"):
+        words += ["--perms", "0755", "--dir", folder]  # else they would be root's alone
+    for path in _SYSTEM:
+        if Path(path).is_symlink() and path.count("/") == 1:
+            words += ["--symlink", str(Path(path).readlink()), path]
+        else:
+            words += ["--ro-bind-try", path, path]
+    prefix = Path(sys.base_prefix).resolve()
+    if not prefix.is_relative_to("/usr"):
+        for parent in reversed(prefix.parents[:-1]):
+            words += ["--perms", "0755", "--dir", str(parent)]  # else it would copy the mode of /root, say
+        words += ["--ro-bind", str(prefix), str(prefix)]
+    words += ["--proc", "/proc"]
+    for device in _DEVICES:
+        words += ["--dev-bind", device, device]
+    return tuple(words)
+
+
+def _parents(files: Iterable[str]) -> list[str]:
+    """The folders that files stand in, outermost first."""
+    folders = {parent for name in files for parent in Path(name).parents if parent != Path()}
+    return [
+        word for folder in sorted(folders) for word in ("--perms", "0755", "--dir", f"{_FOLDER}/{folder}")
+    ]
+
+
+@cache
+def _program(name: str) -> str:
+    """`python` is the interpreter that runs us; anything else is found in the sandbox."""
+    return str(Path(sys.executable).resolve()) if name == "python" else name
+
+
+def _spare_uids() -> range:
+    """User ids at the far end of what this root may become."""
+    spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    first, _, size = max((tuple(map(int, span)) for span in spans), key=lambda span: span[2])
+    stop = first + size - 2
+    return range(stop - min(1 << 30, size // 2), stop)
+
+
+def _count_tasks(uid: int) -> int:
+    """Threads this user has already, for the limit counts them in; bubblewrap needs two more."""
+    count = 2
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError):
+            if folder.name.isdigit() and folder.stat().st_uid == uid:
+                count += len(os.listdir(folder / "task"))  # noqa: PTH208 - names are all that is wanted
+    return count
+
+
+def _in_memory(content: bytes) -> int:
+    fd = os.memfd_create("job")
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,86 @@
+"""Loads a program and calls its functions when told, with plain data in and out.
+
+The first message is the program with its settings; each one after it names a function (or a kept object) and
+arguments. Answers are the replies that `wire` describes.
+"""
+
+from __future__ import annotations
+
+from caps.sandbox.inside.plain import decode_given, encode
+from caps.sandbox.inside.prelude import load
+from caps.sandbox.inside.wire import Wire, join_texts, reply_value
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Served:
+    """A loaded program and the objects it handed out that are no plain data."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self._names = names
+        self._kept: list[object] = []
+        self._numbers: dict[int, int] = {}
+
+    def keep(self, value: object) -> int:
+        """Remember an object; its number, the same whenever it is met, is sent in its place."""
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self._kept)
+            self._kept.append(value)
+        return self._numbers[id(value)]
+
+    def find(self, target: str | int, attribute: str | None = None) -> Any:
+        """A function by its name, also a method of a class Solution; a kept object, or what it has."""
+        if isinstance(target, str):
+            if target not in self._names and hasattr(self._names.get("Solution"), target):
+                return getattr(self._names["Solution"](), target)
+            if target not in self._names:
+                raise NameError(f"name {target!r} is not defined")
+            return self._names[target]
+        found = self._kept[target]
+        return found if attribute is None else getattr(found, attribute)
+
+    def answer(self, message: bytes) -> bytes:
+        """Do what a message asks for."""
+        request = decode_given(message)
+        if request[0] == "get":
+            return reply_value(encode(self.find(*request[1:]), self.keep))
+        _, target, given, named, back = request
+        values = decode_given(given, self.find)
+        result = encode(self.find(target)(*values, **decode_given(named, self.find)), self.keep)
+        after = encode(values, self.keep) if back else given
+        return reply_value(result, after if after != given else b"")
+
+
+def main() -> None:
+    """Load the program, then answer until no more is asked."""
+    wire = Wire()
+    source, prelude, entry_point = decode_given(wire.receive() or b"")
+    try:
+        code = compile(source, "main.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        wire.send(b"U" + join_texts(repr(error)))
+        return
+    try:
+        served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point))
+        wire.send(b"L")
+    except BaseException as error:
+        wire.send(_raised(error))
+        return
+    while (message := wire.receive()) is not None:
+        try:
+            reply = served.answer(message)
+        except BaseException as error:
+            reply = _raised(error)
+        wire.send(reply)
+
+
+def _raised(error: BaseException) -> bytes:
+    kind = type(error)
+    base = next(parent.__name__ for parent in kind.__mro__ if parent.__module__ == "builtins")
+    try:
+        text = str(error)
+    except BaseException:
+        text = ""
+    return b"R" + join_texts(str(kind.__name__), base, text)

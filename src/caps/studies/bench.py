@@ -1,0 +1,286 @@
+"""Running a study: what is missing is played, live or simulated, and each result stored at once."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+
+from caps.building import make_prepare
+from caps.core.contest import Contest
+from caps.core.types import Case
+from caps.engines.base import Outcome
+from caps.judging.simulated import SimulatedJudge
+from caps.runner import Runner, Session
+from caps.studies.results import AnsweredAsk, Result, ResultFile, Step, Truth, measure, slug
+from caps.studies.simulation import LabelledPool
+from caps.studies.study import Recipe
+from caps.studies.suites import Shard, case_digest, difficulty, labels, pool_of, suite_cases
+from caps.studies.tables import Book
+
+# A study against a real judge: every method and seed of a suite through one connection and one journal.
+
+
+LASTING = ("malformed", "too-long", "refused")  # would be so again; they are counted
+AT_ONCE = (
+    4  # methods and seeds that play side by side, so that the last cases of one do not leave a server idle
+)
+
+Missing = Callable[[Step, Case], bool]
+
+
+async def play_live(
+    runner: Runner, cases: Sequence[Case], turns: Iterable[Step], missing: Missing
+) -> AsyncGenerator[Result | str, None]:
+    """Results as they come, or the words of a case that failed; only what is missing is played."""
+    waiting = [(turn, [case for case in cases if missing(turn, case)]) for turn in turns]
+    waiting = [(turn, some) for turn, some in waiting if some]
+    if not waiting:
+        return
+    news: asyncio.Queue[Result | str | None] = asyncio.Queue()
+    async with runner.session() as ready:
+        places = asyncio.Semaphore(AT_ONCE)
+        tasks = [asyncio.ensure_future(_play(ready, places, *each, news)) for each in waiting]
+        try:
+            left = len(tasks)
+            while left:
+                item = await news.get()
+                if item is None:
+                    left -= 1
+                else:
+                    yield item
+            for task in tasks:
+                await task  # raises what would fail every other call too
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _play(
+    ready: Session,
+    places: asyncio.Semaphore,
+    turn: Step,
+    cases: list[Case],
+    news: "asyncio.Queue[Result | str | None]",
+) -> None:
+    try:
+        async with places:
+            run = ready.engine.run(cases, turn.strategy, seed=turn.seed)
+            async with aclosing(run) as outcomes:  # a stop ends its calls before the connection is closed
+                async for outcome in outcomes:
+                    news.put_nowait(result_of(turn, outcome))
+    finally:
+        news.put_nowait(None)
+
+
+def result_of(turn: Step, outcome: Outcome) -> Result | str:
+    """Measure an outcome; one that failed, or lacks an answer, is words: it will be tried again."""
+    bout, contest = outcome.bout, outcome.contest
+    if outcome.failure is not None or bout is None or contest is None:
+        return f"{turn.method}, case {outcome.name!r}: {outcome.failure}"
+    passing = {cause: count for cause, count in outcome.ledger.unanswered.items() if cause not in LASTING}
+    if passing:
+        causes = ", ".join(f"{cause} ({count})" for cause, count in sorted(passing.items()))
+        return f"{turn.method}, case {outcome.name!r}: some calls were not answered: {causes}"
+    heard = []
+    for judged in outcome.judged:
+        read = [attempt.usage.prompt for attempt in judged.ruling.attempts]
+        heard.append(AnsweredAsk(judged.ask, judged.ruling.answer, sum(read), read[0] if read else 0))
+    case = bout.case
+    return measure(
+        turn,
+        turn.made_of_case(case_digest(case)),
+        Truth(case.id, bout.described.entrants, labels(case), difficulty(case)),
+        contest.selection,
+        heard,
+        depth=len(contest.transcript),
+        malformed=outcome.ledger.malformed.total(),
+    )
+
+
+# A study against the synthetic judge, on made-up pools or real ones, in several processes where it pays.
+
+
+CHUNK = 32
+WORTH_PROCESSES = 1500  # contests; below that starting a second process takes longer than it saves
+Labelled = tuple[LabelledPool, str, str | None, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Some pools of a suite and who plays on them; made-up pools are made on the spot."""
+
+    suite: str
+    recipe: Recipe
+    numbers: range
+    turns: tuple[Step, ...]
+    pools: tuple[Labelled, ...] = ()
+
+
+def run_task(errand: Task) -> tuple[str, list[Result]]:
+    """Play every turn on every pool; a function of the errand alone."""
+    made_up = () if errand.pools else errand.recipe.make(errand.numbers)
+    pools = errand.pools or [(pool, str(pool.number), stratum, None) for pool, stratum in made_up]
+    results = []
+    for pool, name, difficulty, own in pools:
+        judge = SimulatedJudge(
+            errand.recipe.judge, pool.entrants, pool.correct, seed=errand.recipe.seed, case=pool.number
+        )
+        facts = Truth(name, pool.entrants, pool.correct, difficulty)
+        results += [play_turn(turn, pool, facts, judge, own) for turn in errand.turns]
+    return errand.suite, results
+
+
+def play_turn(
+    turn: Step, pool: LabelledPool, facts: Truth, judge: SimulatedJudge, own: str | None = None
+) -> Result:
+    """One contest. The judge is the same for every seed, as a model at temperature 0 is; pairings differ."""
+    contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}")
+    sizes = {entrant.id: entrant.sizes for entrant in pool.entrants}
+    heard = []
+    while round_ := contest.pending:
+        answers = [judge.answer(ask) for ask in round_.asks]
+        for ask, answer in zip(round_.asks, answers, strict=True):
+            tokens = pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
+            heard.append(AnsweredAsk(ask, answer, tokens, tokens))
+        contest.answer(answers)
+    return measure(
+        turn, turn.made_of_case(own), facts, contest.selection, heard, depth=len(contest.transcript)
+    )
+
+
+def run_tasks(errands: Sequence[Task], *, processes: int) -> Iterator[tuple[str, list[Result]]]:
+    """Run all, as they get done; only a few are under way at once."""
+    contests = sum(len(errand.turns) * len(errand.pools or errand.numbers) for errand in errands)
+    if processes <= 1 or contests < WORTH_PROCESSES:
+        yield from map(run_task, errands)
+        return
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=leave_with_parent) as workers:
+        under_way: list[Future[tuple[str, list[Result]]]] = []
+        for errand in errands:
+            under_way.append(workers.submit(run_task, errand))
+            if len(under_way) > 2 * processes:
+                yield under_way.pop(0).result()
+        while under_way:
+            yield under_way.pop(0).result()
+
+
+def leave_with_parent() -> None:
+    """End this worker when its parent is gone: one that was killed would leave it waiting for ever."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
+Hear = Callable[[int], object]
+
+
+class Bench:
+    """A study's results in a folder; a context manager."""
+
+    def __init__(self, lots: Sequence[Shard], folder: Path) -> None:
+        self.lots = lots
+        names = dict.fromkeys(lot.suite.name for lot in lots)
+        self._files = {name: ResultFile(folder / "results" / f"{slug(name)}.jsonl") for name in names}
+        self.failures: list[str] = []
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._files.values():
+            file.close()
+
+    @property
+    def unreadable(self) -> int:
+        """Lines that could not be read; what they told is played again."""
+        return sum(file.unreadable for file in self._files.values())
+
+    def progress(self, lot: Shard) -> tuple[int, int]:
+        """How many units of a lot are done, out of how many."""
+        units, found = list(lot.units()), self._files[lot.suite.name].found
+        return sum(unit in found for unit in units), len(units)
+
+    def play(self, *, limit: int | None, processes: int, hear: Hear) -> None:
+        """Play all that is missing; `hear` is told of every so many results."""
+        errands = [
+            errand for lot in self.lots if lot.recipe is not None for errand in self._errands(lot, limit)
+        ]
+        for suite, results in run_tasks(errands, processes=processes):
+            self._keep(suite, results, hear)
+        live = [lot for lot in self.lots if lot.runner is not None]
+        if live:
+            asyncio.run(self.play_live(live, limit=limit, hear=hear))
+
+    async def play_live(self, lots: Iterable[Shard], *, limit: int | None, hear: Hear) -> None:
+        """Play lots against real judges, one after another, each as parallel as its endpoint bears."""
+        for lot in lots:
+            found = self._files[lot.suite.name].found
+            if all(unit in found for unit in lot.units()):
+                continue
+            cases = list(suite_cases(lot.suite, limit))
+            async with aclosing(self._live(lot, cases)) as items:
+                async for item in items:
+                    if isinstance(item, Result):
+                        self._keep(lot.suite.name, [item], hear)
+                    else:
+                        self.failures.append(f"{lot.suite.name}, {item}")
+
+    def book(self) -> Book:
+        """The results of this study alone, by suite and method, in the order it plays them."""
+        book: dict[str, dict[str, list[Result]]] = {}
+        for lot in self.lots:
+            found = self._files[lot.suite.name].found
+            for unit in lot.units():
+                if unit in found:
+                    book.setdefault(lot.suite.name, {}).setdefault(unit[0], []).append(found[unit])
+        return book
+
+    def _keep(self, suite: str, results: list[Result], hear: Hear) -> None:
+        file = self._files[suite]
+        before = len(file.found)
+        file.add(results)
+        hear(len(file.found) - before)
+
+    def _live(self, lot: Shard, cases: Sequence[Case]) -> AsyncGenerator[Result | str, None]:
+        assert lot.runner is not None  # noqa: S101
+        found, digests = self._files[lot.suite.name].found, {case.id: case_digest(case) for case in cases}
+
+        def missing(turn: Step, case: Case) -> bool:
+            return (turn.method, turn.seed, case.id, turn.made_of_case(digests[case.id])) not in found
+
+        return play_live(lot.runner, cases, lot.turns, missing)
+
+    def _errands(self, lot: Shard, limit: int | None) -> Iterable[Task]:
+        """The lot in chunks of pools, with the turns that miss any of a chunk."""
+        found, recipe = self._files[lot.suite.name].found, lot.recipe
+        assert recipe is not None  # noqa: S101
+        pools = []
+        if not lot.made_up:
+            prepare = make_prepare(lot.suite.profile, dict(lot.views))
+            for number, case in enumerate(suite_cases(lot.suite, limit)):
+                pool = pool_of(prepare(case), number)
+                pools.append((pool, case.id, difficulty(case), case_digest(case)))
+        for start in range(0, len(lot.cases), CHUNK):
+            chunk = lot.cases[start : start + CHUNK]
+            turns = tuple(
+                turn
+                for turn in lot.turns
+                if any(
+                    (turn.method, turn.seed, name, turn.made_of_case(own)) not in found for name, own in chunk
+                )
+            )
+            numbers = range(start, start + len(chunk))
+            if turns:
+                yield Task(lot.suite.name, recipe, numbers, turns, tuple(pools[start : start + CHUNK]))

@@ -1,0 +1,245 @@
+"""Calibration: the judge and the votes are fitted on the first cases of a run, then frozen."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, TypeVar, cast
+
+from caps.core.errors import SettingError
+from caps.core.judge_profile import JudgeProfile
+from caps.core.play import Play, compare
+from caps.core.settings import override, settings_of
+from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
+from caps.costs.ledger import Ledger
+from caps.engines.base import ENDED, Engine, Outcome, PerCase, in_order
+from caps.judging.profiles import NAMES, profile_fields, with_profile
+from caps.statistics.judge_errors import WeightedObservation
+from caps.statistics.judge_measures import LEAST_CASES, Learned, learn
+from caps.statistics.observations import Ballot, Observation, strengths
+from caps.strategies.dedup import clusters, middling
+from caps.strategies.posterior import Posterior, beliefs
+
+# What a calibration asks of a case: a few pairs, all chosen before any reply, so that none sways the
+# rest.
+#
+# The likeliest answer meets the next, as in `posterior`, in both orders and at both levels: that shows
+# how often the judge goes with the odds, how far slot A pulls, and what comes back. Other members of
+# these answers meet, for errors that an answer shares, and the likeliest answer meets a third. With
+# labels right meets wrong.
+
+
+LEVELS = (Level.PARTIAL, Level.FULL)
+STAGE = "calibration"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A strategy that asks what a calibration needs of one case, in one round, and chooses nothing.
+
+    `labels` says of each candidate whether it is right, where that is known.
+    """
+
+    believer: Posterior
+    labels: tuple[bool | None, ...]
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
+        """Ask; members are drawn as `posterior` draws them, so that it finds its first questions answered."""
+        luck = {one.id: rng.random() for one in entrants}
+        pairs = _pairs(self._answers(entrants, luck), flip=rng.random() < 0.5)
+        order = tuple(one.id for one in entrants)
+        asks = [Pairing(a, b, level) for a, b in pairs for level in LEVELS]
+        yield from compare(STAGE, asks, ranking=order)
+        return Selection(order[0], order)
+
+    def _answers(self, entrants: Sequence[Entrant], luck: Mapping[int, float]) -> list[list[int]]:
+        """Members of the answers to ask about, likeliest first; with labels a right one, then wrong ones."""
+        odds = beliefs(self.believer, entrants, ())[0]
+        members = [middling(group, luck) for group in clusters(entrants)]
+        members.sort(key=lambda ids: (-round(odds[ids[0]], 9), luck[ids[0]]))
+        for place, ids in enumerate(members):
+            right = [one for one in ids if self.labels[one] is True]
+            others = members[:place] + members[place + 1 :]
+            wrong = [own for ids in others if (own := [one for one in ids if self.labels[one] is False])]
+            if right and wrong:
+                return [right, *wrong]
+        return members
+
+
+def weigh_looks(
+    probe: Probe, entrants: Sequence[Entrant], asked: Sequence[tuple[Pairing, Verdict]], case: int
+) -> list[WeightedObservation]:
+    """Verdicts on a probe's pairs, seen from its first answer, each with the odds before anyone was asked."""
+    sizes = {one.id: one.sizes for one in entrants}
+    answer = {one.id: one.id if one.signature is None else one.signature for one in entrants}
+    odds = _Odds(probe, entrants)
+    found = []
+    for ask, verdict in asked:
+        first = answer[ask.a] == answer[asked[0][0].a]
+        one, other = (ask.a, ask.b) if first else (ask.b, ask.a)
+        look = Observation(
+            case=case,
+            one=one,
+            other=other,
+            level=ask.level,
+            first=first,
+            verdict=verdict if first else verdict.swapped(),
+            sizes=(sizes[one][ask.level], sizes[other][ask.level]),
+            clusters=(answer[one], answer[other]),
+        )
+        known = None not in (probe.labels[one], probe.labels[other])
+        found.append(WeightedObservation(look, odds.alone(one, other), odds.alone(other, one), known=known))
+    return found
+
+
+def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
+    """How the candidates of a case vote and which answers are right, if every label is known."""
+    groups = clusters(entrants)
+    if any(probe.labels[one.id] is None for one in entrants):
+        return None
+    besides = replace(probe.believer, votes=0.0).prior(groups)
+    right = tuple(any(probe.labels[one.id] for one in group) for group in groups)
+    return Ballot(tuple(map(len, groups)), tuple(besides), right)
+
+
+class _Odds:
+    """How likely candidates are to be right: a label's word, or what is believed before anyone is asked."""
+
+    def __init__(self, probe: Probe, entrants: Sequence[Entrant]) -> None:
+        self._labels, self._believed = probe.labels, beliefs(probe.believer, entrants, ())[0]
+        total = sum(self._believed[group[0].id] for group in clusters(entrants))
+        self._one_at_most = total <= 1 + 1e-6
+
+    def alone(self, one: int, other: int) -> float:
+        """Chance that only the one is right."""
+        known = self._labels[one], self._labels[other]
+        p, q = (
+            self._believed[each] if label is None else float(label)
+            for each, label in zip((one, other), known, strict=True)
+        )
+        return p if self._one_at_most and known == (None, None) else p * (1 - q)
+
+
+def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[int, int]]:
+    """Who meets whom, slot A first."""
+    if len(answers) < 2:
+        return
+    lead, rival, *rest = answers
+    yield lead[0], rival[0]
+    yield rival[0], lead[0]
+    further = [(lead[min(1, len(lead) - 1)], rival[min(1, len(rival) - 1)])]
+    further = further if len(lead) > 1 or len(rival) > 1 else []
+    further += [(lead[-1], rest[0][0])] if rest else []
+    for a, b in further:
+        yield (b, a) if flip else (a, b)
+        flip = not flip
+
+
+T = TypeVar("T")
+STRENGTHS = ("votes", "nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedCase:
+    """A case with the answers to its probe."""
+
+    probe: Probe
+    entrants: Sequence[Entrant]
+    asked: Sequence[tuple[Pairing, Verdict]]
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What came of it: the judge's profile, the worth of votes where labels show it, and what it took."""
+
+    learnt: Learned
+    strengths: Mapping[str, float] = field(default_factory=dict)
+    labelled: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def inform(self, strategy: T, name: str, changes: Mapping[str, str]) -> T:
+        """The strategy with all that was learnt and that it has a field for; what a user set stays so."""
+        informed = with_profile(strategy, self.learnt.profile, name)
+        known = {field: x for field, x in self.strengths.items() if field in settings_of(strategy)}
+        wiser: T = replace(cast(Any, informed), **known)
+        return override(wiser, changes)
+
+
+def believer_of(strategy: object, name: str) -> Posterior:
+    """Who weighs the answers of a case before anyone is asked, with what a strategy assumes of the judge."""
+    shared = profile_fields(strategy)
+    if not shared:
+        raise SettingError(
+            f"strategy {name!r} does not use a judge profile, so --calibrate has nothing to fit for it: "
+            "leave it out, or choose --strategy posterior"
+        )
+    if isinstance(strategy, Posterior):
+        return strategy
+    return Posterior(**{field: getattr(strategy, field) for field in shared})
+
+
+def probe_of(case: Case, believer: Posterior) -> Probe:
+    """What is asked of a case."""
+    return Probe(believer, tuple(one.correct for one in case.candidates))
+
+
+async def calibrate(
+    engine: Engine,
+    cases: Sequence[Case],
+    believer: Posterior,
+    *,
+    seed: int,
+    fixed: Collection[str] = (),
+    advance: Callable[[], object] = lambda: None,
+) -> Calibration:
+    """Have the probes of some cases answered and learn from them; without all answers, nothing is learnt."""
+    probes = [probe_of(case, believer) for case in cases]
+    ledger, probed = Ledger(), list[ProbedCase]()
+    async for outcome in in_order(engine.run(cases, PerCase(probes), seed=seed)):
+        ledger.add(outcome.ledger)
+        if outcome.bout is not None and outcome.failure is None:
+            entrants = outcome.bout.described.entrants
+            probed.append(ProbedCase(probes[outcome.number], entrants, _asked(outcome), outcome.number))
+        advance()
+    found = replace(conclude(probed, believer, fixed=fixed), ledger=ledger)
+    ended = next((cause for cause in ENDED if ledger.unanswered[cause]), None)
+    if ended is None:
+        return found
+    silent = replace(
+        found.learnt,
+        profile=_assumed(believer),
+        assumed=tuple(sorted(NAMES)),
+        silent=f"the {ended} ended before all its questions were answered",
+    )
+    return replace(found, learnt=silent, strengths={})
+
+
+def conclude(
+    probed: Sequence[ProbedCase], believer: Posterior, *, fixed: Collection[str] = ()
+) -> Calibration:
+    """Fit what votes are worth, where labels tell and nobody fixed it; then the judge."""
+    ballots = [ballot for one in probed if (ballot := ballot_of(one.probe, one.entrants)) is not None]
+    found: dict[str, float] = {}
+    if len(ballots) >= LEAST_CASES and not set(fixed) & set(STRENGTHS):
+        fitted = strengths(ballots, believer.votes, believer.nobody)
+        found = {name: round(x, 4) for name, x in zip(STRENGTHS, fitted, strict=True)}
+    wiser: Posterior = replace(cast(Any, believer), **found)
+    weighed = [
+        look
+        for one in probed
+        for look in weigh_looks(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
+    ]
+    labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
+    return Calibration(learnt=learn(weighed, _assumed(believer)), strengths=found, labelled=labelled)
+
+
+def _assumed(believer: Posterior) -> JudgeProfile:
+    return JudgeProfile(**{name: getattr(believer, name) for name in NAMES})
+
+
+def _asked(outcome: Outcome) -> list[tuple[Pairing, Verdict]]:
+    return [
+        (judged.ask, judged.ruling.answer)
+        for judged in outcome.judged
+        if isinstance(judged.ask, Pairing) and isinstance(judged.ruling.answer, Verdict)
+    ]

@@ -1,0 +1,283 @@
+"""Metrics of a method on a suite, computed from its results.
+
+Repeats with other seeds are averaged. Intervals (95 %) are over problems, not over repeats of the same ones:
+Wilson's for shares, a paired bootstrap for differences and ratios.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, comb
+from statistics import fmean
+from typing import NamedTuple
+
+from caps.costs.closed_form import caps_calls, v1_infer_calls
+from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval, wilson
+from caps.studies.results import Result
+
+# The results of one method on one suite, as metrics look at them.
+
+
+class Figure(NamedTuple):
+    """A number and its interval, if it has one."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """The settings of a literal cascade that its closed form needs."""
+
+    finalists: int
+    dedup: bool
+
+
+@dataclass(frozen=True)
+class MethodResults:
+    """The results of one method on one suite, and those it is compared with."""
+
+    results: Sequence[Result]
+    reference: Sequence[Result] = ()
+    baseline: Sequence[Result] = ()
+    cascade: Cascade | None = None
+    by_case: Mapping[str, list[Result]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_case", by_case(self.results))
+
+    @property
+    def problems(self) -> int:
+        """How many different problems were played."""
+        return len(self.by_case)
+
+    @cached_property
+    def pools(self) -> list[Result]:
+        """One result a problem, for what is true of its candidates."""
+        return [some[0] for some in self.by_case.values()]
+
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        """How often each problem was right over the repeats."""
+        return {case: fmean(one.right for one in some) for case, some in self.by_case.items()}
+
+
+def by_case(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Results by problem, in the order given."""
+    found: dict[str, list[Result]] = {}
+    for one in results:
+        found.setdefault(one.case, []).append(one)
+    return found
+
+
+def mean_pair(results: Sequence[Result], level: int) -> float | None:
+    """Mean input of a pair at a level; none where none was asked."""
+    games = sum(one.pairs[level] for one in results)
+    return sum(one.pair_tokens[level] for one in results) / games if games else None
+
+
+def cascade_cost(one: Result, cascade: Cascade, ratio: float) -> float:
+    """Eq. 6 for one problem in units of T_2, and the games of those who were really rescued."""
+    entrants = one.clusters if cascade.dedup else one.n
+    last = ceil(entrants / 2)
+    while last > cascade.finalists:
+        last = ceil(last / 2)
+    added = comb(last + one.rescued, 2) - comb(last, 2)
+    return caps_calls(entrants, cascade.finalists).tokens(ratio) + added
+
+
+def pass_at_1(sheet: MethodResults) -> Figure | None:
+    """Share of problems whose selected candidate is right."""
+    return _share(list(sheet.rates.values()))
+
+
+def mean_sample(sheet: MethodResults) -> Figure | None:
+    """Share of candidates that are right: what an unaided sample scores on average."""
+    shares = [pool.rights / pool.n for pool in sheet.pools]
+    return Figure(fmean(shares), *mean_interval(shares))
+
+
+def pass_at_n(sheet: MethodResults) -> Figure | None:
+    """Share of problems with some right candidate."""
+    return _share([float(pool.rights > 0) for pool in sheet.pools])
+
+
+def headroom(sheet: MethodResults) -> Figure | None:
+    """Pass@N less Pass@1."""
+    gaps = [float(some[0].rights > 0) - sheet.rates[case] for case, some in sheet.by_case.items()]
+    return Figure(fmean(gaps), *mean_interval(gaps))
+
+
+def one_cluster(sheet: MethodResults) -> Figure | None:
+    """Share of problems all of whose candidates have one signature."""
+    return _share([float(pool.clusters == 1) for pool in sheet.pools])
+
+
+def one_label(sheet: MethodResults) -> Figure | None:
+    """Share of problems all of whose candidates are right, or all wrong: none can change the outcome."""
+    return _share([float(pool.rights in (0, pool.n)) for pool in sheet.pools])
+
+
+def tokens(sheet: MethodResults) -> Figure | None:
+    """Verifier tokens of one run over the suite."""
+    return Figure(sum(fmean(sum(one.tokens) for one in some) for some in sheet.by_case.values()))
+
+
+def calls(sheet: MethodResults) -> Figure | None:
+    """Judge calls a problem."""
+    return Figure(fmean(sum(one.calls) for one in sheet.results))
+
+
+def token_share(sheet: MethodResults) -> Figure | None:
+    """T%: tokens over those of the reference on the same problems."""
+    other = by_case(sheet.reference)
+    pairs = [(some, other[case]) for case, some in sheet.by_case.items() if case in other]
+    above = [fmean(sum(one.tokens) for one in some) for some, _ in pairs]
+    below = [fmean(sum(one.tokens) for one in some) for _, some in pairs]
+    if not sum(below):
+        return None
+    return Figure(sum(above) / sum(below), *(ratio_interval(above, below) or (None, None)))
+
+
+def closed_share(sheet: MethodResults) -> Figure | None:
+    """T% by Eq. 6 from the measured clusters, rho and rescues, against 3 N games at full evidence."""
+    ratio = rho(sheet)
+    if sheet.cascade is None or ratio is None:
+        return None
+    cost = sum(cascade_cost(one, sheet.cascade, ratio.value) for one in sheet.results)
+    return Figure(cost / sum(v1_infer_calls(one.n).full for one in sheet.results))
+
+
+def rho(sheet: MethodResults) -> Figure | None:
+    """Measured T_1 / T_2: mean input of a pair at E1 over that at E2."""
+    partial, full = (mean_pair(sheet.results, level) for level in (0, 1))
+    return None if not partial or not full else Figure(partial / full)
+
+
+def accuracy_e1(sheet: MethodResults) -> Figure | None:
+    """Per-pair accuracy at E1."""
+    return _accuracy(sheet, (0,))
+
+
+def accuracy_e2(sheet: MethodResults) -> Figure | None:
+    """Per-pair accuracy at E2."""
+    return _accuracy(sheet, (1,))
+
+
+def accuracy(sheet: MethodResults) -> Figure | None:
+    """Per-pair accuracy over all games played between a right and a wrong candidate."""
+    return _accuracy(sheet, (0, 1))
+
+
+def accuracy_change(sheet: MethodResults) -> Figure | None:
+    """Per-pair accuracy less that of the reference; over other pairs, so a hint and no proof."""
+    own, other = (
+        accuracy(sheet),
+        _accuracy(MethodResults(sheet.reference), (0, 1)) if sheet.reference else None,
+    )
+    return None if own is None or other is None else Figure(own.value - other.value)
+
+
+def rescue_rate(sheet: MethodResults) -> Figure | None:
+    """Share of contests in which someone came back."""
+    return _share([fmean(one.rescued > 0 for one in some) for some in sheet.by_case.values()])
+
+
+def depth(sheet: MethodResults) -> Figure | None:
+    """Rounds that must wait for one another."""
+    return Figure(fmean(one.depth for one in sheet.results))
+
+
+def malformed(sheet: MethodResults) -> Figure | None:
+    """Share of calls whose replies could not be read."""
+    total = sum(sum(one.calls) for one in sheet.results)
+    return Figure(sum(one.malformed for one in sheet.results) / total) if total else None
+
+
+def gain(sheet: MethodResults) -> Figure | None:
+    """Pass@1 less the baseline's, on the same problems."""
+    pairs = _paired(sheet)
+    if not pairs:
+        return None
+    gaps = [own - other for own, other in pairs]
+    return Figure(fmean(gaps), *mean_interval(gaps))
+
+
+def mcnemar(sheet: MethodResults) -> Figure | None:
+    """Exact McNemar p against the baseline; over repeats a problem is right if most of them are."""
+    pairs = _paired(sheet)
+    if not pairs:
+        return None
+    return Figure(exact_mcnemar(*discordant((own > 0.5, other > 0.5) for own, other in pairs)))
+
+
+def calibration_error(sheet: MethodResults) -> Figure | None:
+    """How far what it said of its choices is from how often they were right, over ten bins of equal width."""
+    bins: dict[int, list[float]] = {}
+    for sure, right in _said(sheet):
+        bins.setdefault(min(9, int(10 * sure)), []).append(sure - right)
+    total = sum(map(len, bins.values()))
+    return Figure(sum(abs(sum(gaps)) for gaps in bins.values()) / total) if total else None
+
+
+def brier(sheet: MethodResults) -> Figure | None:
+    """Mean squared distance of what it said of its choices from the truth."""
+    gaps = [(sure - right) ** 2 for sure, right in _said(sheet)]
+    return Figure(fmean(gaps)) if gaps else None
+
+
+class Metric(NamedTuple):
+    """How a metric is headed, its unit, how it is computed; `of_pool`: alike for all methods."""
+
+    head: str
+    unit: str
+    compute: Callable[[MethodResults], Figure | None]
+    of_pool: bool = False
+
+
+METRICS = {
+    "pass_at_1": Metric("Pass@1", "%", pass_at_1),
+    "mean_sample": Metric("mean sample", "%", mean_sample, of_pool=True),
+    "pass_at_n": Metric("Pass@N", "%", pass_at_n, of_pool=True),
+    "headroom": Metric("headroom", "points", headroom),
+    "one_cluster": Metric("one cluster", "%", one_cluster, of_pool=True),
+    "one_label": Metric("one label", "%", one_label, of_pool=True),
+    "tokens": Metric("tokens (M)", "M", tokens),
+    "calls": Metric("calls", "", calls),
+    "token_share": Metric("T%", "%", token_share),
+    "closed_share": Metric("T% (Eq. 6)", "%", closed_share),
+    "rho": Metric("rho", "", rho),
+    "accuracy_e1": Metric("accuracy E1", "%", accuracy_e1),
+    "accuracy_e2": Metric("accuracy E2", "%", accuracy_e2),
+    "accuracy": Metric("accuracy", "%", accuracy),
+    "accuracy_change": Metric("accuracy Δ", "points", accuracy_change),
+    "rescue_rate": Metric("rescue", "%", rescue_rate),
+    "depth": Metric("rounds", "", depth),
+    "malformed": Metric("malformed", "%", malformed),
+    "gain": Metric("Δ", "points", gain),
+    "mcnemar": Metric("p", "", mcnemar),
+    "calibration_error": Metric("ECE", "%", calibration_error),
+    "brier": Metric("Brier", "", brier),
+}
+
+
+def _share(values: Sequence[float]) -> Figure | None:
+    return Figure(fmean(values), *wilson(sum(values), len(values))) if values else None
+
+
+def _said(sheet: MethodResults) -> list[tuple[float, bool]]:
+    return [(one.sure, one.right) for one in sheet.results if one.sure is not None]
+
+
+def _paired(sheet: MethodResults) -> list[tuple[float, float]]:
+    other = MethodResults(sheet.baseline).rates
+    return [(rate, other[case]) for case, rate in sheet.rates.items() if case in other]
+
+
+def _accuracy(sheet: MethodResults, levels: Sequence[int]) -> Figure | None:
+    told = [sum(one.told[at] for one in some for at in levels) for some in sheet.by_case.values()]
+    apart = [float(sum(one.apart[at] for one in some for at in levels)) for some in sheet.by_case.values()]
+    if not sum(apart):
+        return None
+    return Figure(sum(told) / sum(apart), *(ratio_interval(told, apart) or (None, None)))

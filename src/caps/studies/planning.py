@@ -1,0 +1,199 @@
+"""Plans: what strategies would ask about a file of cases, with the prompts they would send."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from multiprocessing import get_context
+from typing import TypeAlias
+
+from caps.building import make_prepare
+from caps.core.errors import InputError
+from caps.core.play import Strategy
+from caps.core.types import Ask, Case, Level, Pairing
+from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
+from caps.judging.base import PreparedCase
+from caps.prompts.render import asks_for_code, find_template, render
+
+BASELINE = "v1-infer"
+CHUNK = 8
+
+
+class CasePrompts:
+    """Characters of every prompt of a bout; each kind is rendered once, each view is quoted once."""
+
+    def __init__(self, bout: PreparedCase, templates: Mapping[str, str]) -> None:
+        self._bout, self._templates = bout, templates
+        as_it_is = all(map(asks_for_code, templates.values()))
+        self._quoting = bout.showing if as_it_is else bout.quoting
+        self._bare: dict[tuple[object, ...], int] = {}
+        self._views: dict[tuple[int, Level], int] = {}
+
+    def bare(self, ask: Ask) -> int:
+        """Characters of the prompt around the views."""
+        dialect = ask.dialect if isinstance(ask, Pairing) else None
+        kind = (type(ask), ask.level, dialect, len(ask.entrants))
+        if kind not in self._bare:
+            self._bare[kind] = self._render_without_views(ask)
+        return self._bare[kind]
+
+    def view(self, entrant: int, level: Level) -> int:
+        """Characters of a view as it stands in a prompt, made inert."""
+        key = (entrant, level)
+        found = self._views.get(key)
+        if found is None:
+            bout = self._bout
+            found = self._views[key] = len(self._quoting(bout.described.view(entrant, level), bout.nonce))
+        return found
+
+    def _render_without_views(self, ask: Ask) -> int:
+        bout = self._bout
+        _, template = find_template(self._templates, ask, bout.case.domain)
+        shown = render(
+            template,
+            problem=bout.case.problem,
+            views=[""] * len(ask.entrants),
+            nonce=bout.nonce,
+            code=bout.code,
+            quoting=self._quoting,
+        )
+        return sum(len(message.content) for message in shown)
+
+
+def forecast_case(
+    bout: PreparedCase,
+    strategy: Strategy,
+    templates: Mapping[str, str],
+    *,
+    seed: int,
+    per_character: float = PER_CHARACTER,
+    prompts: CasePrompts | None = None,
+) -> CaseForecast:
+    """What a run with this seed would ask about a case; hand in `prompts` to measure a bout only once."""
+    return forecast_contest(
+        strategy,
+        bout.described.entrants,
+        prompts or CasePrompts(bout, templates),
+        seed=f"{seed}/{bout.case.id}",
+        per_character=per_character,
+    )
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over cases of what one strategy asks; `refused` are the cases it cannot play, with the reason."""
+
+    cases: int = 0
+    first_stage: int = 0
+    least: int = 0
+    mean: float = 0.0
+    most: int = 0
+    calls_least: int = 0
+    calls_most: int = 0
+    partial: float = 0.0
+    full: float = 0.0
+    rounds: int = 0
+    depth: int = 0
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> float:
+        """Calls at both levels."""
+        return self.partial + self.full
+
+    def add(self, found: CaseForecast) -> None:
+        """Enter one case."""
+        self.cases += 1
+        self.rounds += found.depth
+        self.depth = max(self.depth, found.depth)
+        self.first_stage += found.first_stage
+        self.least += found.least
+        self.mean += found.mean
+        self.most += found.most
+        self.calls_least += found.calls_least
+        self.calls_most += found.calls_most
+        self.partial += found.partial
+        self.full += found.full
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that a worker needs to know beside the cases."""
+
+    strategies: Sequence[Strategy]
+    templates: Mapping[str, str]
+    profile: str | None
+    views: Mapping[str, str]
+    seed: int
+    per_character: float = PER_CHARACTER
+
+
+Forecasts: TypeAlias = list[CaseForecast | str]
+
+
+def plan_cases(
+    cases: Iterable[Case], task: Task, *, processes: int = 1, report: Callable[[int], object] = abs
+) -> list[Totals]:
+    """Forecast every strategy on every case, equal ones once; `report` hears how many more are done."""
+    distinct: list[Strategy] = []
+    for strategy in task.strategies:
+        if strategy not in distinct:
+            distinct.append(strategy)
+    own = replace(task, strategies=distinct)
+    totals = [Totals() for _ in distinct]
+    for chunk in _results(_chunks(cases), own, processes):
+        for row in chunk:
+            for total, found in zip(totals, row, strict=True):
+                if isinstance(found, str):
+                    total.refused.append(found)
+                else:
+                    total.add(found)
+        report(len(chunk))
+    return [totals[distinct.index(strategy)] for strategy in task.strategies]
+
+
+def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
+    source = iter(cases)
+    while chunk := list(islice(source, CHUNK)):
+        yield chunk
+
+
+def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> Iterator[list[Forecasts]]:
+    """Chunks in their order; a few are under way at once, so a long file is never held as a whole."""
+    if processes <= 1:
+        yield from (_forecast_chunk(chunk, task) for chunk in chunks)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as workers:
+        under_way: deque[Future[list[Forecasts]]] = deque()
+        for chunk in chunks:
+            under_way.append(workers.submit(_forecast_chunk, chunk, task))
+            if len(under_way) > 2 * processes:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+
+def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[Forecasts]:
+    prepare = make_prepare(task.profile, task.views)
+    return [_forecast_all(prepare(case), task) for case in chunk]
+
+
+def _forecast_all(bout: PreparedCase, task: Task) -> Forecasts:
+    prompts = CasePrompts(bout, task.templates)
+    found: Forecasts = []
+    for strategy in task.strategies:
+        try:
+            found.append(
+                forecast_case(
+                    bout,
+                    strategy,
+                    task.templates,
+                    seed=task.seed,
+                    per_character=task.per_character,
+                    prompts=prompts,
+                )
+            )
+        except InputError as error:
+            found.append(f"case {bout.case.id!r}: {error}")
+    return found

@@ -1,0 +1,291 @@
+"""Results of a study: one line for each suite, strategy, seed and case, stored as soon as it is known.
+
+Rules that must not be broken:
+
+* A line counts only for what it was made of: another strategy setting, judge or candidate has another digest.
+* A file may end in the middle of a line, as a killed run leaves it; what is unreadable is played again.
+* Figures are a function of the set of lines, not of their order.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, NamedTuple, TypeAlias
+
+import msgspec
+
+from caps.core.errors import InputError
+from caps.core.play import Strategy
+from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Selection, Unanswered, Verdict
+from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
+
+MARK = "study.json"
+
+Pair: TypeAlias = tuple[int, int]
+Unit: TypeAlias = tuple[str, int, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One selection and all that is measured on it; pairs of numbers are those of E1 and E2."""
+
+    method: str
+    seed: int
+    case: str
+    made_of: str
+    n: int
+    rights: int
+    first: bool
+    clusters: int
+    winner: int
+    right: bool
+    rescued: int = 0
+    depth: int = 0
+    calls: Pair = (0, 0)
+    tokens: Pair = (0, 0)
+    pairs: Pair = (0, 0)
+    pair_tokens: Pair = (0, 0)
+    apart: Pair = (0, 0)
+    told: tuple[float, float] = (0.0, 0.0)
+    malformed: int = 0
+    unanswered: int = 0
+    difficulty: str | None = None
+    sure: float | None = None  # how likely the strategy said its choice is right
+
+    @property
+    def unit(self) -> Unit:
+        """What this is the result of."""
+        return self.method, self.seed, self.case, self.made_of
+
+
+class ResultFile:
+    """The results of one suite, read and added to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: dict[Unit, Result] = {}
+        self.unreadable = 0
+        self._file: IO[bytes] | None = None
+        with file_errors(str(path)):
+            raw = path.read_bytes() if path.is_file() else b""
+        whole, _, self._torn = raw.rpartition(b"\n")
+        for line in whole.splitlines():
+            try:
+                result = _DECODER.decode(line)
+            except msgspec.MsgspecError:
+                self.unreadable += 1
+                continue
+            self.found[result.unit] = result
+
+    def add(self, results: Iterable[Result]) -> None:
+        """Append what is not there yet, and hand it to the system at once."""
+        new = [result for result in results if result.unit not in self.found]
+        if not new:
+            return
+        with file_errors(str(self.path), "; results so far are kept"):
+            file = self._opened()
+            file.write(b"".join(_ENCODER.encode(result) + b"\n" for result in new))
+            file.flush()
+        self.found |= {result.unit: result for result in new}
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            with suppress(OSError):  # a full disk was reported when it was written to
+                self._file.close()
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = append_file(self.path)
+            if self._torn:
+                self._file.truncate(self._file.tell() - len(self._torn))
+                self._torn = b""
+        return self._file
+
+
+def claim_folder(folder: Path, study: str, *, simulated: bool, force: bool = False) -> FolderLock:
+    """Make the folder of a study, or go on with it, alone until the lock ends; others are refused.
+
+    A folder that holds another study, or files that caps did not write, is refused unless `force` is given.
+    """
+    own = {"study": study, "simulated": simulated}
+    with file_errors(f"--out {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FolderLock(folder)
+        try:
+            if not force:
+                _refuse_others(folder, own)
+            write_file(folder / MARK, msgspec.json.encode(own) + b"\n")
+        except BaseException:
+            lock.close()
+            raise
+    return lock
+
+
+def _refuse_others(folder: Path, own: dict[str, object]) -> None:
+    advice = "name another folder, or add --force to write into this one"
+    mark = folder / MARK
+    if mark.is_file():
+        try:
+            held = msgspec.json.decode(mark.read_bytes(), type=dict[str, object])
+        except msgspec.MsgspecError:
+            raise InputError(f"--out {folder}: {MARK!r} in it is not of caps: {advice}") from None
+        if held != own:
+            kind = " on the simulator" if held.get("simulated") else ""
+            raise InputError(f"--out {folder}: holds the study {held.get('study')!r}{kind}: {advice}")
+        return
+    others = sorted(path.name for path in folder.iterdir() if not _is_expected(path))
+    if others:
+        raise InputError(f"--out {folder}: holds {others[0]!r}, which is not of a study: {advice}")
+
+
+def _is_expected(path: Path) -> bool:
+    """Whether a version that left no mark wrote this, or the shell writes our output into it."""
+    if path.name == "results" and path.is_dir():
+        return all(_holds_results(file) for file in path.iterdir())
+    journal = path.name.endswith(("-wal", "-shm")) or (path.is_file() and is_database(path))
+    return path.name in ("tables", "tables.md") or journal or is_own_output(path)
+
+
+def _holds_results(path: Path) -> bool:
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.readline(1 << 20)
+    try:
+        return not first or bool(_DECODER.decode(first))
+    except msgspec.MsgspecError:
+        return False
+
+
+_DECODER: "msgspec.json.Decoder[Result]" = msgspec.json.Decoder(Result)
+_ENCODER = msgspec.json.Encoder()
+
+
+def slug(name: str) -> str:
+    """A name as a file may have it."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unnamed"
+
+
+def digest(*parts: object) -> str:
+    """A short digest of what something was made of."""
+    encoded = msgspec.json.encode(parts, enc_hook=str, order="deterministic")
+    return sha256(encoded).hexdigest()[:16]
+
+
+# From a finished contest to its `Result`, whoever judged.
+
+
+LEVELS = (Level.PARTIAL, Level.FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A method that plays with a seed, and the digest of all that its results are made of but the case."""
+
+    method: str
+    strategy: Strategy
+    seed: int
+    made_of: str
+
+    def made_of_case(self, case: str | None) -> str:
+        """The digest a result is kept under, given that of its case; made-up cases need none."""
+        return self.made_of if case is None else digest(self.made_of, case)
+
+
+class AnsweredAsk(NamedTuple):
+    """An ask, its answer, what reading it took in all, and on the first try."""
+
+    ask: Ask
+    answer: Answer
+    tokens: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What is true of a case's candidates."""
+
+    case: str
+    entrants: Sequence[Entrant]
+    correct: Sequence[bool]
+    difficulty: str | None = None
+
+
+def measure(
+    turn: Step,
+    made_of: str,
+    pool: Truth,
+    selection: Selection,
+    heard: Iterable[AnsweredAsk],
+    *,
+    depth: int,
+    malformed: int = 0,
+) -> Result:
+    """Measure everything the tables need."""
+    heard, label = list(heard), {e.id: right for e, right in zip(pool.entrants, pool.correct, strict=True)}
+    by_level = [[one for one in heard if one.ask.level == level] for level in LEVELS]
+    games = [[one for one in some if isinstance(one.ask, Pairing)] for some in by_level]
+    told = [_told_apart(some, label) for some in games]
+    return Result(
+        method=turn.method,
+        seed=turn.seed,
+        case=pool.case,
+        made_of=made_of,
+        n=len(pool.entrants),
+        rights=sum(pool.correct),
+        first=pool.correct[0],
+        clusters=len({e.id if e.signature is None else e.signature for e in pool.entrants}),
+        winner=selection.winner,
+        right=label[selection.winner],
+        rescued=len(selection.rescued),
+        depth=depth,
+        calls=(len(by_level[0]), len(by_level[1])),
+        tokens=_sums(by_level, "tokens"),
+        pairs=(sum(one.first > 0 for one in games[0]), sum(one.first > 0 for one in games[1])),
+        pair_tokens=_sums(games, "first"),
+        apart=(len(told[0]), len(told[1])),
+        told=(sum(told[0]), sum(told[1])),
+        malformed=malformed,
+        unanswered=sum(isinstance(one.answer, Unanswered) for one in heard),
+        difficulty=pool.difficulty,
+        sure=selection.facts.get("probability"),
+    )
+
+
+def _sums(by_level: Sequence[Sequence[AnsweredAsk]], name: str) -> tuple[int, int]:
+    partial, full = (sum(getattr(one, name) for one in some) for some in by_level)
+    return partial, full
+
+
+def _told_apart(games: Iterable[AnsweredAsk], label: Mapping[int, bool]) -> list[float]:
+    """How right each verdict on one right and one wrong candidate was; a tie is half right."""
+    found = []
+    for ask, answer, *_ in games:
+        if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
+            found.append(answer.outcome if label[ask.a] else 1 - answer.outcome)
+    return found
+
+
+# Cases where two methods choose differently, and one of them is right.
+
+
+class Disagreement(NamedTuple):
+    """One case and seed on which two methods part."""
+
+    suite: str
+    case: str
+    seed: int
+    first: Result
+    second: Result
+
+
+def disagreements(suite: str, first: Sequence[Result], second: Sequence[Result]) -> list[Disagreement]:
+    """Where exactly one of two methods is right, in the order of the first."""
+    other = {(one.case, one.seed): one for one in second}
+    pairs = [(one, other[one.case, one.seed]) for one in first if (one.case, one.seed) in other]
+    return [Disagreement(suite, a.case, a.seed, a, b) for a, b in pairs if a.right != b.right]

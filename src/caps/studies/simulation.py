@@ -1,0 +1,246 @@
+"""Strategies against a simulated judge: how often they are right, and at what cost."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from caps.core.contest import Contest
+from caps.core.errors import InputError
+from caps.core.play import Strategy
+from caps.core.settings import check_settings, setting
+from caps.core.text import estimate_tokens
+from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Verdict
+from caps.costs.closed_form import ViewSizes
+from caps.evidence.entrants import describe
+from caps.evidence.profiles import profile_named
+from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.statistics.estimates import wilson
+
+# Candidate pools with true labels: made up, or taken from labelled cases.
+
+
+INSTRUCTION_TOKENS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPool:
+    """Entrants and which of them are right."""
+
+    number: int
+    entrants: tuple[Entrant, ...]
+    correct: tuple[bool, ...]
+    overhead: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolModel:
+    """How made-up pools look: a problem's solve rate is Beta distributed, so many are easy or hopeless.
+
+    Math: right candidates share one answer, wrong ones join a wrong answer with odds that grow with its
+    size. Code: nearly every program is its own cluster.
+    """
+
+    n: int = setting(16, "candidates a problem", least=1)
+    kind: str = setting("code", "how answers cluster", choices=("code", "math"))
+    solve_rate: float = setting(0.4, "mean share of right candidates", least=0.01, most=0.99)
+    spread: float = setting(1.5, "concentration of solve rates; small is extreme", least=0.01)
+    new_wrong: float = setting(3.0, "math: weight of a new wrong answer against joining one", least=0.01)
+    duplicates: float = setting(
+        0.03, "code: chance to repeat an earlier program of the same label", least=0, most=1
+    )
+    partial_tokens: int = setting(250, "tokens of a partial view", least=0)
+    full_tokens: int = setting(4000, "tokens of a full view", least=0)
+    overhead: int = setting(500, "tokens of a prompt without its views", least=0)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def pool(self, number: int, seed: int) -> LabelledPool:
+        """Make the pool of one problem; a function of its number and the seed."""
+        rng = Random(f"pool {seed} {number}")
+        rate = rng.betavariate(self.solve_rate * self.spread, (1 - self.solve_rate) * self.spread)
+        correct = tuple(rng.random() < rate for _ in range(self.n))
+        names: list[str] = []
+        for place, right in enumerate(correct):
+            names.append(self._name(place, names, correct, rng, right=right))
+        sizes = (0, self.partial_tokens, self.full_tokens)
+        entrants = tuple(Entrant(i, name, sizes, {"score": 0.0}) for i, name in enumerate(names))
+        return LabelledPool(number, entrants, correct, self.overhead)
+
+    def _name(
+        self, place: int, names: list[str], correct: tuple[bool, ...], rng: Random, *, right: bool
+    ) -> str:
+        alike = [name for name, label in zip(names, correct, strict=False) if label == right]
+        if self.kind == "math":
+            if right:
+                return "right"
+            new = rng.random() * (self.new_wrong + len(alike)) < self.new_wrong
+            return f"wrong {place}" if new or not alike else rng.choice(alike)
+        return rng.choice(alike) if alike and rng.random() < self.duplicates else f"program {place}"
+
+
+def generated_pools(model: PoolModel, count: int, seed: int) -> list[LabelledPool]:
+    """Make `count` pools."""
+    return [model.pool(number, seed) for number in range(count)]
+
+
+def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[LabelledPool]:
+    """Take pools from cases whose candidates all carry `correct`; the first `n` candidates of each."""
+    for number, case in enumerate(cases):
+        if isinstance(case, InputError):
+            raise case
+        labels = [candidate.correct for candidate in case.candidates]
+        if any(label is None for label in labels):
+            missing = labels.index(None)
+            raise InputError(
+                f"case {case.id!r}: candidates[{missing}].correct: is missing; a simulation needs labels, "
+                "and public tests alone give none"
+            )
+        pool = replace(case, candidates=case.candidates[:n])
+        described = describe(pool, profile_named(case.domain), estimate_tokens)
+        overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
+        yield LabelledPool(number, described.entrants, tuple(bool(label) for label in labels)[:n], overhead)
+
+
+LEVELS = (Level.PARTIAL, Level.FULL)
+CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that a worker needs to know beside the pools."""
+
+    strategies: Mapping[str, Strategy]
+    judge: JudgeModel
+    seed: int
+
+
+@dataclass(slots=True)
+class Record:
+    """Sums over problems of one strategy; whole numbers and halves, so they add up alike in any order."""
+
+    problems: int = 0
+    right: int = 0
+    mixed: int = 0
+    mixed_right: int = 0
+    depth: int = 0
+    rescued: int = 0
+    calls: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
+    tokens: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
+    told_apart: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
+    told_right: dict[str, float] = field(default_factory=lambda: {str(level): 0.0 for level in LEVELS})
+
+    def add(self, other: "Record") -> None:
+        """Add another record's sums to this one's."""
+        for name in ("problems", "right", "mixed", "mixed_right", "depth", "rescued"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("calls", "tokens", "told_apart", "told_right"):
+            sums = getattr(self, name)
+            for level, value in getattr(other, name).items():
+                sums[level] += value
+
+
+def simulate(
+    pools: Sequence[LabelledPool],
+    task: Task,
+    *,
+    processes: int = 1,
+    report: Callable[[int], object] = abs,
+) -> dict[str, Record]:
+    """Play every strategy on every pool; `report` hears how many more pools are done."""
+    chunks = [pools[start : start + CHUNK] for start in range(0, len(pools), CHUNK)]
+    totals = {name: Record() for name in task.strategies}
+    for chunk, part in zip(chunks, _results(chunks, task, processes), strict=True):
+        for name, record in part.items():
+            totals[name].add(record)
+        report(len(chunk))
+    return totals
+
+
+def summarise(record: Record, reference: Record | None) -> dict[str, Any]:
+    """Turn sums into the figures people read; shares are of 1, `token_share` is against the reference."""
+    problems = max(record.problems, 1)
+    tokens = sum(record.tokens.values())
+    against = sum(reference.tokens.values()) if reference else 0
+    return {
+        "problems": record.problems,
+        "pass_at_1": record.right / problems,
+        "pass_at_1_interval": wilson(record.right, record.problems),
+        "mixed_problems": record.mixed,
+        "mixed_pass_at_1": record.mixed_right / record.mixed if record.mixed else None,
+        "mixed_interval": wilson(record.mixed_right, record.mixed) if record.mixed else None,
+        "calls": {level: count / problems for level, count in record.calls.items()},
+        "tokens": {level: count / problems for level, count in record.tokens.items()},
+        "token_share": tokens / against if against else None,
+        "depth": record.depth / problems,
+        "rescue_rate": record.rescued / problems,
+        "pair_accuracy": {
+            level: record.told_right[level] / pairs if pairs else None
+            for level, pairs in record.told_apart.items()
+        },
+    }
+
+
+def _results(
+    chunks: Sequence[Sequence[LabelledPool]], task: Task, processes: int
+) -> Iterator[dict[str, Record]]:
+    if processes <= 1:
+        yield from (_play_chunk(chunk, task) for chunk in chunks)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as workers:
+        yield from workers.map(_play_chunk, chunks, [task] * len(chunks))
+
+
+def _play_chunk(chunk: Sequence[LabelledPool], task: Task) -> dict[str, Record]:
+    totals = {name: Record() for name in task.strategies}
+    for pool in chunk:
+        judge = SimulatedJudge(task.judge, pool.entrants, pool.correct, seed=task.seed, case=pool.number)
+        for name, strategy in task.strategies.items():
+            totals[name].add(_play(pool, strategy, judge, task))
+    return totals
+
+
+def _play(pool: LabelledPool, strategy: Strategy, judge: SimulatedJudge, task: Task) -> Record:
+    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{pool.number}")
+    while round_ := contest.pending:
+        contest.answer([judge.answer(ask) for ask in round_.asks])
+    label = {entrant.id: right for entrant, right in zip(pool.entrants, pool.correct, strict=True)}
+    sizes = {entrant.id: entrant.sizes for entrant in pool.entrants}
+    right, mixed = label[contest.selection.winner], 0 < sum(pool.correct) < len(pool.correct)
+    record = Record(
+        problems=1,
+        right=int(right),
+        mixed=int(mixed),
+        mixed_right=int(mixed and right),
+        depth=len(contest.transcript),
+        rescued=int(bool(contest.selection.rescued)),
+    )
+    for turn in contest.transcript:
+        for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
+            level = str(ask.level)
+            record.calls[level] += 1
+            record.tokens[level] += pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
+            _tell_apart(record, ask, answer, label)
+    return record
+
+
+def _tell_apart(record: Record, ask: Ask, answer: Answer, label: Mapping[int, bool]) -> None:
+    """Count a game between a right and a wrong candidate; a tie is half right."""
+    if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
+        level = str(ask.level)
+        record.told_apart[level] += 1
+        record.told_right[level] += answer.outcome if label[ask.a] else 1 - answer.outcome
+
+
+def view_sizes(pools: Sequence[LabelledPool]) -> ViewSizes:
+    """Mean sizes of views and prompts over all candidates of these pools."""
+    sizes = [entrant.sizes for pool in pools for entrant in pool.entrants]
+    return ViewSizes(
+        partial=fmean(size[Level.PARTIAL] for size in sizes),
+        full=fmean(size[Level.FULL] for size in sizes),
+        overhead=fmean(pool.overhead for pool in pools),
+    )

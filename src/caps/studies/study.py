@@ -1,0 +1,423 @@
+"""Studies: suites x strategies x seeds and the tables they fill, read from TOML files."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from caps.building import make_strategy
+from caps.config import RunConfig, options, read_values
+from caps.core.errors import SettingError
+from caps.core.judge_profile import JudgeProfile
+from caps.core.play import Strategy
+from caps.core.settings import check_settings, nearest, setting
+from caps.evidence.profiles import profile_named, with_views
+from caps.files import read_toml
+from caps.judging.profiles import with_profile
+from caps.judging.simulated import JudgeModel
+from caps.studies.metrics import METRICS
+from caps.studies.results import slug
+from caps.studies.simulation import LabelledPool, PoolModel
+
+SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Problems with candidates: a file of labelled cases, or pools the simulator makes up.
+
+    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`
+    stand in for the study's own judge.
+    """
+
+    name: str
+    cases: Path | None = None
+    n: int | None = None
+    problems: int | None = None
+    get: str = ""
+    profile: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    simulated: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A strategy under the name it has in the tables, possibly with views of its own.
+
+    `simulated` changes pools and judge where views are not real: a longer partial view, say. `stated` tells
+    it what a simulated judge is worth: as measured on other problems, if some settings were those given.
+    """
+
+    name: str
+    use: str
+    strategy: Strategy
+    views: Mapping[str, str] = field(default_factory=dict)
+    simulated: Mapping[str, Any] = field(default_factory=dict)
+    stated: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """A table: suites, methods or strata down, the same across, some metrics in each cell.
+
+    `published` holds the paper's figures by row and column; `readings` say where they cannot be right.
+    """
+
+    name: str
+    title: str
+    down: str = "suites"
+    across: str = "methods"
+    metrics: tuple[str, ...] = ("pass_at_1",)
+    suites: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    baseline: str | None = None
+    average: bool = False
+    published: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    readings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """All of it; `reference` is the method token shares are measured against.
+
+    `judge` holds the settings of its runs; the model `simulated` is the synthetic judge.
+    """
+
+    path: Path
+    title: str
+    seeds: tuple[int, ...]
+    suites: tuple[Suite, ...]
+    methods: tuple[Method, ...]
+    tables: tuple[TableSpec, ...]
+    about: str = ""
+    reference: str | None = None
+    judge: RunConfig = field(default_factory=RunConfig)
+    simulated: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+
+# A section of a TOML file, read strictly: what is missing, of the wrong kind or unknown is named.
+
+
+T = TypeVar("T")
+KINDS = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
+    dict: "a table",
+}  # fmt: skip
+
+
+class Section:
+    """Values to be taken one by one; `finish` refuses what nobody took."""
+
+    def __init__(self, values: Mapping[str, Any], file: str, where: str = "") -> None:
+        self._left, self._file, self._where = dict(values), file, where
+        self._known: list[str] = []
+
+    def take(self, name: str, kind: type, default: Any = ...) -> Any:
+        """The value under a name, of this kind; without a default it must be there."""
+        self._known.append(name)
+        if name not in self._left:
+            if default is ...:
+                raise self.wrong(name, f"is missing; {KINDS[kind]} is wanted")
+            return default
+        value = self._left.pop(name)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self.wrong(name, f"must be {KINDS[kind]}, not {value!r}")
+        return value
+
+    def texts(self, name: str, default: Any = ...) -> tuple[str, ...]:
+        """A list of texts."""
+        values = self.take(name, list, default)
+        for value in values:
+            if not isinstance(value, str):
+                raise self.wrong(name, f"must be a list of texts; {value!r} is none")
+        return tuple(values)
+
+    def tables(self, name: str) -> Iterator["Section"]:
+        """The tables of a list, each a section; texts among them are sections of their name alone."""
+        for place, value in enumerate(self.take(name, list)):
+            where = f"{self._where}{name}[{place}]."
+            told = {"name": value} if isinstance(value, str) else value
+            if not isinstance(told, dict):
+                raise self.wrong(f"{name}[{place}]", f"must be a table, not {value!r}")
+            yield Section(told, self._file, where)
+
+    def table(self, name: str) -> "Section":
+        """A table as a section; empty where it is absent."""
+        return Section(self.take(name, dict, {}), self._file, f"{self._where}{name}.")
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The file, and where in it this section stands."""
+        return self._file, self._where
+
+    def rest(self) -> dict[str, Any]:
+        """Everything nobody took."""
+        left, self._left = self._left, {}
+        return left
+
+    def finish(self) -> None:
+        """Refuse what is left."""
+        for name in self._left:
+            raise self.wrong(
+                name, f"no such key; {nearest(name, self._known)}keys are {', '.join(self._known)}"
+            )
+
+    def wrong(self, name: str, words: str) -> SettingError:
+        """An error that names the file and the key."""
+        return SettingError(f"{self._file}: {self._where}{name}: {words}")
+
+    def checked(self, name: str, make: Callable[[], T]) -> T:
+        """Make something of the value under a name; its complaint is told with file and key."""
+        try:
+            return make()
+        except SettingError as error:
+            raise self.wrong(name, str(error)) from None
+
+
+# How a simulated suite is made: the flat settings of a study file, shared out to pools, judge and strata.
+
+
+PARTIAL_SKILL = (
+    0.7  # of the skill above chance at E2, what is left at E1 if nobody says; as `caps simulate` has it
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stratum:
+    """So many problems of one difficulty, and how often a candidate of theirs is right."""
+
+    difficulty: str = setting("", "the label")
+    problems: int = setting(1, "how many", least=1)
+    solve_rate: float = setting(0.4, "mean share of right candidates", least=0.01, most=0.99)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Pools to make up, none where `problems` is 0, and the judge that rules on them."""
+
+    problems: int
+    seed: int
+    pool: PoolModel
+    judge: JudgeModel
+    strata: tuple[Stratum, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many pools there are."""
+        return sum(stratum.problems for stratum in self.strata) or self.problems
+
+    def make(self, numbers: range) -> Iterator[tuple[LabelledPool, str | None]]:
+        """The pools of these numbers with their difficulty; each a function of its number and the seed."""
+        for number in numbers:
+            stratum = self._stratum(number)
+            if stratum is None:
+                yield self.pool.pool(number, self.seed), None
+            else:
+                model = replace(self.pool, solve_rate=stratum.solve_rate)
+                yield model.pool(number, self.seed), stratum.difficulty
+
+    def _stratum(self, number: int) -> Stratum | None:
+        for stratum in self.strata:
+            if number < stratum.problems:
+                return stratum
+            number -= stratum.problems
+        return None
+
+
+def recipe(values: Mapping[str, Any], n: int | None = None) -> Recipe:
+    """Read flat settings; an unknown one, or one outside its limits, is a `SettingError` that names it."""
+    left = dict(values)
+    problems, seed = left.pop("problems", 0), left.pop("seed", 1234)
+    strata = tuple(_made(Stratum, row) for row in left.pop("strata", []))
+    for name, number in (("problems", problems), ("seed", seed)):
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise SettingError(f"{name} = {number!r}: must be a whole number of at least 0")
+    pool_names, judge_names = _names(PoolModel), _names(JudgeModel)
+    known = ["problems", "seed", "strata", *pool_names, *judge_names]
+    for name in left:
+        if name not in known:
+            raise SettingError(f"there is no {name!r}: {nearest(name, known)}there are {', '.join(known)}")
+    pool = _made(PoolModel, {k: v for k, v in left.items() if k in pool_names} | ({"n": n} if n else {}))
+    judge = {k: v for k, v in left.items() if k in judge_names}
+    if "accuracy" in judge and "accuracy_partial" not in judge:
+        judge["accuracy_partial"] = 0.5 + PARTIAL_SKILL * (judge["accuracy"] - 0.5)
+    return Recipe(problems=problems, seed=seed, pool=pool, judge=_made(JudgeModel, judge), strata=strata)
+
+
+def _names(kind: Any) -> list[str]:
+    return [spec.name for spec in fields(kind)]
+
+
+def _made(kind: Any, values: Mapping[str, Any]) -> Any:
+    for name in values:
+        if name not in _names(kind):
+            raise SettingError(f"{kind.__name__} has no {name!r}; it has {', '.join(_names(kind))}")
+    return kind(**values)
+
+
+# From a TOML file to a `Study`; an unknown key is an error that names file and key.
+#
+# Paths in it are relative to the file. A suite may be a name alone, looked up in `suites_file`, or be
+# `like` such a one with some keys changed.
+
+
+DOWN = ("suites", "methods", "disagreements")
+ACROSS = ("methods", "suites", "strata", "nothing")
+DEFAULT_SEEDS = [1234, 1235, 1236]
+
+
+def load_study(path: Path) -> Study:
+    """Read a study and check all of it before anything runs."""
+    section = Section(read_toml(path), str(path))
+    shelf = _shelf(section, path)
+    shared = section.take("simulated", dict, {})
+    suites = tuple(_suite(one, shelf, shared, path) for one in section.tables("suites"))
+    methods = tuple(_method(one) for one in section.tables("strategies"))
+    tables = tuple(_table(one) for one in section.tables("tables"))
+    seeds = section.take("seeds", list, DEFAULT_SEEDS)
+    if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) for seed in seeds):
+        raise section.wrong("seeds", f"must be a list of whole numbers, not {seeds!r}")
+    study = Study(
+        path=path,
+        title=section.take("title", str),
+        about=section.take("about", str, ""),
+        seeds=tuple(dict.fromkeys(seeds)),
+        suites=suites,
+        methods=methods,
+        tables=tables,
+        reference=section.take("reference", str, None),
+        judge=_judge(section.table("judge"), path),
+        simulated=shared,
+    )
+    section.finish()
+    _check_names(study, section)
+    return study
+
+
+def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
+    """Suites another file describes, by name."""
+    name = section.take("suites_file", str, None)
+    if name is None:
+        return {}
+    file = path.parent / name
+    shelf = Section(read_toml(file), str(file))
+    listed = {one.take("name", str): one.rest() for one in shelf.tables("suites")}
+    shelf.finish()
+    return listed
+
+
+def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], path: Path) -> Suite:
+    name = section.take("name", str)
+    like = section.take("like", str, name)
+    own = section.rest()
+    if like not in shelf and (like != name or not own):
+        raise section.wrong(
+            "name", f"no suite {like!r} in suites_file; {nearest(like, list(shelf))}there are {list(shelf)}"
+        )
+    base = shelf.get(like, {})
+    told = Section({**base, **own}, *section.place)
+    simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
+    told.take("simulated", dict, {})
+    cases = told.take("cases", str, None)
+    suite = Suite(
+        name=name,
+        cases=None if cases is None else path.parent / cases,
+        n=told.take("n", int, None),
+        problems=told.take("problems", int, None),
+        get=told.take("get", str, ""),
+        profile=told.take("profile", str, None),
+        model=told.take("model", str, None),
+        base_url=told.take("base_url", str, None),
+        simulated=simulated,
+    )
+    told.finish()
+    section.checked("simulated", lambda: recipe(simulated, suite.n))
+    if suite.cases is None and not recipe(simulated, suite.n).count:
+        raise section.wrong("cases", "is missing: name a file of labelled cases, or simulated.problems")
+    if suite.profile is not None:
+        section.checked("profile", lambda: profile_named(str(suite.profile)))
+    return suite
+
+
+def _method(section: Section) -> Method:
+    name = section.take("name", str)
+    use = section.take("use", str, name)
+    changes = {key: str(value) for key, value in section.take("set", dict, {}).items()}
+    views = section.take("views", dict, {})
+    simulated = section.take("simulated", dict, {})
+    stated = section.take("stated", dict, None)
+    section.finish()
+    strategy = section.checked("use", lambda: make_strategy(use, changes))
+    section.checked("views", lambda: with_views(profile_named("general"), views))
+    section.checked("simulated", lambda: recipe(simulated))
+    if stated is not None:
+        section.checked("stated", lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
+    return Method(name=name, use=use, strategy=strategy, views=views, simulated=simulated, stated=stated)
+
+
+def _table(section: Section) -> TableSpec:
+    table = TableSpec(
+        name=section.take("name", str),
+        title=section.take("title", str),
+        down=section.take("down", str, "suites"),
+        across=section.take("across", str, "methods"),
+        metrics=section.texts("metrics", ["pass_at_1"]),
+        suites=section.texts("suites", []),
+        methods=section.texts("strategies", []),
+        baseline=section.take("baseline", str, None),
+        average=section.take("average", bool, default=False),
+        published=section.take("published", dict, {}),
+        readings=section.texts("readings", []),
+    )
+    section.finish()
+    for key, value, allowed in (("down", table.down, DOWN), ("across", table.across, ACROSS)):
+        if value not in allowed:
+            raise section.wrong(key, f"{value!r}: must be one of {', '.join(allowed)}")
+    for metric in table.metrics:
+        if metric not in METRICS:
+            known = nearest(metric, list(METRICS))
+            raise section.wrong("metrics", f"no {metric!r}; {known}there are {', '.join(METRICS)}")
+    return table
+
+
+def _judge(section: Section, path: Path) -> RunConfig:
+    """Which judge rules and how: settings of a run, but those that stand with a suite or strategy."""
+    elsewhere = ("strategy", "settings", "seed", "calibrate", "profile", "views", "journal", "engine")
+    among = [one for one in options().values() if one.name not in elsewhere]
+    file, where = section.place
+    config = RunConfig(**read_values(section.rest(), where=f"{file}: {where.rstrip('.')}", among=among))
+    return config if config.prompts is None else replace(config, prompts=str(path.parent / config.prompts))
+
+
+def _check_names(study: Study, section: Section) -> None:
+    """Names are unique, and what refers to a name finds it."""
+    named = {
+        "suites": [suite.name for suite in study.suites],
+        "strategies": [method.name for method in study.methods],
+        "tables": [table.name for table in study.tables],
+    }
+    for kind, names in named.items():
+        files = names if kind == "strategies" else [slug(name) for name in names]
+        if not names or len(set(files)) < len(files):
+            raise section.wrong(kind, "must be given, each under another name")
+    methods = named["strategies"]
+    wanted = [("reference", [study.reference] if study.reference else [], methods)]
+    for place, table in enumerate(study.tables):
+        wanted.append((f"tables[{place}].suites", list(table.suites), named["suites"]))
+        baseline = [table.baseline] if table.baseline else []
+        wanted.append((f"tables[{place}].strategies", [*table.methods, *baseline], methods))
+    for key, names, known in wanted:
+        for name in names:
+            if name not in known:
+                raise section.wrong(key, f"no {name!r}; {nearest(name, known)}there are {', '.join(known)}")

@@ -1,0 +1,199 @@
+"""The cases of a suite: read, cut to N candidates, checked for labels, and listed with the methods to run."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from typing import Any
+
+from caps.core.errors import InputError, SettingError
+from caps.core.play import Strategy, capabilities_of
+from caps.core.secrets import recorded_extra
+from caps.core.settings import nearest, settings_of
+from caps.core.types import Candidate, Case
+from caps.datasets.case_files import write_case
+from caps.datasets.imports import open_cases
+from caps.judging.base import PreparedCase
+from caps.judging.profiles import with_profile
+from caps.runner import Runner
+from caps.studies.diagnosis import estimated
+from caps.studies.results import Step, Unit, digest
+from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool
+from caps.studies.study import Method, Recipe, Study, Suite, recipe
+
+
+def suite_cases(suite: Suite, limit: int | None) -> Iterator[Case]:
+    """The labelled cases of a suite's file; the first that lacks a label, or cannot be read, is an error."""
+    for case in islice(open_cases(str(suite.cases)), limit):
+        if isinstance(case, InputError):
+            raise case
+        kept = replace(case, candidates=case.candidates[: suite.n])
+        for place, candidate in enumerate(kept.candidates):
+            if candidate.correct is None:
+                raise InputError(
+                    f"{suite.cases}: case {case.id!r}: candidates[{place}].correct: is missing; a study "
+                    f"needs every candidate labelled: {how_to_label(candidate)}"
+                )
+        yield kept
+
+
+def how_to_label(candidate: Candidate) -> str:
+    """Where the label of a candidate would come from."""
+    if candidate.passed_public_tests is None:
+        return "see caps grade"
+    return "its case has public tests only, which give no label; add tests.hidden and see caps grade"
+
+
+def labels(case: Case) -> tuple[bool, ...]:
+    """Which candidates are right."""
+    return tuple(bool(candidate.correct) for candidate in case.candidates)
+
+
+def difficulty(case: Case) -> str | None:
+    """The stratum a case belongs to."""
+    found = case.extra.get("difficulty")
+    return None if found is None else str(found)
+
+
+def case_digest(case: Case) -> str:
+    """A digest of all a result may depend on."""
+    return digest(write_case(case).decode("utf-8", "replace"))
+
+
+def pool_of(bout: PreparedCase, number: int) -> LabelledPool:
+    """A real case as a pool for simulated verdicts."""
+    overhead = INSTRUCTION_TOKENS + bout.statement
+    return LabelledPool(number, bout.described.entrants, labels(bout.case), overhead)
+
+
+# What a study has to play: the cases of each suite, and the digest of each method's making.
+
+
+MakeRunner = Callable[[Suite, Method], Runner]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A suite with its cases, each a name and a digest (none for made-up ones), and everyone's turns.
+
+    Methods that see the same things share a lot: `recipe` where verdicts are simulated, else `runner`.
+    """
+
+    suite: Suite
+    cases: tuple[tuple[str, str | None], ...]
+    turns: tuple[Step, ...]
+    recipe: Recipe | None = None
+    runner: Runner | None = None
+    views: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def made_up(self) -> bool:
+        """Whether there is no file behind it."""
+        return self.recipe is not None and self.recipe.count > 0
+
+    def units(self) -> Iterator[Unit]:
+        """Everything it plays, in order."""
+        for turn in self.turns:
+            for name, own in self.cases:
+                yield turn.method, turn.seed, name, turn.made_of_case(own)
+
+
+def narrowed(study: Study, only: str | None) -> Study:
+    """The part of a study that one of its tables needs."""
+    if only is None:
+        return study
+    found = [table for table in study.tables if table.name == only]
+    if not found:
+        names = [table.name for table in study.tables]
+        raise SettingError(f"--only {only!r}: {nearest(only, names)}its tables are {', '.join(names)}")
+    (table,) = found
+    suites = [suite for suite in study.suites if not table.suites or suite.name in table.suites]
+    wanted = {*table.methods, table.baseline, study.reference}
+    methods = [method for method in study.methods if not table.methods or method.name in wanted]
+    return replace(study, tables=(table,), suites=tuple(suites), methods=tuple(methods))
+
+
+def shards_of(
+    study: Study, *, limit: int | None, runner_of: MakeRunner | None, skipped: Callable[[Suite], object]
+) -> list[Shard]:
+    """Everything to play; suites whose file is not there are reported and left out. No runner: simulated."""
+    lots: list[Shard] = []
+    for suite in study.suites:
+        shared = recipe(suite.simulated, suite.n) if runner_of is None else None
+        if shared is not None and shared.count:
+            cases: tuple[tuple[str, str | None], ...] = tuple(
+                (str(number), None) for number in range(min(shared.count, limit or shared.count))
+            )
+        elif suite.cases is None or not suite.cases.exists():
+            skipped(suite)
+            continue
+        else:
+            cases = tuple((case.id, case_digest(case)) for case in suite_cases(suite, limit))
+        lots += _lots(study, suite, cases, runner_of)
+    if not lots:
+        raise InputError(
+            f"{study.path}: none of its suites has a file of cases; make them, or look at it with --simulate"
+        )
+    return lots
+
+
+def _lots(
+    study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], runner_of: MakeRunner | None
+) -> Iterator[Shard]:
+    """One lot for all methods that see the same and need the same."""
+    alike: dict[str, list[Method]] = {}
+    for method in study.methods:
+        alike.setdefault(digest(method.views, method.simulated, *_needs(method, study)), []).append(method)
+    for methods in alike.values():
+        first, views = methods[0], tuple(sorted(methods[0].views.items()))
+        if runner_of is None:
+            made = recipe({**suite.simulated, **first.simulated}, suite.n)
+            told = [_told({**suite.simulated, **first.simulated}, method) for method in methods]
+            turns = _turns(study, told, ["simulated", made, views, suite.profile])
+            yield Shard(suite, cases, turns, recipe=made, views=views)
+        else:
+            runner = runner_of(suite, first)
+            yield Shard(suite, cases, _turns(study, methods, _identity(runner)), runner=runner, views=views)
+
+
+def _needs(method: Method, study: Study) -> tuple[bool, ...]:
+    """What a run is built for: a judge or none, and answers of equal value merged or not."""
+    able = capabilities_of(method.strategy)
+    return able.asks_judge, able.counts_votes and study.judge.hard_evidence != "off"
+
+
+def _told(simulated: Mapping[str, Any], method: Method) -> Method:
+    """The method with what it is told of a simulated judge; no word of it, no change."""
+    if method.stated is None:
+        return method
+    profile = estimated(recipe({**simulated, **method.stated}).judge)
+    return replace(method, strategy=with_profile(method.strategy, profile, method.use))
+
+
+def _turns(study: Study, methods: list[Method], judge: list[Any]) -> tuple[Step, ...]:
+    return tuple(
+        Step(method.name, method.strategy, seed, digest(_version(), judge, *_described(method.strategy)))
+        for method in methods
+        for seed in study.seeds
+    )
+
+
+def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
+    kind = type(strategy)
+    return f"{kind.__module__}.{kind.__qualname__}", settings_of(strategy)
+
+
+def _identity(runner: Runner) -> list[Any]:
+    """What replies depend on; where the model is served is no part of it, as in the journal."""
+    config = runner.config
+    model = runner.endpoints.full.model if runner.asks_judge else None
+    judge = [model, runner.judge_settings if model else None, config.confidence, recorded_extra(config.extra)]
+    found = [] if config.hard_evidence == "off" else [config.hard_evidence]
+    return ["live", *judge, config.profile, dict(config.views), runner.templates, *found]
+
+
+def _version() -> str:
+    try:
+        return version("caps")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,234 @@
+"""Tables of a study: one figure per cell, with the paper's figure beside it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TypeAlias
+
+from caps.core.settings import settings_of
+from caps.strategies.caps import Caps
+from caps.studies.metrics import METRICS, Cascade, Figure, MethodResults
+from caps.studies.results import Disagreement, Result, disagreements
+from caps.studies.study import Method, Study, Suite, TableSpec
+
+# The columns of a table, from left to right.
+
+
+Book: TypeAlias = Mapping[str, Mapping[str, list[Result]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What stands in a column: a metric of a method on a suite, of one stratum or all."""
+
+    head: str
+    metric: str
+    method: str = ""
+    suite: str = ""
+    stratum: str | None = None
+
+
+def columns_of(
+    study: Study, spec: TableSpec, suites: list[Suite], methods: list[Method], book: Book
+) -> Iterator[Column]:
+    """Columns from left to right; what is true of a pool whoever plays stands once."""
+    here = Column("", "", methods[0].name, suites[0].name)
+    alone = spec.across == "nothing"
+    once = [name for name in spec.metrics if alone or (spec.across == "methods" and METRICS[name].of_pool)]
+    yield from (replace(here, head=METRICS[name].head, metric=name) for name in once)
+    each = [name for name in spec.metrics if name not in once]
+    if spec.across == "strata":
+        for stratum in [*_strata(book, suites[0].name), None]:
+            yield replace(here, head=stratum or "overall", metric=spec.metrics[0], stratum=stratum)
+        return
+    across = [suite.name for suite in suites] if spec.across == "suites" else [one.name for one in methods]
+    for name in across if each else ():
+        place = {"suite": name} if spec.across == "suites" else {"method": name}
+        for metric in each:
+            if _with_itself(study, spec, metric, place.get("method")):
+                continue
+            head = name if len(each) == 1 else f"{name} {METRICS[metric].head}"
+            yield replace(here, head=head, metric=metric, **place)
+
+
+def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None) -> bool:
+    """Whether a metric would compare a method with itself."""
+    against = {"gain": spec.baseline or study.reference, "mcnemar": spec.baseline or study.reference}
+    return method is not None and method == {**against, "accuracy_change": study.reference}.get(metric)
+
+
+def _strata(book: Book, suite: str) -> list[str]:
+    """Difficulties in the usual order, then others by name."""
+    usual = ("easy", "medium", "hard")
+    found = {one.difficulty for some in book.get(suite, {}).values() for one in some if one.difficulty}
+    return sorted(found, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
+
+
+# The paper's figures held against arithmetic.
+
+
+HALF_A_DIGIT = 0.05
+
+
+def cannot_be(percent: float, problems: int | None, *, repeats: int) -> bool:
+    """Whether no count of right problems, averaged over repeats, prints as this figure."""
+    if problems is None:
+        return False
+    trials = problems * repeats
+    nearest = round(percent / 100 * trials)
+    around = (nearest - 1, nearest, nearest + 1)
+    return all(abs(100 * count / trials - percent) > HALF_A_DIGIT + 1e-9 for count in around)
+
+
+AVERAGE = "Average"
+SMALL = 100  # problems; below that one more or less is a point
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Our figure, the paper's, and whether the paper's cannot be a count of whole problems."""
+
+    metric: str
+    figure: Figure | None
+    published: float | None = None
+    impossible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table ready to be written: heads, rows of cells, and remarks below."""
+
+    name: str
+    title: str
+    corner: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    notes: tuple[str, ...] = ()
+    cases: tuple[Disagreement, ...] = ()
+
+
+def make_table(study: Study, spec: TableSpec, book: Book) -> Table:
+    """Fill a table from the results there are; a dash stands where there are none."""
+    suites = [s for s in study.suites if s.name in (spec.suites or [one.name for one in study.suites])]
+    methods = [m for m in study.methods if m.name in (spec.methods or [one.name for one in study.methods])]
+    if spec.down == "disagreements":
+        return _parted(spec, suites, methods, book)
+    columns = list(columns_of(study, spec, suites, methods, book))
+    rows = []
+    for label, place in _lines(spec, suites, methods):
+        cells = [_cell(study, spec, book, label, replace(column, **place)) for column in columns]
+        rows.append((label, tuple(cells)))
+    columns, rows = _without_empty(columns, rows)
+    if spec.average:
+        rows.append((AVERAGE, tuple(_average(spec, columns, [cells for _, cells in rows]))))
+    heads = tuple(column.head for column in columns)
+    notes = (*_size_notes(suites, book), *_mark_notes(rows), *_share_note(study, spec), *spec.readings)
+    return Table(spec.name, spec.title, spec.down.removesuffix("s"), heads, tuple(rows), notes)
+
+
+def _lines(
+    spec: TableSpec, suites: list[Suite], methods: list[Method]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    if spec.down == "suites":
+        yield from ((suite.name, {"suite": suite.name}) for suite in suites)
+    else:
+        yield from ((method.name, {"method": method.name}) for method in methods)
+
+
+def _cell(study: Study, spec: TableSpec, book: Book, label: str, column: Column) -> Cell:
+    suite, method = column.suite, column.method
+    metric, published = METRICS[column.metric], spec.published.get(label, {}).get(column.head)
+    sheet = _sheet(study, spec, book.get(suite, {}), method, column.stratum, of_pool=metric.of_pool)
+    figure = metric.compute(sheet) if sheet.results else None
+    (size,) = (s.problems for s in study.suites if s.name == suite)
+    impossible = (
+        published is not None
+        and column.metric == "pass_at_1"
+        and column.stratum is None
+        and cannot_be(published, size, repeats=3)
+    )
+    return Cell(column.metric, figure, published, impossible)
+
+
+def _sheet(
+    study: Study,
+    spec: TableSpec,
+    played: Mapping[str, list[Result]],
+    method: str,
+    stratum: str | None,
+    *,
+    of_pool: bool,
+) -> MethodResults:
+    def of(name: str | None) -> list[Result]:
+        found = played.get(name or "", [])
+        return [one for one in found if stratum is None or one.difficulty == stratum]
+
+    own = of(method) or (of(next(iter(played), None)) if of_pool else [])
+    (strategy,) = (one.strategy for one in study.methods if one.name == method)
+    return MethodResults(own, of(study.reference), of(spec.baseline or study.reference), cascade_of(strategy))
+
+
+def cascade_of(strategy: object) -> Cascade | None:
+    """The cascade a closed form speaks of; none for any other strategy, or a mended one."""
+    told = settings_of(strategy)
+    literal = {"small_pool": "literal", "reduction": "halve", "screening": "E1", "shortlist": "all"}
+    if not isinstance(strategy, Caps) or any(told[name] != value for name, value in literal.items()):
+        return None
+    return None if strategy.order == "both" else Cascade(strategy.finalists, strategy.dedup == "one")
+
+
+def _parted(spec: TableSpec, suites: list[Suite], methods: list[Method], book: Book) -> Table:
+    """How often two methods part, who is right then, and every such case."""
+    first, second = (method.name for method in methods[:2])
+    rows, cases = [], []
+    for suite in suites:
+        played = book.get(suite.name, {})
+        found = disagreements(suite.name, played.get(first, []), played.get(second, []))
+        ours = sum(one.first.right for one in found)
+        counts = (len(played.get(first, [])), ours, len(found) - ours)
+        rows.append((suite.name, tuple(Cell("count", Figure(count)) for count in counts)))
+        cases += found
+    heads = ("contests", f"only {first} right", f"only {second} right")
+    return Table(spec.name, spec.title, "suite", heads, tuple(rows), spec.readings, tuple(cases))
+
+
+def _average(spec: TableSpec, columns: list[Column], rows: list[tuple[Cell, ...]]) -> Iterator[Cell]:
+    for place, column in enumerate(columns):
+        values = [row[place].figure for row in rows]
+        found = [figure.value for figure in values if figure is not None]
+        published = spec.published.get(AVERAGE, {}).get(column.head)
+        yield Cell(column.metric, Figure(fmean(found)) if found else None, published)
+
+
+def _without_empty(
+    columns: list[Column], rows: list[tuple[str, tuple[Cell, ...]]]
+) -> tuple[list[Column], list[tuple[str, tuple[Cell, ...]]]]:
+    """Leave out columns in which neither we nor the paper have anything, such as E1 of V1-Infer."""
+    kept = [
+        place
+        for place in range(len(columns))
+        if any(cells[place].figure or cells[place].published is not None for _, cells in rows)
+    ]
+    return [columns[i] for i in kept], [(label, tuple(cells[i] for i in kept)) for label, cells in rows]
+
+
+def _size_notes(suites: list[Suite], book: Book) -> Iterator[str]:
+    """What one problem is worth in small suites."""
+    sizes: dict[int, list[str]] = {}
+    for suite in suites:
+        results = next(iter(book.get(suite.name, {}).values()), [])
+        sizes.setdefault(len({one.case for one in results}), []).append(suite.name)
+    for size, names in sorted(sizes.items()):
+        if 0 < size < SMALL:
+            named = ", ".join(names) if len(names) <= 3 else f"{len(names)} suites"
+            yield f"1 problem = {100 / size:.1f} points where there are {size} ({named})"
+
+
+def _share_note(study: Study, spec: TableSpec) -> Iterator[str]:
+    if "token_share" in spec.metrics and study.reference:
+        yield f"T% is against {study.reference} on the same problems"
+
+
+def _mark_notes(rows: list[tuple[str, tuple[Cell, ...]]]) -> Iterator[str]:
+    if any(cell.impossible for _, cells in rows for cell in cells):
+        yield "† no whole number of problems, averaged over three repeats, gives the paper's figure"
