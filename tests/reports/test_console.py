@@ -4,7 +4,8 @@ import re
 import pytest
 from rich.console import Console
 
-from caps.reports.console import number, percent, shown, table
+from caps.core.text import number, percent
+from caps.reports.console import shown, table
 
 
 def printed(drawn):

@@ -12,11 +12,11 @@ from caps.cli.batch_run import BatchRun, opened
 from caps.cli.batch_status import status
 from caps.cli.output import say
 from caps.core.errors import InputError
+from caps.core.text import number
 from caps.datasets.reading import lines
 from caps.engines.batch_files import RESULTS, BatchImporter, ImportCount
 from caps.models.pending import PendingRequest
 from caps.models.wire import RENAMED
-from caps.reports.console import number
 from caps.runs.folder import BatchFolder
 
 NAMED = 20  # garbage lines that are named one by one

@@ -12,10 +12,11 @@ from caps.cli.batch_run import BatchRun, opened
 from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.core.errors import JournalError
+from caps.core.text import number
 from caps.engines.batch import CaseProgress
 from caps.engines.batch_files import BatchNotes
 from caps.journal.store import Journal, default_path
-from caps.reports.console import number, table
+from caps.reports.console import table
 from caps.studies.planning import forecast_case
 
 Begun = Annotated[

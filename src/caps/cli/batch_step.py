@@ -10,10 +10,11 @@ from caps.cli.output import put, say, say_failed
 from caps.cli.run import Run
 from caps.core.errors import SettingError
 from caps.core.secrets import unrecorded
+from caps.core.text import number
 from caps.engines.base import Outcome
 from caps.engines.batch_files import BatchFile, StepFiles
 from caps.models.batch_api import encode_line
-from caps.reports.console import number, shown
+from caps.reports.console import shown
 
 NAMED = 5  # failed cases; the others are counted
 

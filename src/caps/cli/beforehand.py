@@ -10,9 +10,10 @@ from caps.cli.calibrating import Calibrating
 from caps.cli.output import say, stdout
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
+from caps.core.text import number
 from caps.core.types import Case
 from caps.files import is_stream
-from caps.reports.console import number, table
+from caps.reports.console import table
 from caps.runner import Runner
 from caps.studies.planning import forecast_case
 

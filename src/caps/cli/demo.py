@@ -17,12 +17,13 @@ from caps.cli.output import say, stdout
 from caps.cli.running import runner_for
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.config import Keys, RunConfig
+from caps.core.text import number
 from caps.core.types import Case
 from caps.datasets.case_files import read_cases
 from caps.engines.base import Outcome, in_order
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
-from caps.reports.console import number, shown, table
+from caps.reports.console import shown, table
 from caps.reports.demo import judge_words, result_row
 from caps.runner import Runner
 from caps.runs.summary import Summary

@@ -3,11 +3,11 @@
 from caps.building import make_strategy
 from caps.cli.output import stdout
 from caps.core.contest import Contest
+from caps.core.text import number
 from caps.core.types import Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.reports.bracket import draw
-from caps.reports.console import number
 from caps.studies.simulation import LabelledPool, PoolModel
 
 

@@ -19,13 +19,13 @@ from caps.cli.options import Cases
 from caps.cli.output import bar, say
 from caps.config import options as options_of_runs
 from caps.core.errors import InputError
+from caps.core.text import percent
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import Output as OutputFile
 from caps.graders.base import Grade
 from caps.journal.store import default_path
-from caps.reports.console import percent
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 

@@ -13,10 +13,11 @@ from platformdirs import user_data_path
 from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.core.errors import SettingError
+from caps.core.text import number
 from caps.journal import upkeep
 from caps.journal.stock import Stats
 from caps.journal.store import default_path
-from caps.reports.console import number, shown, table
+from caps.reports.console import shown, table
 
 app = typer.Typer(help="What is stored, and how to be rid of it.", no_args_is_help=True)
 

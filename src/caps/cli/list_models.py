@@ -8,9 +8,10 @@ from platformdirs import user_cache_path
 
 from caps.cli.doctor import environment_places
 from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.core.text import number
 from caps.models import weights
 from caps.models.discovery import EMBEDDED, Discovered, local_places
-from caps.reports.console import number, table
+from caps.reports.console import table
 
 
 def models(as_json: JsonFlag = False) -> None:

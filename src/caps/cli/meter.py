@@ -9,9 +9,9 @@ from rich.progress import (
 )
 
 from caps.cli.output import bar
+from caps.core.text import number
 from caps.costs.prices import Price
 from caps.judging.base import Ruling
-from caps.reports.console import number
 
 
 class Meter:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from caps.core.text import number
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import last_boxed
 from caps.reports.bracket import draw
-from caps.reports.console import number
 from caps.runs.result_lines import Line, json_lines, ruling_lines
 
 

@@ -30,6 +30,7 @@ from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
+from caps.core.text import number
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
@@ -41,7 +42,6 @@ from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import tokens_per_character
 from caps.registry import STRATEGIES
-from caps.reports.console import number
 from caps.studies.planning import Task
 
 STATED_OUTPUT = 400.0

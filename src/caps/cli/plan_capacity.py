@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli.output import stdout
+from caps.core.text import number
 from caps.costs.capacity import Bound, Fleet, Load, scaled
 from caps.costs.prices import Terms
-from caps.reports.console import number, short, table
+from caps.reports.console import short, table
 
 Problems = Annotated[
     int | None, typer.Option(min=1, help="Reckon with so many problems: GPU-hours, money, time, bottleneck.")

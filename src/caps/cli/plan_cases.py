@@ -12,10 +12,11 @@ from caps.building import make_prepare, make_strategy
 from caps.cli.output import bar, print_json, say, stdout
 from caps.cli.plan_capacity import Scale, print_capacity, with_capacity
 from caps.core.errors import InputError
+from caps.core.text import number, percent
 from caps.core.types import Case
 from caps.costs.prices import Terms
 from caps.datasets.imports import count_cases, open_cases
-from caps.reports.console import number, percent, short, table
+from caps.reports.console import short, table
 from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 WORTH_MORE_PROCESSES = 60

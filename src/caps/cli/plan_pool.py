@@ -6,9 +6,10 @@ from caps.building import make_strategy
 from caps.cli.output import stdout
 from caps.cli.plan_cases import whole
 from caps.core.play import Strategy
+from caps.core.text import number, percent
 from caps.costs.closed_form import ViewSizes
 from caps.costs.forecast import field_of, forecast
-from caps.reports.console import by_level, number, percent, table
+from caps.reports.console import by_level, table
 from caps.studies.planning import BASELINE
 
 

@@ -12,11 +12,11 @@ from caps.building import make_graders
 from caps.cli.output import bar, print_json, say
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.core.errors import InputError
+from caps.core.text import number
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.datasets.case_files import write_case
 from caps.files import Output
-from caps.reports.console import number
 from caps.runner import Runner
 from caps.runs.summary import Tally
 from caps.sampling.base import Sample, Sampled

@@ -11,9 +11,10 @@ from caps.building import make_strategy
 from caps.cli.output import JsonFlag, bar, print_json, stdout
 from caps.cli.picturing import Html, Plots, put_out
 from caps.core.errors import SettingError
+from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
 from caps.judging.simulated import PRESETS, JudgeModel
-from caps.reports.console import by_level, number, percent, table
+from caps.reports.console import by_level, table
 from caps.reports.simulation_page import headline, simulation_page, simulation_picture
 from caps.studies import simulation
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled

@@ -15,13 +15,14 @@ from caps.cli.sample_run import SampleMeter
 from caps.cli.stopping import say_stopped, unless_stopped
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
+from caps.core.text import number
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.case_files import DOMAINS, candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.files import read_text
-from caps.reports.console import number, shown
+from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.summary import Tally

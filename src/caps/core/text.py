@@ -7,6 +7,7 @@ replies and file names may hold all of these, so nothing of theirs is printed ex
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 REPLACEMENT = "\ufffd"
 _TAB = " " * 4
@@ -61,3 +62,19 @@ CHARACTERS_PER_TOKEN = 4
 def estimate_tokens(text: str) -> int:
     """Four characters a token, rounded up."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number for reading: grouped, without idle zeros, a dash where there is none."""
+    if value is None:
+        return "–"
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
+    """A share as per cent, with its interval."""
+    if share is None:
+        return "–"
+    tail = "" if interval is None else f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+    return f"{100 * share:.1f}{tail}"

@@ -181,7 +181,7 @@ class FleetServer:
 #
 # Rules that must not be broken:
 #
-# * Nobody waits here while a server that is awake has room: affinity never costs idleness. Only where a server
+# * No request waits while an available server has room: affinity never costs idleness. Only where a server
 #   finds its own limit may one call wait at its gate, or that would never learn that it could bear more.
 # * A group is at home where its first call went: at its own first choice, or where there was room then.
 # * A slot that becomes free goes to who prefers that server, else to a group without a home, else to who came

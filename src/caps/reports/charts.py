@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 from textwrap import wrap
 
-from caps.reports.console import number, percent
+from caps.core.text import number, percent
 from caps.reports.html import Node, el
 from caps.statistics.estimates import front
 

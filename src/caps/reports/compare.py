@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from caps.core.text import number, percent
 from caps.reports.charts import Point, framed, plane
-from caps.reports.console import number, percent
 from caps.reports.html import Node, el, visible
 from caps.reports.run_page import Listing, bits, right_of, section, table
 from caps.runs.result_lines import Line

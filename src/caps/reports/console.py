@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from caps.core.text import printable
+from caps.core.text import number, printable
 
 # A table that never cuts a number short: where it is too wide cells break, or rows become lists.
 
@@ -124,22 +124,6 @@ def table(
 def shown(words: str) -> str:
     """Words of others as a terminal may show them: no control sequences, no direction marks."""
     return printable(words)
-
-
-def number(value: float | None, digits: int = 2) -> str:
-    """A number for reading: grouped, without idle zeros, a dash where there is none."""
-    if value is None:
-        return "–"
-    text = f"{value:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
-    """A share as per cent, with its interval."""
-    if share is None:
-        return "–"
-    tail = "" if interval is None else f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
-    return f"{100 * share:.1f}{tail}"
 
 
 def by_level(values: Mapping[str, Any], digits: int = 1) -> str:

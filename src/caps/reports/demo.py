@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from caps.core.text import number
 from caps.core.types import Pairing, Verdict
 from caps.engines.base import Outcome
-from caps.reports.console import number
 from caps.statistics.estimates import wilson
 
 

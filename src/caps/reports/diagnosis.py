@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from caps.core.text import number, percent
 from caps.judging.profiles import profile_row
-from caps.reports.console import Grid, by_level, number, percent, table
+from caps.reports.console import Grid, by_level, table
 from caps.statistics.estimates import Estimate
 from caps.statistics.judge_measures import (
     REASON,

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+from caps.core.text import number, percent
 from caps.core.types import Level
 from caps.reports import diagnosis as diagnosed
 from caps.reports.charts import Point, Row, Series, Spot, best_options, curve, forest, plane
-from caps.reports.console import by_level, number, percent
+from caps.reports.console import by_level
 from caps.reports.diagnosis import JudgeLabel, named
 from caps.reports.html import Node, el
 from caps.reports.page import Page, head

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from caps.core.text import number
 from caps.core.types import Case
-from caps.reports.console import number
 from caps.reports.html import Child, Node, Texts, el
 from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Stage, Standing
 

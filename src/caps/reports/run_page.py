@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from caps.config import RunConfig
+from caps.core.text import number, percent
 from caps.core.types import Pairing, Verdict
 from caps.reports.charts import Bar, bars, timeline
-from caps.reports.console import number, percent
 from caps.reports.html import Child, Node, el, visible
 from caps.runs.result_lines import Line, answer_of, ask_of
 from caps.runs.run_file import RunFile, judges_of

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from caps.core.text import number, percent
 from caps.reports.charts import Point, best_options, plane
-from caps.reports.console import by_level, number, percent
+from caps.reports.console import by_level
 from caps.reports.html import el
 from caps.reports.page import Page, head
 from caps.reports.pictures import Picture, picture_view

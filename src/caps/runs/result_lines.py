@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from caps.config import RunConfig
-from caps.core.text import printable_json
+from caps.core.text import number, printable_json
 from caps.core.types import (
     Answer,
     Ask,
@@ -27,7 +27,6 @@ from caps.costs.prices import Price
 from caps.engines.base import AskRuling, Outcome
 from caps.judging.base import PreparedCase
 from caps.models.fleet_servers import ServerRecord
-from caps.reports.console import number
 
 # What hard evidence found, for a result and for a run.
 
@@ -145,12 +144,12 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
     """One line a call; an ask that took several tries has several."""
     for judged in outcome.judged:
         base = _ask_line(outcome.name, judged)
-        for number, attempt in enumerate(judged.ruling.attempts):
-            read = number == len(judged.ruling.attempts) - 1
+        for place, attempt in enumerate(judged.ruling.attempts):
+            read = place == len(judged.ruling.attempts) - 1
             yield {
                 **base,
                 **(_answer_line(judged.ruling.answer) if read else {}),
-                "attempt": number,
+                "attempt": place,
                 "how": attempt.how,
                 "cause": attempt.cause,
                 "tokens": attempt.usage.prompt,

@@ -127,11 +127,11 @@ def run_task(errand: Task) -> tuple[str, list[Result]]:
     made_up = () if errand.pools else errand.recipe.make(errand.numbers)
     pools = errand.pools or [(pool, str(pool.number), stratum, None) for pool, stratum in made_up]
     results = []
-    for pool, name, difficulty, own in pools:
+    for pool, name, level, own in pools:
         judge = SimulatedJudge(
             errand.recipe.judge, pool.entrants, pool.correct, seed=errand.recipe.seed, case=pool.number
         )
-        facts = Truth(name, pool.entrants, pool.correct, difficulty)
+        facts = Truth(name, pool.entrants, pool.correct, level)
         results += [play_turn(turn, pool, facts, judge, own) for turn in errand.turns]
     return errand.suite, results
 
