@@ -63,7 +63,7 @@ def front(cells: Sequence[Mapping[str, Played]]) -> list[str]:
     return lines
 
 
-def worst(name: str, cell: Mapping[str, Played]) -> list[str]:
+def max_usage(name: str, cell: Mapping[str, Played]) -> list[str]:
     """Differences to everyone that takes no more tokens; marked where the lower bound is below -2 points."""
     lines = []
     for who in ("posterior", *LIMITED):
@@ -91,7 +91,7 @@ def grid(everything: Sequence[Pools], given: argparse.Namespace) -> None:
                 print(f"simulated judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}, {which} problems")
                 print("\n".join(front(list(chosen.values()))))
                 for name, one in chosen.items():
-                    print("\n".join([*_pool_line(name, one), *worst(name, one)]), flush=True)
+                    print("\n".join([*_pool_line(name, one), *max_usage(name, one)]), flush=True)
 
 
 def _odd(cells: Mapping[str, Played]) -> dict[str, Played]:

@@ -150,7 +150,7 @@ def condition(pools: Sequence[LabelledPool], judge: float, given: argparse.Names
             tally = tallies[f"K={k}{' labels' if known else ''}"]
             found, tokens = calibrated(order[:k], judging, seed, labels=known)
             tally.tokens += tokens
-            tally.silent += found.learnt.silent is not None
+            tally.silent += found.learned.silent is not None
             tally.add(pools, judging, seed, found.inform(Posterior(), "posterior", {}))
     title = f"SIMULATED{' echoing' * given.echo} judge of {100 * judge:.0f} % at E2, "
     title += f"{100 * model.accuracy_partial:.0f} % at E1; majority {100 * voted:.1f} %"

@@ -46,8 +46,10 @@ class Said:
 
 
 def judge_of(model: object, version: str, reply: str, max_tokens: int) -> LlmJudge:
-    seats = {level: LevelModel(model, "judge") for level in Level}
-    return LlmJudge(seats, load_templates(version=version), JudgeSettings(reply=reply, max_tokens=max_tokens))
+    level_models = {level: LevelModel(model, "judge") for level in Level}
+    return LlmJudge(
+        level_models, load_templates(version=version), JudgeSettings(reply=reply, max_tokens=max_tokens)
+    )
 
 
 def pairs(path: str, limit: int) -> list[PreparedCase]:
@@ -57,20 +59,23 @@ def pairs(path: str, limit: int) -> list[PreparedCase]:
 
 
 async def ask_all(
-    bouts: list[PreparedCase], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
+    prepared_cases: list[PreparedCase], model: EmbeddedModel, ask: Ask, options: argparse.Namespace
 ) -> list[Said]:
     """Every pair with every version in turn: what they share of a prompt is read once."""
     found = []
-    for bout in bouts:
-        texts = [bout.case.problem.text, *(bout.described.view(one, ask.level) for one in ask.entrants)]
+    for prepared in prepared_cases:
+        texts = [
+            prepared.case.problem.text,
+            *(prepared.evidence.view(one, ask.level) for one in ask.entrants),
+        ]
         for version in VERSIONS:
             judge = judge_of(model, version, options.reply, options.max_tokens)
             started = time.perf_counter()
-            done = await model.complete(judge.request(bout, ask))
+            done = await model.complete(judge.request(prepared, ask))
             found.append(
                 Said(
-                    bout.case.id, version, done.text, done.finish, bout.nonce, bout.code,
-                    any(bout.could_fake(text, ask) for text in texts),
+                    prepared.case.id, version, done.text, done.finish, prepared.nonce, prepared.code,
+                    any(prepared.could_fake(text, ask) for text in texts),
                     done.usage.prompt, done.usage.output, round(time.perf_counter() - started, 2),
                 )
             )  # fmt: skip
@@ -152,8 +157,8 @@ def main() -> None:
         Console().print(count_tokens(weights))
         return
     model = EmbeddedModel(weights, slots=1, context=4096, threads=options.threads)
-    bouts = pairs(options.cases, options.limit)
-    Console().print(shares(asyncio.run(ask_all(bouts, model, ask, options)), ask))
+    prepared_cases = pairs(options.cases, options.limit)
+    Console().print(shares(asyncio.run(ask_all(prepared_cases, model, ask, options)), ask))
 
 
 if __name__ == "__main__":

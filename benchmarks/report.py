@@ -58,12 +58,15 @@ def _reply(request: Request) -> str:
 
 def _lines(count: int) -> Iterator[str]:
     for number in range(count):
-        seats = [(place * 7 + number) % 16 for place in range(16)]
+        level_models = [(place * 7 + number) % 16 for place in range(16)]
         # What seems best is right in two cases of three.
         right = 15 if number % 3 else 14
         candidates = [
-            {"text": f"quality={seat * 6} {WORDS} \\boxed{{{seat}}}", "correct": seat == right}
-            for seat in seats
+            {
+                "text": f"quality={level_model * 6} {WORDS} \\boxed{{{level_model}}}",
+                "correct": level_model == right,
+            }
+            for level_model in level_models
         ]
         yield json.dumps(
             {

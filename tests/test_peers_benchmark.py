@@ -39,9 +39,9 @@ def test_pools_are_the_same_every_time_and_cluster_as_they_were_made(peers):
     first, again = (peers[2].marked_cases(4, n=8, tokens=200) for _ in range(2))
     assert first == again
     for one in first:
-        described = make_prepare()(one.case).described.entrants
+        evidence = make_prepare()(one.case).evidence.entrants
         made = [entrant.signature for entrant in one.pool.entrants]
-        assert len(set(made)) == len({entrant.signature for entrant in described})
+        assert len(set(made)) == len({entrant.signature for entrant in evidence})
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_pools_are_the_same_every_time_and_cluster_as_they_were_made(peers):
 )
 def test_our_own_questions_get_replies_we_can_read(peers, bench, ask, kind):
     case = peers[2].marked_cases(2, n=4, tokens=300)[1].case
-    bout = make_prepare()(case)
-    views = [bout.described.view(one, ask.level) for one in ask.entrants]
+    prepared = make_prepare()(case)
+    views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
     template = load_templates()[template_name(ask, case.domain)]
-    (message,) = render(template, problem=case.problem, views=views, nonce=bout.nonce, code=bout.code)
+    (message,) = render(template, problem=case.problem, views=views, nonce=prepared.nonce, code=prepared.code)
     reply = bench.reply(asked(message.content))
-    reading = read_reply(ask, reply.texts[0], truncated=False, nonce=bout.nonce)
+    reading = read_reply(ask, reply.texts[0], truncated=False, nonce=prepared.nonce)
     assert (reply.kind, reply.domain, reading.how) == ("judge", "code", "tags")
     assert isinstance(reading.answer, kind)
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from driving import drive, errand
+from driving import drive, task
 
 from caps import Case
 from caps.config import RunConfig
 from caps.runner import Runner
 
-GIVEN = errand()
+GIVEN = task()
 
 
 async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driving import drive, errand
+from driving import drive, task
 from its_hub import LLMJudge, LMOrchestrator, OpenAICompatibleLanguageModel
 from its_hub.core.algorithms.bon import BestOfN
 
-GIVEN = errand()
+GIVEN = task()
 
 
 async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:

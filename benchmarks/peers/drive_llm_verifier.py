@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
-from driving import drive, errand
+from driving import drive, task
 from llm_verifier import select as verify
 
-GIVEN = errand()
+GIVEN = task()
 WORKERS = 16  # a round of its tournament has as many pairs as there are candidates
 CRITERIA = {"Correctness": "Is the final answer correct?"}
 CLIENT = openai.OpenAI(base_url=GIVEN.url, api_key="none", timeout=600)

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from driving import drive, errand
+from driving import drive, task
 from openai import AsyncOpenAI
 
-GIVEN = errand()
+GIVEN = task()
 PROMPT = """Problem:
 {problem}
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from driving import drive, errand
+from driving import drive, task
 
-GIVEN = errand()
+GIVEN = task()
 
 
 def free_port() -> int:

@@ -28,7 +28,7 @@ class Errand:
     options: list[str]
 
 
-def errand() -> Errand:
+def task() -> Errand:
     """Read the command line."""
     url, cases, mode, connections, *options = sys.argv[1:]
     return Errand(url, json.loads(Path(cases).read_text()), mode == "single", int(connections), options)

@@ -400,14 +400,14 @@ class Runner:
         if not self.asks_judge:
             return NoJudge()
         _, full, at_partial = self.endpoints
-        seats = {
+        level_models = {
             level: LevelModel(model_at(where), where.model, self.config.extra)
             for level, where in ((Level.PARTIAL, at_partial), (Level.FULL, full))
         }
         settings = self.judge_settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
-        return LlmJudge(seats, self.templates, settings, texts=texts)
+        return LlmJudge(level_models, self.templates, settings, texts=texts)
 
     def recorded_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
         """The judge of the run, answering from its journal alone."""
@@ -431,7 +431,7 @@ class Runner:
         findings: Findings | None = None,
         confidence: str | None = None,
         seconds: float | None = None,
-        pot: BudgetPool | None = None,
+        budget_pool: BudgetPool | None = None,
     ) -> LocalEngine:
         """The engine that runs contests in this process; the one place where one is made."""
         kept = {
@@ -451,7 +451,7 @@ class Runner:
             price=self.price,
             grace=self._grace,
             find=None if findings is None else findings.find,
-            pot=pot,
+            budget_pool=budget_pool,
             texts=texts,
         )
 
@@ -507,7 +507,7 @@ class Runner:
         where = self.endpoints.generator
         extra = {**self.preset.extra(), **self.config.extra}
         price = self.generation_price
-        purse = CaseBudget(BudgetLimits(), price, RunBudget(self.total_budget, price))
+        budget = CaseBudget(BudgetLimits(), price, RunBudget(self.total_budget, price))
         async with AsyncExitStack() as stack:
             journal = self._open_journal(stack)
             model = self.connected(where)
@@ -522,7 +522,7 @@ class Runner:
                 capacity=self._capacity([model]),
                 logprobs=logprobs,
                 extra=self.config.extra,
-                purse=purse,
+                budget=budget,
             )
 
     def _check_judge(self) -> None:
@@ -550,7 +550,7 @@ class Runner:
 
     @asynccontextmanager
     async def worker(
-        self, confidence: str, journal: JournalProtocol | None, pot: BudgetPool | None
+        self, confidence: str, journal: JournalProtocol | None, budget_pool: BudgetPool | None
     ) -> AsyncIterator[WorkerContext]:
         """What a worker process runs contests with: connections of its own, closed in the end."""
         async with AsyncExitStack() as stack:
@@ -563,7 +563,7 @@ class Runner:
             def engine(seconds: float | None) -> LocalEngine:
                 return self.local_engine(
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
-                    seconds=seconds, pot=pot,
+                    seconds=seconds, budget_pool=budget_pool,
                 )  # fmt: skip
 
             yield WorkerContext(engine, findings)
@@ -583,7 +583,9 @@ class Runner:
                 judge=cast(LlmJudge, judge),
                 prepare=self.prepare,
                 waiting=waiting,
-                purse=lambda: CaseBudget(self.case_budget, self.price, RunBudget(BudgetLimits(), self.price)),
+                budget=lambda: CaseBudget(
+                    self.case_budget, self.price, RunBudget(BudgetLimits(), self.price)
+                ),
             )
 
         return make
@@ -712,11 +714,11 @@ class Runner:
 class NoJudge:
     """The judge of a strategy that asks nothing."""
 
-    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:  # noqa: ARG002
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
         """Refuse: a strategy that declares to ask nothing has asked."""
         raise SettingError("a strategy that declares to ask no judge has asked one")
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
 

@@ -114,11 +114,11 @@ def selected_of(outcome: Outcome, config: RunConfig, price: Price | None) -> Sel
     """The result of a case that an engine has ended with."""
     line = selection_line(outcome, config, price=price)
     usd = None if price is None else price.of_sums(outcome.ledger.total())
-    chosen, bout = outcome.selection, outcome.bout
-    if chosen is None or bout is None:
+    chosen, prepared = outcome.selection, outcome.prepared
+    if chosen is None or prepared is None:
         words = outcome.failure or "nothing was selected"
         return Selected(outcome.name, None, "", None, outcome.ledger, None, words, usd, line)
-    winner = bout.case.candidates[chosen.winner]
+    winner = prepared.case.candidates[chosen.winner]
     return Selected(
         outcome.name,
         chosen.winner,

@@ -294,7 +294,7 @@ def test_no_call_goes_on_after_a_second_interrupt():
     begun, ended = [], []
 
     class Silent(ScriptedJudge):
-        async def rule(self, bout, ask, purse=None):
+        async def rule(self, prepared, ask, budget=None):
             begun.append(ask)
             try:
                 await asyncio.Event().wait()

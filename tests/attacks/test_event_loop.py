@@ -215,11 +215,11 @@ def test_a_long_reply_of_a_judge_is_read_elsewhere():
 
     async def story():
         async with workers() as texts:
-            seat = LevelModel(ScriptedModel(lambda _: text), "m")
-            judge = LlmJudge({Level.FULL: seat}, load_templates(), texts=texts)
-            bout = make_prepare()(Case.of("p", ["a", "b"]))
+            level_model = LevelModel(ScriptedModel(lambda _: text), "m")
+            judge = LlmJudge({Level.FULL: level_model}, load_templates(), texts=texts)
+            prepared = make_prepare()(Case.of("p", ["a", "b"]))
             async with Ticking() as other:
-                ruling = await judge.rule(bout, Pairing(0, 1, Level.FULL))
+                ruling = await judge.rule(prepared, Pairing(0, 1, Level.FULL))
             assert ruling.winner == "A"
             assert other.ticks > 3
             assert texts.started == 1
@@ -231,8 +231,8 @@ def test_a_reply_that_takes_too_long_to_read_says_nothing():
     async def story():
         async with workers() as texts:
             texts._workers._seconds = 0.0001  # by the clock: no worker is so fast
-            seat = LevelModel(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
-            judge = LlmJudge({Level.FULL: seat}, load_templates(), texts=texts)
+            level_model = LevelModel(ScriptedModel(lambda _: "x " * LONG_REPLY), "m")
+            judge = LlmJudge({Level.FULL: level_model}, load_templates(), texts=texts)
             ruling = await judge.rule(make_prepare()(Case.of("p", ["a", "b"])), Pairing(0, 1, Level.FULL))
             assert ruling.malformed == "no-tag"
 
@@ -272,7 +272,7 @@ def test_a_case_prepared_elsewhere_is_the_one_prepared_here(domain):
 
     here, there = prepare(case), asyncio.run(story())
     assert here == there
-    for view in {view for pair in here.described.views for view in pair} | {"w\0hy?" * 400}:
+    for view in {view for pair in here.evidence.views for view in pair} | {"w\0hy?" * 400}:
         assert there.quoting(view, there.nonce) == quote(view, here.nonce)
         assert view in there._quoted
 

@@ -238,8 +238,8 @@ def signatures(one, *, found=True):
         finally:
             await findings.close()
 
-    described = describe(asyncio.run(look()), with_findings(profile_named(one.domain)), len)
-    return [entrant.signature for entrant in described.entrants]
+    evidence = describe(asyncio.run(look()), with_findings(profile_named(one.domain)), len)
+    return [entrant.signature for entrant in evidence.entrants]
 
 
 def of(domain, *texts, **extra):

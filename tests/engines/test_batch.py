@@ -42,7 +42,7 @@ async def played(setup, some, strategy="caps", heard=None, silent=None):
     """Selections, and what was asked, billed and went wrong, of each case."""
     async with Runner(setup).session() as ready:
         if heard is not None:
-            ready.engine.courier.told = ready.engine.courier.warned = heard.append
+            ready.engine.batch_client.told = ready.engine.batch_client.warned = heard.append
         found = {}
         async with aclosing(ready.engine.run(some, make_strategy(strategy), seed=3)) as outcomes:
             async for outcome in outcomes:

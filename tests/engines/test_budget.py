@@ -22,8 +22,8 @@ PRICE = Price(2.0, 10.0)
 def run(source, *, strategy=None, lengths=(0,), max_tokens=400, capacity=6, **budgets):
     async def collect():
         model = ScriptedModel(replying(lengths))
-        seats = {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}
-        judge = LlmJudge(seats, load_templates(), JudgeSettings(max_tokens=max_tokens))
+        level_models = {level: LevelModel(model, "m") for level in (Level.PARTIAL, Level.FULL)}
+        judge = LlmJudge(level_models, load_templates(), JudgeSettings(max_tokens=max_tokens))
         engine = LocalEngine(judge, make_prepare(), capacity=lambda: capacity, price=PRICE, **budgets)
         return [outcome async for outcome in in_order(engine.run(source, strategy or Caps(), seed=1))]
 
@@ -183,12 +183,12 @@ def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
 def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():
     async def play():
         total = RunBudget(BudgetLimits(tokens=100), None)
-        purse = CaseBudget(BudgetLimits(tokens=150), None, total)
+        budget = CaseBudget(BudgetLimits(tokens=150), None, total)
         for _ in range(2):
-            assert await purse.reserve(Usage(60, 0))
-            purse.settle(Usage(60, 0), Usage(60, 0), replayed=True)
+            assert await budget.reserve(Usage(60, 0))
+            budget.settle(Usage(60, 0), Usage(60, 0), replayed=True)
         assert total.account.tokens == 0
-        assert not await purse.reserve(Usage(60, 0))
+        assert not await budget.reserve(Usage(60, 0))
 
     asyncio.run(play())
 

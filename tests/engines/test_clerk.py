@@ -64,10 +64,10 @@ class Wavering:
     def __init__(self, mode):
         self.mode, self.asked = mode, 0
 
-    def worst(self, bout, ask):
+    def max_usage(self, prepared, ask):
         return Usage(100, 100)
 
-    async def rule(self, bout, ask, purse):
+    async def rule(self, prepared, ask, budget):
         self.asked += 1
         if self.mode == "broken" and self.asked > 11:
             raise RuntimeError("boom")
@@ -99,7 +99,7 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
     assert again.contest.transcript == outcome.contest.transcript
     assert again.contest.stopped == outcome.contest.stopped
     assert again.selection == outcome.selection
-    assert again.bout.case == outcome.bout.case
+    assert again.prepared.case == outcome.prepared.case
 
 
 def test_a_case_that_never_came_to_a_contest_is_told_as_that():
@@ -111,27 +111,27 @@ def test_a_case_that_never_came_to_a_contest_is_told_as_that():
 
 def test_what_a_dead_worker_had_set_aside_is_spent_and_its_late_calls_change_nothing():
     async def lives():
-        clerk = clerk_with(tokens=200)
-        first = (await clerk.enter("w")).life
-        assert await clerk.reserve("w", first, CALL)
-        assert await clerk.reserve("w", first, CALL)
-        waiting = asyncio.ensure_future(clerk.reserve("w", first, CALL))
+        coordinator = clerk_with(tokens=200)
+        first = (await coordinator.enter("w")).life
+        assert await coordinator.reserve("w", first, CALL)
+        assert await coordinator.reserve("w", first, CALL)
+        waiting = asyncio.ensure_future(coordinator.reserve("w", first, CALL))
         await asyncio.sleep(0)
-        second = (await clerk.enter("w")).life
+        second = (await coordinator.enter("w")).life
         assert not await waiting
-        await clerk.settle("w", first, CALL, LESS)  # from the grave
-        assert not await clerk.reserve("w", second, CALL)
-        assert await clerk.reserve("w", second, LESS)
+        await coordinator.settle("w", first, CALL, LESS)  # from the grave
+        assert not await coordinator.reserve("w", second, CALL)
+        assert await coordinator.reserve("w", second, LESS)
 
     asyncio.run(lives())
 
 
 def test_workers_wait_for_what_others_may_give_back():
     async def two():
-        clerk = clerk_with(tokens=100)
+        coordinator = clerk_with(tokens=100)
         pots = []
         for name in ("a", "b"):
-            pots.append(RemoteBudget(Here(clerk), name, (await clerk.enter(name)).life))
+            pots.append(RemoteBudget(Here(coordinator), name, (await coordinator.enter(name)).life))
         assert await pots[0].reserve(CALL)
         waiting = [asyncio.ensure_future(pots[1].reserve(CALL)) for _ in range(5)]
         await asyncio.sleep(0.01)
@@ -156,19 +156,21 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
     async def lives(server):
         config = RunConfig(model="stub", base_url=(server.url,), max_connections=4, hard_evidence="off")
 
-        def equip(journal, pot):
-            return Runner(config).worker("verbal", journal, pot)
+        def equip(journal, budget_pool):
+            return Runner(config).worker("verbal", journal, budget_pool)
 
-        clerk = Here(Coordinator(equip, tmp_path / "journal.sqlite", BudgetLimits(), None, durable=False))
+        coordinator = Here(
+            Coordinator(equip, tmp_path / "journal.sqlite", BudgetLimits(), None, durable=False)
+        )
         first, second = Worker("w"), Worker("w")
-        cut = asyncio.ensure_future(first.play(clerk, job))
+        cut = asyncio.ensure_future(first.play(coordinator, job))
         await until(lambda: server.requests >= 9)
         await first.leave()
         assert cut.cancelled()
         asked = server.requests
-        told = await second.play(clerk, job)
+        told = await second.play(coordinator, job)
         await second.leave()
-        await clerk.leave.remote()
+        await coordinator.leave.remote()
         return told, asked
 
     with StubServer(better_quality_wins) as server:

@@ -24,19 +24,19 @@ class WatchfulJudge:
         self.busy = self.peak = 0
         self.log = []
 
-    async def rule(self, bout, ask, purse=None):
-        self.log.append((bout.case.id, ask))
+    async def rule(self, prepared, ask, budget=None):
+        self.log.append((prepared.case.id, ask))
         self.busy += 1
         self.peak = max(self.peak, self.busy)
         try:
             await asyncio.sleep(self.delay)
         finally:
             self.busy -= 1
-        if bout.case.id in self.broken:
-            raise self.broken[bout.case.id]
-        if bout.case.id in self.unanswered:
+        if prepared.case.id in self.broken:
+            raise self.broken[prepared.case.id]
+        if prepared.case.id in self.unanswered:
             return Ruling(Unanswered("timeout"))
-        a, b = (float(QUALITY.search(bout.described.view(one, ask.level))[1]) for one in ask.entrants)
+        a, b = (float(QUALITY.search(prepared.evidence.view(one, ask.level))[1]) for one in ask.entrants)
         return Ruling(Verdict(9, 3) if a > b else Verdict(3, 9))
 
 
@@ -56,7 +56,7 @@ def test_every_case_gets_its_best_candidate_in_the_order_of_input():
     outcomes = run(WatchfulJudge(), cases(30))
     assert [outcome.name for outcome in outcomes] == [f"case {i}" for i in range(30)]
     for outcome in outcomes:
-        assert outcome.bout.case.candidates[outcome.selection.winner].correct
+        assert outcome.prepared.case.candidates[outcome.selection.winner].correct
         assert outcome.ledger.calls == {"E1": 8, "E2": 10}
 
 
@@ -91,10 +91,10 @@ def test_calls_that_share_slot_a_go_out_together():
 
 def test_a_case_comes_out_when_it_is_over_and_waits_for_nobody():
     class Silent(WatchfulJudge):
-        async def rule(self, bout, ask, purse=None):
-            if bout.case.id == "case 0":
+        async def rule(self, prepared, ask, budget=None):
+            if prepared.case.id == "case 0":
                 await last.wait()
-            return await super().rule(bout, ask)
+            return await super().rule(prepared, ask)
 
     last = asyncio.Event()
 
@@ -177,8 +177,8 @@ def test_a_case_nobody_ever_answered_has_failed_and_one_partly_answered_is_provi
     assert silent.selection is None
 
     class Deaf(WatchfulJudge):
-        async def rule(self, bout, ask, purse=None):
-            ruling = await super().rule(bout, ask, purse)
+        async def rule(self, prepared, ask, budget=None):
+            ruling = await super().rule(prepared, ask, budget)
             return Ruling(Unanswered("server"), ruling.attempts) if ask.level == 1 else ruling
 
     (partly,) = run(Deaf(), cases(1))
@@ -225,10 +225,10 @@ def test_cases_without_a_question_pass_in_numbers():
 
 def test_one_slow_case_does_not_hold_up_the_others():
     class OneSlow(WatchfulJudge):
-        async def rule(self, bout, ask, purse=None):
-            if bout.case.id == "case 0" and ask.level == 1:
+        async def rule(self, prepared, ask, budget=None):
+            if prepared.case.id == "case 0" and ask.level == 1:
                 await asyncio.sleep(0.2)
-            return await super().rule(bout, ask, purse)
+            return await super().rule(prepared, ask, budget)
 
     judge = OneSlow()
     run(judge, cases(60), capacity=16)

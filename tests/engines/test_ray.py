@@ -107,8 +107,8 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
         resumed, _ = asyncio.run(played(replace(setup, engine="local"), iter(source)))
         assert server.requests == asked, "every reply was in the driver's journal"
     assert seen(outcomes) == seen(resumed)
-    assert all(one.bout.case.candidates[one.selection.winner].correct for one in outcomes)
-    assert all(one.found.cluster for outcome in outcomes for one in outcome.bout.case.candidates)
+    assert all(one.prepared.case.candidates[one.selection.winner].correct for one in outcomes)
+    assert all(one.found.cluster for outcome in outcomes for one in outcome.prepared.case.candidates)
     assert len(heard) == len(counted.came) == 20 * 18
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         assert journal.stats().replies == len(counted.came)

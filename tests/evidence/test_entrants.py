@@ -25,19 +25,19 @@ def test_an_entrant_is_a_signature_sizes_and_named_numbers():
 
 
 def test_sizes_are_counts_of_the_views():
-    described = describe(CASE, MATH, len)
-    for entrant in described.entrants:
-        partial, full = described.view(entrant.id, Level.PARTIAL), described.view(entrant.id, Level.FULL)
+    evidence = describe(CASE, MATH, len)
+    for entrant in evidence.entrants:
+        partial, full = evidence.view(entrant.id, Level.PARTIAL), evidence.view(entrant.id, Level.FULL)
         assert entrant.sizes == (0, len(partial), len(full))
-    assert described.entrants[0].sizes[1] < described.entrants[0].sizes[2]
+    assert evidence.entrants[0].sizes[1] < evidence.entrants[0].sizes[2]
 
 
 def test_the_profile_decides_what_is_seen():
-    described = describe(CASE, MATH, estimate_tokens)
-    assert described.view(0, Level.FULL) == LONG.text
-    assert "[...reasoning truncated...]" in described.view(0, Level.PARTIAL)
-    assert described.view(0, Level.SIGNATURE) == "4"
-    assert described.view(2, Level.SIGNATURE) == ""
+    evidence = describe(CASE, MATH, estimate_tokens)
+    assert evidence.view(0, Level.FULL) == LONG.text
+    assert "[...reasoning truncated...]" in evidence.view(0, Level.PARTIAL)
+    assert evidence.view(0, Level.SIGNATURE) == "4"
+    assert evidence.view(2, Level.SIGNATURE) == ""
     everything = describe(CASE, replace(MATH, partial="full"), estimate_tokens)
     assert everything.view(0, Level.PARTIAL) == LONG.text
 
@@ -51,18 +51,18 @@ def test_each_view_is_counted_once():
 def test_equal_candidates_are_read_once():
     counted = []
     twice = replace(CASE, candidates=(LONG, SHORT, LONG))
-    described = describe(twice, MATH, lambda text: counted.append(text) or len(text))
+    evidence = describe(twice, MATH, lambda text: counted.append(text) or len(text))
     assert len(counted) == 3
-    first, _, again = described.entrants
+    first, _, again = evidence.entrants
     assert again == replace(first, id=2)
-    assert described.view(2, Level.PARTIAL) == described.view(0, Level.PARTIAL) != LONG.text
+    assert evidence.view(2, Level.PARTIAL) == evidence.view(0, Level.PARTIAL) != LONG.text
 
 
 def test_a_partial_view_is_never_longer_than_the_full_one_of_its_profile():
     code = Candidate("A long plan before it.\n```\nx = 1\n```")
     profile = replace(profile_named("code"), full="code-only")
-    described = describe(Case("c", Problem.of("?"), (code,), "code"), profile, len)
-    assert described.view(0, Level.PARTIAL) == described.view(0, Level.FULL) == "x = 1"
+    evidence = describe(Case("c", Problem.of("?"), (code,), "code"), profile, len)
+    assert evidence.view(0, Level.PARTIAL) == evidence.view(0, Level.FULL) == "x = 1"
 
 
 @given(st.text())

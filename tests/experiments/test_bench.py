@@ -94,10 +94,10 @@ def test_more_processes_change_nothing(tmp_path):
     path.write_text(
         text.replace("caps-r", "majority").replace('"caps"', '"vanilla"')
     )  # nobody asks: it is quick
-    lots = shards_of(load_study(path), limit=None, runner_of=None, skipped=pytest.fail)
-    bench = Bench(lots, tmp_path)
-    errands = [errand for lot in lots for errand in bench._errands(lot, None)]
-    assert list(run_tasks(errands, processes=2)) == list(run_tasks(errands, processes=1))
+    shards = shards_of(load_study(path), limit=None, runner_of=None, skipped=pytest.fail)
+    bench = Bench(shards, tmp_path)
+    tasks = [task for shard in shards for task in bench._tasks(shard, None)]
+    assert list(run_tasks(tasks, processes=2)) == list(run_tasks(tasks, processes=1))
 
 
 def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be(tmp_path):

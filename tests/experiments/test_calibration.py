@@ -98,7 +98,7 @@ def test_a_ballot_needs_every_label():
 
 @pytest.mark.parametrize("labels", [True, False])
 def test_a_good_judge_is_told_from_a_weak_one(labels):
-    good, weak = (concluded(model, labels=labels).learnt.profile for model in (GOOD, WEAK))
+    good, weak = (concluded(model, labels=labels).learned.profile for model in (GOOD, WEAK))
     assert good.e2_high > 0.86
     assert weak.e2_high < 0.78
     assert min(good.first_slot, weak.first_slot) > 0.52
@@ -117,7 +117,7 @@ def test_what_was_learnt_enters_the_strategy_and_what_a_user_set_stays():
     found = concluded(GOOD, labels=True)
     told = found.inform(Posterior(worth=0.01), "posterior", {"e2_high": "0.7", "worth": "0.01"})
     assert (told.e2_high, told.worth) == (0.7, 0.01)
-    assert (told.e2_low, told.votes) == (found.learnt.profile.e2_low, found.strengths["votes"])
+    assert (told.e2_low, told.votes) == (found.learned.profile.e2_low, found.strengths["votes"])
 
 
 def test_a_strategy_that_reckons_with_no_judge_is_refused():

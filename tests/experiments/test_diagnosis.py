@@ -49,17 +49,17 @@ def subjects_of(*cases):
 
 
 def test_neighbours_on_the_ladder_share_one_candidate_and_the_next_but_one_none():
-    duels = distinguished(dict(enumerate([True, True, True, False, False, False])), 4, Random(1))
-    for one, two in pairwise(duels):
+    probe_pairs = distinguished(dict(enumerate([True, True, True, False, False, False])), 4, Random(1))
+    for one, two in pairwise(probe_pairs):
         assert (one.one == two.one) != (one.other == two.other)
-    for one, two in zip(duels, duels[2:], strict=False):
+    for one, two in zip(probe_pairs, probe_pairs[2:], strict=False):
         assert one.one != two.one
         assert one.other != two.other
 
 
 def test_no_pair_is_asked_twice_and_unlabelled_candidates_stay_out():
-    duels = distinguished({0: True, 1: False, 2: None, 3: False}, 99, Random(1))
-    assert sorted(duels, key=lambda duel: duel.other) == [ProbePair(0, 1), ProbePair(0, 3)]
+    probe_pairs = distinguished({0: True, 1: False, 2: None, 3: False}, 99, Random(1))
+    assert sorted(probe_pairs, key=lambda duel: duel.other) == [ProbePair(0, 1), ProbePair(0, 3)]
     assert distinguished({0: True, 1: True}, 9, Random(1)) == ()
 
 
@@ -72,11 +72,11 @@ def test_each_pair_is_asked_at_both_levels_in_both_orders():
 
 def test_pairs_are_spread_over_cases_and_as_many_as_allowed():
     chosen = schedule(pools(), Plan(pairs=31, per_case=3))
-    counts = [len(subject.duels) for subject in chosen]
+    counts = [len(subject.probe_pairs) for subject in chosen]
     assert sum(counts) == 31
     assert max(counts) == 3
     few = schedule(pools(4), Plan(pairs=20, per_case=3))
-    assert sum(len(subject.duels) for subject in few) == 20
+    assert sum(len(subject.probe_pairs) for subject in few) == 20
     assert schedule(pools(), Plan(pairs=31)) == schedule(pools(), Plan(pairs=31))
 
 
@@ -145,5 +145,5 @@ def test_what_cannot_be_told_apart_is_explained():
 
 
 def test_without_labels_pairs_have_different_answers():
-    duels = different({0: "4", 1: "4", 2: "5"}, 9, Random(1))
-    assert set(duels) == {ProbePair(0, 2), ProbePair(1, 2)}
+    probe_pairs = different({0: "4", 1: "4", 2: "5"}, 9, Random(1))
+    assert set(probe_pairs) == {ProbePair(0, 2), ProbePair(1, 2)}

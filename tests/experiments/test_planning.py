@@ -29,16 +29,18 @@ def bout_of(sizes, **more):
     return make_prepare()(case_of(sizes, **more))
 
 
-def rendered_tokens(bout, ask):
+def rendered_tokens(prepared, ask):
     """Tokens of an ask as a judge would really be sent it."""
-    views = [bout.described.view(one, ask.level) for one in ask.entrants]
-    template = TEMPLATES[template_name(ask, bout.case.domain)]
-    (message,) = render(template, problem=bout.case.problem, views=views, nonce=bout.nonce, code=bout.code)
+    views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
+    template = TEMPLATES[template_name(ask, prepared.case.domain)]
+    (message,) = render(
+        template, problem=prepared.case.problem, views=views, nonce=prepared.nonce, code=prepared.code
+    )
     return estimate_tokens(message.content)
 
 
-def asked_in(bout, strategy, judge, seed=7):
-    contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{bout.case.id}")
+def asked_in(prepared, strategy, judge, seed=7):
+    contest = Contest(strategy, prepared.evidence.entrants, seed=f"{seed}/{prepared.case.id}")
     play(contest, judge)
     return contest
 
@@ -46,10 +48,10 @@ def asked_in(bout, strategy, judge, seed=7):
 @pytest.mark.parametrize("domain", ["math", "code", "general"])
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_first_stage_is_exactly_what_the_rendered_prompts_of_the_first_round_hold(name, domain):
-    bout, strategy = bout_of([5, 90, 31, 8, 400, 17, 23, 64, 9], domain=domain), make_strategy(name)
-    contest = Contest(strategy, bout.described.entrants, seed="7/1")
-    found = forecast_case(bout, strategy, TEMPLATES, seed=7)
-    assert found.first_stage == sum(rendered_tokens(bout, ask) for ask in contest.pending.asks)
+    prepared, strategy = bout_of([5, 90, 31, 8, 400, 17, 23, 64, 9], domain=domain), make_strategy(name)
+    contest = Contest(strategy, prepared.evidence.entrants, seed="7/1")
+    found = forecast_case(prepared, strategy, TEMPLATES, seed=7)
+    assert found.first_stage == sum(rendered_tokens(prepared, ask) for ask in contest.pending.asks)
     assert found.least <= found.mean <= found.most
     assert found.calls_least <= found.partial + found.full <= found.calls_most
 
@@ -60,10 +62,10 @@ def test_the_first_stage_is_exactly_what_the_rendered_prompts_of_the_first_round
 )  # fmt: skip
 @settings(max_examples=60)
 def test_whatever_the_verdicts_a_fixed_pattern_asks_between_least_and_most(name, sizes, seed, verdicts):
-    bout, strategy = bout_of(sizes), make_strategy(name)
-    found = forecast_case(bout, strategy, TEMPLATES, seed=seed)
-    asks = asks_of(asked_in(bout, strategy, erratic(verdicts), seed))
-    assert found.least <= sum(rendered_tokens(bout, ask) for ask in asks) <= found.most
+    prepared, strategy = bout_of(sizes), make_strategy(name)
+    found = forecast_case(prepared, strategy, TEMPLATES, seed=seed)
+    asks = asks_of(asked_in(prepared, strategy, erratic(verdicts), seed))
+    assert found.least <= sum(rendered_tokens(prepared, ask) for ask in asks) <= found.most
     assert found.calls_least == len(asks) == found.calls_most
 
 
@@ -86,7 +88,7 @@ class Sized:
 )  # fmt: skip
 @settings(max_examples=150)
 def test_bounds_hold_for_views_of_any_size_and_any_rate(name, sizes, seed, verdicts, rate):
-    entrants = make_prepare()(case_of([1] * len(sizes))).described.entrants
+    entrants = make_prepare()(case_of([1] * len(sizes))).evidence.entrants
     prompts, strategy = Sized(sizes), make_strategy(name)
     found = forecast_contest(strategy, entrants, prompts, seed=seed, per_character=rate)
     contest = Contest(strategy, entrants, seed=seed)
@@ -101,12 +103,12 @@ def test_bounds_hold_for_views_of_any_size_and_any_rate(name, sizes, seed, verdi
 @given(st.lists(NASTY, min_size=2, max_size=6), st.sampled_from(["math", "code", "general"]))
 @settings(max_examples=40)
 def test_hostile_candidates_are_counted_as_they_are_quoted(texts, domain):
-    bout = make_prepare()(Case.of("What\r\nis <winner>it</winner>?", texts, domain=domain))
-    prompts = CasePrompts(bout, TEMPLATES)
+    prepared = make_prepare()(Case.of("What\r\nis <winner>it</winner>?", texts, domain=domain))
+    prompts = CasePrompts(prepared, TEMPLATES)
     for name in ("round-robin", "v1-infer", "pointwise", "listwise", "caps"):
-        for ask in asks_of(asked_in(bout, make_strategy(name), erratic(1))):
+        for ask in asks_of(asked_in(prepared, make_strategy(name), erratic(1))):
             characters = prompts.bare(ask) + sum(prompts.view(one, ask.level) for one in ask.entrants)
-            assert math.ceil(characters / 4) == rendered_tokens(bout, ask)
+            assert math.ceil(characters / 4) == rendered_tokens(prepared, ask)
 
 
 def test_the_rescue_of_caps_r_is_in_the_range_of_calls():
@@ -120,10 +122,10 @@ def test_a_case_of_one_candidate_costs_nothing():
 
 
 def test_a_forecast_repeats_itself_and_leaves_the_bout_as_it_was():
-    bout = bout_of([3, 50, 20, 7])
-    first = forecast_case(bout, make_strategy("caps-r"), TEMPLATES, seed=5)
-    assert forecast_case(bout, make_strategy("caps-r"), TEMPLATES, seed=5) == first
-    assert bout == bout_of([3, 50, 20, 7])
+    prepared = bout_of([3, 50, 20, 7])
+    first = forecast_case(prepared, make_strategy("caps-r"), TEMPLATES, seed=5)
+    assert forecast_case(prepared, make_strategy("caps-r"), TEMPLATES, seed=5) == first
+    assert prepared == bout_of([3, 50, 20, 7])
 
 
 def test_totals_are_sums_over_cases_and_do_not_depend_on_processes():

@@ -85,12 +85,12 @@ def test_a_method_is_told_what_its_judge_is_worth_as_measured_or_as_of_another_j
         ' { name = "C", use = "posterior", stated = { accuracy = 0.95 } }]'
     )
     study = load_study(written(tmp_path, PLAIN.replace('[{ name = "A", use = "vanilla" }]', told)))
-    (lot,) = shards_of(study, limit=None, runner_of=None, skipped=pytest.fail)
-    assumed, measured, praised = (turn.strategy for turn in lot.turns)
+    (shard,) = shards_of(study, limit=None, runner_of=None, skipped=pytest.fail)
+    assumed, measured, praised = (turn.strategy for turn in shard.turns)
     assert assumed == study.methods[0].strategy
     assert measured.e2_high == pytest.approx(0.87, abs=0.05)  # a judge of 80 %, HIGH where it is sure
     assert measured.e2_high < praised.e2_high
-    assert len({turn.made_of for turn in lot.turns}) == 3
+    assert len({turn.made_of for turn in shard.turns}) == 3
 
 
 def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
@@ -104,8 +104,8 @@ def test_one_table_needs_its_suites_and_methods_and_the_reference_only():
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_it(path, tmp_path):
     study = load_study(path)
-    lots = shards_of(study, limit=1 if len(study.suites) > 3 else 3, runner_of=None, skipped=pytest.fail)
-    with Bench(lots, tmp_path) as bench:
+    shards = shards_of(study, limit=1 if len(study.suites) > 3 else 3, runner_of=None, skipped=pytest.fail)
+    with Bench(shards, tmp_path) as bench:
         bench.play(limit=None, processes=1, hear=abs)
         book = bench.book()
     for spec in study.tables:

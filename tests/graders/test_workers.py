@@ -10,7 +10,7 @@ from caps.graders.worker_pool import NoReplyError, Workers
 
 
 @asynccontextmanager
-async def crew(program="graders.chores:serve", arguments=(), *, count=1, seconds=5.0):
+async def worker_pool(program="graders.chores:serve", arguments=(), *, count=1, seconds=5.0):
     made = Workers(program, arguments, count=count, seconds=seconds)
     try:
         yield made
@@ -32,7 +32,7 @@ def gone(pid):
 
 def test_a_worker_starts_when_asked_and_is_used_again():
     async def story():
-        async with crew() as made:
+        async with worker_pool() as made:
             assert made.started == 0
             first, second = await made.ask("pid"), await made.ask("pid")
             assert first == second != os.getpid()
@@ -47,7 +47,7 @@ def test_a_worker_starts_when_asked_and_is_used_again():
 )
 def test_a_worker_that_fails_is_replaced(deed, message):
     async def story():
-        async with crew(seconds=1.5) as made:
+        async with worker_pool(seconds=1.5) as made:
             before = await made.ask("pid")
             with pytest.raises(NoReplyError, match=message):
                 await made.ask(deed)
@@ -59,7 +59,7 @@ def test_a_worker_that_fails_is_replaced(deed, message):
 
 def test_a_worker_killed_while_idle_costs_one_question():
     async def story():
-        async with crew() as made:
+        async with worker_pool() as made:
             os.kill(await made.ask("pid"), signal.SIGKILL)
             with pytest.raises(NoReplyError):
                 await made.ask("pid")
@@ -70,7 +70,7 @@ def test_a_worker_killed_while_idle_costs_one_question():
 
 def test_memory_beyond_the_limit_is_refused_to_a_worker():
     async def story():
-        async with crew(arguments=(1 << 28,)) as made:
+        async with worker_pool(arguments=(1 << 28,)) as made:
             assert await made.ask("eat") == "no more"
 
     run(story)
@@ -78,7 +78,7 @@ def test_memory_beyond_the_limit_is_refused_to_a_worker():
 
 def test_a_cancelled_question_takes_its_worker_along():
     async def story():
-        async with crew() as made:
+        async with worker_pool() as made:
             before = await made.ask("pid")
             question = asyncio.create_task(made.ask("sleep"))
             await asyncio.sleep(0.05)
@@ -93,7 +93,7 @@ def test_a_cancelled_question_takes_its_worker_along():
 
 def test_closing_ends_busy_workers_too():
     async def story():
-        async with crew() as made:
+        async with worker_pool() as made:
             pid = await made.ask("pid")
             question = asyncio.create_task(made.ask("sleep"))
             await asyncio.sleep(0.05)
@@ -107,7 +107,7 @@ def test_closing_ends_busy_workers_too():
 
 def test_no_more_workers_run_than_allowed():
     async def story():
-        async with crew(count=2) as made:
+        async with worker_pool(count=2) as made:
             assert len(set(await asyncio.gather(*(made.ask("pid") for _ in range(12))))) == 2
 
     run(story)
@@ -116,7 +116,7 @@ def test_no_more_workers_run_than_allowed():
 def test_a_worker_that_has_done_enough_is_replaced(monkeypatch):
     async def story():
         monkeypatch.setattr(workers, "TASKS_EACH", 2)
-        async with crew() as made:
+        async with worker_pool() as made:
             pids = [await made.ask("pid") for _ in range(4)]
             assert pids[0] == pids[1] != pids[2] == pids[3]
 
@@ -125,7 +125,7 @@ def test_a_worker_that_has_done_enough_is_replaced(monkeypatch):
 
 def test_a_worker_knows_nothing_of_our_environment():
     async def story():
-        async with crew() as made:
+        async with worker_pool() as made:
             # The interpreter itself may name the locale.
             assert set(await made.ask("environment")) <= {"PYTHONHASHSEED", "LC_CTYPE"}
 
@@ -134,7 +134,7 @@ def test_a_worker_knows_nothing_of_our_environment():
 
 def test_a_program_that_cannot_start_is_no_reply():
     async def story():
-        async with crew("graders.chores:never_ready") as made:
+        async with worker_pool("graders.chores:never_ready") as made:
             with pytest.raises(NoReplyError, match="died"):
                 await made.ask("pid")
 

@@ -295,8 +295,8 @@ def test_what_was_not_answered_is_not_kept(tmp_path):
 
 def test_a_runner_takes_a_judge_object_and_a_function():
     scripted = ScriptedJudge(
-        lambda bout, ask: caps.Verdict(
-            *(10 if bout.case.candidates[one].correct else 1 for one in ask.entrants)
+        lambda prepared, ask: caps.Verdict(
+            *(10 if prepared.case.candidates[one].correct else 1 for one in ask.entrants)
         )
     )
 
@@ -311,14 +311,14 @@ def test_a_runner_takes_a_judge_object_and_a_function():
 
 
 class HalfAJudge:
-    async def rule(self, bout, ask, purse): ...
+    async def rule(self, prepared, ask, budget): ...
 
 
 @pytest.mark.parametrize(
     ("judge", "words"),
     [
         ("qwen3-14b", "must be a function"),
-        (HalfAJudge(), "no method 'worst'"),
+        (HalfAJudge(), "no method 'max_usage'"),
         (HalfAJudge, "is a class"),
         (type("Wide", (Object,), {"connections": 0})(), "connections = 0"),
         (type("Named", (Object,), {"judge_id": 7})(), "judge_id = 7"),

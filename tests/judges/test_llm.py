@@ -19,8 +19,8 @@ GOOD = "Read.\n<winner>B</winner>\n<confidence>HIGH</confidence>"
 
 def judge_of(replies, **settings):
     model = ScriptedModel(replies)
-    seats = {level: LevelModel(model, "m", {"top_k": 5}) for level in (Level.PARTIAL, Level.FULL)}
-    return model, LlmJudge(seats, load_templates(), JudgeSettings(**settings))
+    level_models = {level: LevelModel(model, "m", {"top_k": 5}) for level in (Level.PARTIAL, Level.FULL)}
+    return model, LlmJudge(level_models, load_templates(), JudgeSettings(**settings))
 
 
 def rule(replies, ask=PAIR, **settings):

@@ -119,12 +119,14 @@ def test_bare_tags_are_read_every_time(prompts):
 
     async def rule():
         model = EmbeddedModel(default_weights(user_cache_path("caps")), context=512, threads=1)
-        seat = LevelModel(model, model.name)
+        level_model = LevelModel(model, model.name)
         settings = JudgeSettings(reply="tags", retries=0)
-        judge = LlmJudge({Level.PARTIAL: seat, Level.FULL: seat}, load_templates(prompts), settings)
-        bout = make_prepare()(case)
+        judge = LlmJudge(
+            {Level.PARTIAL: level_model, Level.FULL: level_model}, load_templates(prompts), settings
+        )
+        prepared = make_prepare()(case)
         try:
-            return [await judge.rule(bout, ask) for ask in asks]
+            return [await judge.rule(prepared, ask) for ask in asks]
         finally:
             await model.close()
 

@@ -89,7 +89,7 @@ def test_calls_of_a_case_are_at_home_also_when_every_server_is_full():
         seen = [[text for text in said(server) if "BEGIN PROBLEM" in text] for server in (one, other)]
     at_home = total = 0
     for outcome in outcomes:
-        counts = [sum(f"BEGIN PROBLEM {outcome.bout.nonce}" in text for text in texts) for texts in seen]
+        counts = [sum(f"BEGIN PROBLEM {outcome.prepared.nonce}" in text for text in texts) for texts in seen]
         at_home, total = at_home + max(counts), total + sum(counts)
     assert at_home > 0.85 * total
     assert min(map(len, seen)) > 0.3 * total, "and nobody idles"

@@ -46,11 +46,11 @@ def words(picture):
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
-def test_on_the_front_nothing_is_cheaper_and_no_worse_and_behind_it_everything_is_beaten(bargains):
-    kept = front(bargains)
-    for place, (cost, value) in enumerate(bargains):
-        beaten = any(c <= cost and v >= value and (c, v) != (cost, value) for c, v in bargains)
-        twin = any(bargains[one] == (cost, value) for one in kept)
+def test_on_the_front_nothing_is_cheaper_and_no_worse_and_behind_it_everything_is_beaten(options):
+    kept = front(options)
+    for place, (cost, value) in enumerate(options):
+        beaten = any(c <= cost and v >= value and (c, v) != (cost, value) for c, v in options)
+        twin = any(options[one] == (cost, value) for one in kept)
         assert twin != beaten
         assert not (beaten and place in kept)
 

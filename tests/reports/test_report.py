@@ -98,7 +98,7 @@ def test_a_receipt_tells_every_game_with_the_prompt_that_was_sent(run):
 
 def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_rescued(run):
     line = run.selections["second"]
-    receipt = receipt_of(run, line, run.bout(list(run.cases())[1]))
+    receipt = receipt_of(run, line, run.prepared(list(run.cases())[1]))
     picture = markup(bracket(receipt))
     games = [game.number for stage in receipt.bracket for game in stage.games]
     assert [picture.count(f'data-game="{number}"') for number in games] == [1] * 12
@@ -116,7 +116,7 @@ def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
     with opened(out) as run:
         shown = read(page_html(case_page(run, "third"), StoredReceipts())).text
         assert len(list(receipts(load_report(run)))) == 3
-        assert receipt_of(run, run.selections["first"], run.bout(next(run.cases()))).whole
+        assert receipt_of(run, run.selections["first"], run.prepared(next(run.cases()))).whole
     assert "Case third" in shown
 
 

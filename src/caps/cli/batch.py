@@ -77,7 +77,7 @@ async def _absorb(path: Path, files: list[Path]) -> ImportCount:
 
 def _awaited(run: BatchRun) -> dict[str, PendingRequest]:
     """What the contests lack now, what was given up included: a reply that comes late is welcome."""
-    return {one.key: one.awaited for stand in run.convoy.stands() for one in stand.noted}
+    return {one.key: one.awaited for stand in run.batch_state.stands() for one in stand.noted}
 
 
 def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:

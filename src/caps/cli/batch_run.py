@@ -32,7 +32,7 @@ class BatchRun:
     file: RunFile
     runner: Runner
     journal: Journal
-    convoy: BatchState
+    batch_state: BatchState
     waiting: PendingRequests
     failures: Failures
     findings: Findings | None
@@ -50,7 +50,7 @@ class BatchRun:
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """What became of each case, once nothing is open; what stands in the folder's files was paid here."""
         self.waiting.paid |= self.folder.sent()
-        for stand in self.convoy.stands():
+        for stand in self.batch_state.stands():
             yield stand.outcome
 
 
@@ -99,5 +99,5 @@ async def opened(
         waiting = PendingRequests(journal, failures)
         find = None if findings is None else _finding(findings, journal, file.findings)
         cases = await with_findings(islice(open_cases(file.cases), file.limit), find)
-        convoy = runner.batches(waiting)(cases, runner.strategy, runner.config.seed)
-        yield BatchRun(folder, file, runner, journal, convoy, waiting, failures, findings)
+        batch_state = runner.batches(waiting)(cases, runner.strategy, runner.config.seed)
+        yield BatchRun(folder, file, runner, journal, batch_state, waiting, failures, findings)

@@ -139,14 +139,14 @@ def _show(found: Progress, *, by_case: bool) -> None:
 def _progress(run: BatchRun) -> Progress:
     found, runner = Progress(), run.runner
     depths: dict[int, int] = {}  # by the number of distinct answers: cases of one size are about equally deep
-    for stand in run.convoy.stands():
+    for stand in run.batch_state.stands():
         found.cases.append(_line(stand))
         found.keys |= {one.key for one in stand.open}
         if stand.stage is not None and stand.play is not None:
-            bout = stand.play.bout
-            size = len({one.signature or one.id for one in bout.described.entrants})
+            prepared = stand.play.prepared
+            size = len({one.signature or one.id for one in prepared.evidence.entrants})
             if size not in depths:
-                forecast = forecast_case(bout, runner.strategy, runner.templates, seed=runner.config.seed)
+                forecast = forecast_case(prepared, runner.strategy, runner.templates, seed=runner.config.seed)
                 depths[size] = forecast.depth
             found.trips = max(found.trips, depths[size] - stand.play.depth, 1)
     return found

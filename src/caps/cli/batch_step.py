@@ -38,7 +38,7 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Out
     """Write what is open; how much is open but under way in earlier files; and the cases that failed."""
     held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
-        for stand in run.convoy.stands():
+        for stand in run.batch_state.stands():
             if stand.outcome.failure is not None:
                 failed.append(stand.outcome)
             for one in stand.open:

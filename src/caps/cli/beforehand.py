@@ -63,12 +63,12 @@ def rehearse(source: Iterable[Case | InputError], runner: Runner) -> None:
             say(f"failed: {case}", "red")
             failed += 1
             continue
-        bout = prepare(case)
-        contest = Contest(runner.strategy, bout.described.entrants, seed=f"{runner.config.seed}/{case.id}")
+        prepared = prepare(case)
+        contest = Contest(runner.strategy, prepared.evidence.entrants, seed=f"{runner.config.seed}/{case.id}")
         asks = () if contest.pending is None else contest.pending.asks
-        sizes = {entrant.id: entrant.sizes for entrant in bout.described.entrants}
-        tokens = sum(bout.statement + sum(sizes[one][ask.level] for one in ask.entrants) for ask in asks)
-        clusters = len({e.signature or e.id for e in bout.described.entrants})
+        sizes = {entrant.id: entrant.sizes for entrant in prepared.evidence.entrants}
+        tokens = sum(prepared.statement + sum(sizes[one][ask.level] for one in ask.entrants) for ask in asks)
+        clusters = len({e.signature or e.id for e in prepared.evidence.entrants})
         rows.append(
             (
                 case.id,

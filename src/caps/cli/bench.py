@@ -63,21 +63,21 @@ def bench(
     told = narrowed(load_study(study), only)
     simulated = simulate or (told.judge.model == SIMULATED and config.model is None)
     runner_of = None if simulated else partial(_runner, told, config, keys, quiet=quiet)
-    lots = shards_of(
+    shards = shards_of(
         told, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
     folder = out or Path("bench") / (told.name + ("-simulated" if simulated else ""))
     if dry_run:
-        with Bench(lots, folder) as runs:
-            _show_progress(runs, lots)
+        with Bench(shards, folder) as runs:
+            _show_progress(runs, shards)
         return
     with claim_folder(folder, told.name, simulated=simulated, force=force):
-        _run(told, lots, folder, limit, processes, plots, simulated=simulated, quiet=quiet, as_json=as_json)
+        _run(told, shards, folder, limit, processes, plots, simulated=simulated, quiet=quiet, as_json=as_json)
 
 
 def _run(
     told: Study,
-    lots: list[Shard],
+    shards: list[Shard],
     folder: Path,
     limit: int | None,
     processes: int | None,
@@ -88,11 +88,11 @@ def _run(
     as_json: bool,
 ) -> None:
     """Play what is missing, then write and print the tables."""
-    with Bench(lots, folder) as runs:
-        _play(runs, lots, limit, processes or os.cpu_count() or 1, quiet=quiet)
+    with Bench(shards, folder) as runs:
+        _play(runs, shards, limit, processes or os.cpu_count() or 1, quiet=quiet)
         book = runs.book()
     tables = [make_table(told, spec, book) for spec in told.tables]
-    label = _label(lots) if simulated else None
+    label = _label(shards) if simulated else None
     _write(folder / "tables", told, tables, label)
     if plots is not None:
         for path in [path for one in tables for path in draw_table(one, plots, simulated=label)]:
@@ -121,8 +121,8 @@ def _runner(
         return runner
 
 
-def _play(runs: Bench, lots: list[Shard], limit: int | None, processes: int, *, quiet: bool) -> None:
-    progress = [runs.progress(lot) for lot in lots]
+def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *, quiet: bool) -> None:
+    progress = [runs.progress(shard) for shard in shards]
     done, total = sum(one[0] for one in progress), sum(one[1] for one in progress)
     if done and not quiet:
         say(f"{done} of {total} selections are there already")
@@ -146,18 +146,18 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
         say(f"left out: {suite.name} wants {suite.cases}{way}", "yellow")
 
 
-def _judge_of(lot: Shard) -> str:
-    if lot.runner is None:
+def _judge_of(shard: Shard) -> str:
+    if shard.runner is None:
         return SIMULATED
-    return lot.runner.endpoints.full.model if lot.runner.asks_judge else ""
+    return shard.runner.endpoints.full.model if shard.runner.asks_judge else ""
 
 
-def _show_progress(runs: Bench, lots: list[Shard]) -> None:
+def _show_progress(runs: Bench, shards: list[Shard]) -> None:
     rows = []
-    for name in dict.fromkeys(lot.suite.name for lot in lots):
-        own = [lot for lot in lots if lot.suite.name == name]
+    for name in dict.fromkeys(shard.suite.name for shard in shards):
+        own = [shard for shard in shards if shard.suite.name == name]
         done, total = (sum(counts) for counts in zip(*map(runs.progress, own), strict=True))
-        methods = ", ".join(dict.fromkeys(turn.method for lot in own for turn in lot.turns))
+        methods = ", ".join(dict.fromkeys(turn.method for shard in own for turn in shard.turns))
         judges = ", ".join(dict.fromkeys(filter(None, map(_judge_of, own)))) or "none"
         source = "made up" if own[0].made_up else str(own[0].suite.cases)
         rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))
@@ -165,8 +165,8 @@ def _show_progress(runs: Bench, lots: list[Shard]) -> None:
     stdout().print(drawn("", columns, rows, numbers_from=4))
 
 
-def _label(lots: list[Shard]) -> str:
-    real = any(not lot.made_up for lot in lots)
+def _label(shards: list[Shard]) -> str:
+    real = any(not shard.made_up for shard in shards)
     return "verdicts; pools and labels are real" if real else "pools and verdicts"
 
 

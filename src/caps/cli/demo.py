@@ -123,9 +123,12 @@ class _Tour:
     def _plan(self) -> None:
         """What strategies would ask here at most of the time, from the prompts as they are rendered."""
         templates, prepare, rows = load_templates(), make_prepare(), []
-        bouts = [prepare(case) for case in self._cases]
+        prepared_cases = [prepare(case) for case in self._cases]
         for name in COMPARED:
-            forecasts = [forecast_case(bout, make_strategy(name), templates, seed=SEED) for bout in bouts]
+            forecasts = [
+                forecast_case(prepared, make_strategy(name), templates, seed=SEED)
+                for prepared in prepared_cases
+            ]
             self._whole = sum(one.mean for one in forecasts)  # V1-Infer stands last
             calls = sum(one.partial + one.full for one in forecasts)
             rows.append((name, number(calls, 0), number(self._whole, 0)))
@@ -160,9 +163,9 @@ class _Tour:
         self._console.print(NEXT, markup=False)
 
     def _draw(self, outcome: Outcome | None) -> None:
-        if outcome is None or outcome.contest is None or outcome.bout is None:
+        if outcome is None or outcome.contest is None or outcome.prepared is None:
             return
-        right = [one.correct for one in outcome.bout.case.candidates]
+        right = [one.correct for one in outcome.prepared.case.candidates]
         self._console.print(
             f"The contest of case {outcome.name!r}: ✓ is right; the upper of two sat in slot A; in the table "
             "+ won, - lost, = tied, doubled where sure\n"

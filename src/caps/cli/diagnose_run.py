@@ -33,7 +33,7 @@ async def judged_live(
     """Ask; none on Ctrl-C or SIGTERM, with everything paid for in the journal."""
     columns = (TextColumn("pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with bar(*columns, hidden=quiet) as progress:
-        pairs = progress.add_task("pairs", total=sum(len(subject.duels) for subject in scheduled))
+        pairs = progress.add_task("pairs", total=sum(len(subject.probe_pairs) for subject in scheduled))
         told = await unless_stopped(
             ask(runner, scheduled, plan, advance=lambda more: progress.advance(pairs, more))
         )

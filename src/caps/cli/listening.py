@@ -9,6 +9,6 @@ def listen(engine: Engine, *, quiet: bool) -> None:
     from caps.engines.batch import BatchEngine  # noqa: PLC0415  (an engine is there: all of it is loaded)
 
     if isinstance(engine, BatchEngine):
-        engine.courier.warned = lambda words: say(words, "yellow")
+        engine.batch_client.warned = lambda words: say(words, "yellow")
         if not quiet:
-            engine.courier.told = say
+            engine.batch_client.told = say

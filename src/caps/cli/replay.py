@@ -104,21 +104,21 @@ class _Replay:
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
-            purse = CaseBudget(runner.case_budget, self._price, RunBudget(BudgetLimits(), self._price))
+            budget = CaseBudget(runner.case_budget, self._price, RunBudget(BudgetLimits(), self._price))
             try:
                 known = recall(self._journal, file.findings, case)
             except NotRecordedError:  # the run did not come that far
                 self._open.append(case.id)
                 continue
-            play = CaseRun(place, runner.prepare(known), runner.strategy, runner.config.seed, purse)
+            play = CaseRun(place, runner.prepare(known), runner.strategy, runner.config.seed, budget)
             missing = fast_forward(play, self._judge)
             if missing:
                 self._open.append(case.id)
                 self._asks += len(missing)
                 asks = [play.round.asks[i] for i in missing] if play.round else []
-                sizes = {entrant.id: entrant.sizes for entrant in play.bout.described.entrants}
+                sizes = {entrant.id: entrant.sizes for entrant in play.prepared.evidence.entrants}
                 shown = [sizes[one][ask.level] for ask in asks for one in ask.entrants]
-                self._tokens += sum(shown) + len(asks) * play.bout.statement
+                self._tokens += sum(shown) + len(asks) * play.prepared.statement
                 continue
             line = selection_line(play.outcome, runner.config, price=self._price)
             if play.outcome.failure is not None:

@@ -133,7 +133,7 @@ class Run:
         self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
-            say(calibrated.words(found), "yellow" if found.learnt.silent else "dim")
+            say(calibrated.words(found), "yellow" if found.learned.silent else "dim")
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
@@ -149,8 +149,8 @@ class Run:
 
     def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
-        if outcome.bout is not None and outcome.bout.case.guessed:
-            self._guessed[outcome.bout.case.domain] += 1
+        if outcome.prepared is not None and outcome.prepared.case.guessed:
+            self._guessed[outcome.prepared.case.domain] += 1
 
     def _write(self, parcel: Parcel, folder: RunFolder | None) -> None:
         if folder is not None:

@@ -44,10 +44,10 @@ def _signals(task: "asyncio.Task[Any]") -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, HEARD_SECONDS)
         loop.call_soon_threadsafe(cancel)
 
-    def unheard(*_: object) -> None:
+    def ignore(*_: object) -> None:
         raise KeyboardInterrupt
 
-    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({} if alarm is None else {alarm: unheard})
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({} if alarm is None else {alarm: ignore})
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -37,7 +37,7 @@ class Outcome:
 
     number: int
     name: str
-    bout: PreparedCase | None = None
+    prepared: PreparedCase | None = None
     contest: Contest | None = None
     judged: list[AskRuling] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
@@ -117,13 +117,13 @@ class CaseRun:
     """
 
     def __init__(
-        self, number: int, bout: PreparedCase, strategy: Strategy, seed: int, purse: Budget | None = None
+        self, number: int, prepared: PreparedCase, strategy: Strategy, seed: int, budget: Budget | None = None
     ) -> None:
-        self.outcome = Outcome(number, bout.case.id, bout)
-        self.contest = Contest(strategy, bout.described.entrants, seed=f"{seed}/{bout.case.id}")
+        self.outcome = Outcome(number, prepared.case.id, prepared)
+        self.contest = Contest(strategy, prepared.evidence.entrants, seed=f"{seed}/{prepared.case.id}")
         self.outcome.contest = self.contest
-        self.bout = bout
-        self.purse = purse or UnlimitedBudget()
+        self.prepared = prepared
+        self.budget = budget or UnlimitedBudget()
         self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
 
@@ -146,9 +146,11 @@ class CaseRun:
         """Places of a new round that may go out now: all of them, or the first where money might end."""
         places = self.waiting()
         self._one_by_one = False
-        if self.purse.limited and self.round is not None:
-            worst = sum((judge.worst(self.bout, ask) for ask in self.round.asks), start=Usage(0, 0))
-            self._one_by_one = not self.purse.covers(worst)
+        if self.budget.limited and self.round is not None:
+            max_usage = sum(
+                (judge.max_usage(self.prepared, ask) for ask in self.round.asks), start=Usage(0, 0)
+            )
+            self._one_by_one = not self.budget.covers(max_usage)
         return places[:1] if self._one_by_one else places
 
     def follow(self) -> list[int]:
@@ -191,7 +193,7 @@ class CaseRun:
         outcome.judged.append(AskRuling(stage, ask, ruling))
         usages = [(attempt.usage, attempt.replayed) for attempt in ruling.attempts]
         pair = isinstance(ask, Pairing)
-        outcome.ledger.record(stage, ask.level, usages, statement=self.bout.statement, pair=pair)
+        outcome.ledger.record(stage, ask.level, usages, statement=self.prepared.statement, pair=pair)
         if ruling.malformed is not None:
             outcome.ledger.malformed[ruling.malformed] += 1
         if ruling.unanswered is not None:
@@ -199,7 +201,7 @@ class CaseRun:
 
     def _conclude(self) -> None:
         """A contest in which every call failed chose nothing."""
-        self.bout.forget()
+        self.prepared.forget()
         judged = self.outcome.judged
         if judged and all(one.ruling.unanswered not in HEARD for one in judged):
             causes = ", ".join(

@@ -76,10 +76,10 @@ class BatchState:
         judge: Judge,
         prepare: Prepare,
         waiting: PendingRequests,
-        purse: Callable[[], Budget],
+        budget: Callable[[], Budget],
     ) -> None:
         self._cases, self._strategy, self._seed = cases, strategy, seed
-        self._judge, self._prepare, self._waiting, self._purse = judge, prepare, waiting, purse
+        self._judge, self._prepare, self._waiting, self._purse = judge, prepare, waiting, budget
 
     def __len__(self) -> int:
         return len(self._cases)
@@ -159,12 +159,12 @@ class BatchEngine:
         convoys: MakeConvoy,
         waiting: PendingRequests,
         desks: Mapping[Hashable, Batches],
-        courier: BatchClient,
+        batch_client: BatchClient,
         *,
         settings: BatchSettings,
         find: Callable[[Case], Awaitable[Case]] | None = None,
     ) -> None:
-        self._convoys, self._waiting, self._desks, self.courier = convoys, waiting, desks, courier
+        self._convoys, self._waiting, self._desks, self.batch_client = convoys, waiting, desks, batch_client
         self._settings, self._find = settings, find
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -172,53 +172,53 @@ class BatchEngine:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each, in the order of input."""
-        convoy = self._convoys(await with_findings(cases, self._find), strategy, seed)
+        batch_state = self._convoys(await with_findings(cases, self._find), strategy, seed)
         step = 1
-        while await self._step(convoy, step):
+        while await self._step(batch_state, step):
             step += 1
-        for stand in convoy.stands():
+        for stand in batch_state.stands():
             for judged in stand.outcome.judged:
                 self.watch(judged.ruling)
             yield stand.outcome
             await asyncio.sleep(0)
 
-    async def _step(self, convoy: BatchState, number: int) -> bool:
+    async def _step(self, batch_state: BatchState, number: int) -> bool:
         """Send what is open, wait for that and what is under way, take it in; false if nothing is open."""
         with (
             TemporaryDirectory(prefix="caps-batch-") as folder,
             StepFiles(Path(folder), f"step-{number:03d}", self._settings) as files,
         ):
-            requests, joined = await self._write(convoy, files)
+            requests, joined = await self._write(batch_state, files)
             parts = files.finish()
             if not requests:
                 return False
             kinds = [(len(parts), "new"), (len(joined), "under way already")]
             batches = ", ".join(f"{count} {kind}" for count, kind in kinds if count)
-            self.courier.told(f"step {number}: {requests:,} requests open; batches: {batches}")
+            self.batch_client.told(f"step {number}: {requests:,} requests open; batches: {batches}")
             desks = {desk.address: desk for desk in self._desks.values()}
             taken = await _all_of(
-                [self.courier.rejoin(desks[sent.address], sent, Path(folder)) for sent in joined]
-                + [self.courier.send(self._desk(part), part) for part in parts]
+                [self.batch_client.rejoin(desks[sent.address], sent, Path(folder)) for sent in joined]
+                + [self.batch_client.send(self._desk(part), part) for part in parts]
             )
         for one in taken:
             self._waiting.paid |= one.keys
         self._conclude(taken, requests)
         return True
 
-    async def _write(self, convoy: BatchState, files: StepFiles) -> tuple[int, list[SentBatch]]:
+    async def _write(self, batch_state: BatchState, files: StepFiles) -> tuple[int, list[SentBatch]]:
         """Write what is open and not under way; how much is open, and the batches some of it is in."""
-        before = self.courier.notes.under_way({desk.address for desk in self._desks.values()})
+        before = self.batch_client.notes.under_way({desk.address for desk in self._desks.values()})
         owner = {key: sent for sent in before for key in sent.awaited}
         seen: set[str] = set()
         joined: dict[str, SentBatch] = {}
-        for stand in convoy.stands():
+        for stand in batch_state.stands():
             for one in stand.open:
                 seen.add(one.key)
                 sent = owner.get(one.key)
                 if sent is not None:
                     joined[sent.name] = sent
                 else:
-                    limit_name = self._desks[one.seat].limit_name
+                    limit_name = self._desks[one.level_model].limit_name
                     files.add(one, encode_line(one.key, one.request, limit_name=limit_name))
             await asyncio.sleep(0)  # so that a signal is heard
         return len(seen), list(joined.values())
@@ -229,7 +229,7 @@ class BatchEngine:
     def _conclude(self, taken: list[ImportCount], requests: int) -> None:
         """Say what went wrong; a step that brought nothing is the last."""
         for words in (words for one in taken for words in one.garbage):
-            self.courier.warned(f"not a result: {words}")
+            self.batch_client.warned(f"not a result: {words}")
         for one in taken:
             if one.refused is not None:
                 raise one.refused

@@ -90,7 +90,7 @@ class StepFiles:
             return
         self._known.add(noted.key)
         with file_errors(str(self._folder)):
-            part, file = self._place((noted.seat, noted.request.model), len(line))
+            part, file = self._place((noted.level_model, noted.request.model), len(line))
             file.write(line)
         part.awaited[noted.key] = noted.awaited
         part.size += len(line)

@@ -58,13 +58,13 @@ class LocalEngine:
         price: Price | None = None,
         grace: float = 0.0,
         find: FindFacts | None = None,
-        pot: BudgetPool | None = None,
+        budget_pool: BudgetPool | None = None,
         texts: TextWorkers | None = None,
     ) -> None:
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
         self._case_budget, self._total_budget = case_budget or BudgetLimits(), total_budget or BudgetLimits()
         self._price, self._grace, self._find = price, grace, find
-        self._total, self._texts = pot or RunBudget(self._total_budget, price), texts
+        self._total, self._texts = budget_pool or RunBudget(self._total_budget, price), texts
         self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -73,7 +73,7 @@ class LocalEngine:
     ) -> AsyncGenerator[Outcome, None]:
         """Play all cases and yield what became of each as it is known."""
         opening = self._opening(strategy, seed)
-        hall = Scheduler(iter(cases), opening.open, self._judge, looks=self._looks)
+        scheduler = Scheduler(iter(cases), opening.open, self._judge, looks=self._looks)
         flying: set[asyncio.Task[None]] = set()
         looking: set[asyncio.Task[None]] = set()
         failed: list[asyncio.Task[None]] = []
@@ -95,24 +95,24 @@ class LocalEngine:
                 if failed:
                     failed[0].result()  # raises
                 room = self._capacity()
-                admitted = hall.admit(room)
-                while (arrived := hall.next_arrival()) is not None:
-                    start(looking, self._look(hall, opening, *arrived))
-                while len(flying) < room and (ready := hall.next_ask()) is not None:
-                    start(flying, self._fly(hall, ready, flying, news))
-                for outcome in hall.leave():
+                admitted = scheduler.admit(room)
+                while (arrived := scheduler.next_arrival()) is not None:
+                    start(looking, self._look(scheduler, opening, *arrived))
+                while len(flying) < room and (ready := scheduler.next_ask()) is not None:
+                    start(flying, self._fly(scheduler, ready, flying, news))
+                for outcome in scheduler.leave():
                     yield outcome
                 if admitted:
                     await asyncio.sleep(0)
                     continue
                 if not flying and not looking and not failed:
-                    if hall.empty:
+                    if scheduler.empty:
                         return
                     continue
                 await news.wait()
                 news.clear()
         finally:
-            hall.shut()
+            scheduler.shut()
             await self._end(flying, looking)
 
     async def _end(self, flying: set[asyncio.Task[None]], looking: set[asyncio.Task[None]]) -> None:
@@ -128,7 +128,7 @@ class LocalEngine:
             await asyncio.gather(*flying, *looking, return_exceptions=True)
 
     async def _fly(
-        self, hall: Scheduler, ready: tuple[CaseRun, int] | None, flying: Sized, news: asyncio.Event
+        self, scheduler: Scheduler, ready: tuple[CaseRun, int] | None, flying: Sized, news: asyncio.Event
     ) -> None:
         """Make one call after the other while there is something to ask and room for it.
 
@@ -138,38 +138,38 @@ class LocalEngine:
             play, place = ready
             ruling: Ruling | Exception
             try:
-                ruling = await self._judge.rule(play.bout, play.ask_at(place), play.purse)
+                ruling = await self._judge.rule(play.prepared, play.ask_at(place), play.budget)
             except CapsError:
                 raise
             except Exception as error:
                 ruling = error
             else:
                 self.watch(ruling)
-            hall.tell(play, place, ruling)
+            scheduler.tell(play, place, ruling)
             news.set()
-            ready = hall.next_ask() if len(flying) <= self._capacity() else None
+            ready = scheduler.next_ask() if len(flying) <= self._capacity() else None
 
     def _looks(self, case: Case) -> bool:
         """Whether a case has to be looked into, or is too long to be prepared in the event loop."""
         return self._find is not None or is_long(case, self._prepare, self._texts)
 
-    async def _look(self, hall: Scheduler, opening: "_Opening", number: int, case: Case) -> None:
+    async def _look(self, scheduler: Scheduler, opening: "_Opening", number: int, case: Case) -> None:
         """Look into a case and prepare it; one of which either cannot be done fails."""
-        purse = opening.purse()
+        budget = opening.budget()
         ready: CaseRun | Exception
         try:
-            found = case if self._find is None else await self._find(case, _part_of(purse.deadline))
+            found = case if self._find is None else await self._find(case, _part_of(budget.deadline))
         except CapsError:
             raise
         except Exception as error:
-            hall.looked_into(number, case, error)
+            scheduler.looked_into(number, case, error)
             return
         try:
-            bout = await prepare_case(found, self._prepare, self._texts, purse.deadline)
-            ready = opening.play(number, bout, purse)
+            prepared = await prepare_case(found, self._prepare, self._texts, budget.deadline)
+            ready = opening.play(number, prepared, budget)
         except CapsError as error:
             ready = error
-        hall.looked_into(number, case, ready)
+        scheduler.looked_into(number, case, ready)
 
     def _opening(self, strategy: Strategy | PerCase, seed: int) -> "_Opening":
         """How the cases of a run enter; its time begins with the first run."""
@@ -177,34 +177,34 @@ class LocalEngine:
         if self._started is None:
             self._started = clock()
 
-        def purse() -> CaseBudget:
+        def budget() -> CaseBudget:
             own, whole = self._case_budget.seconds, self._total_budget.seconds
             ends = [] if whole is None or self._started is None else [self._started + whole]
             ends += [] if own is None else [clock() + own]
             return CaseBudget(self._case_budget, self._price, self._total, deadline=min(ends, default=None))
 
-        return _Opening(purse, self._prepare, strategy, seed)
+        return _Opening(budget, self._prepare, strategy, seed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
     """How a case enters: prepared, and with a purse of its own."""
 
-    purse: Callable[[], CaseBudget]
+    budget: Callable[[], CaseBudget]
     prepare: Prepare
     strategy: Strategy | PerCase
     seed: int
 
     def open(self, number: int, case: Case) -> CaseRun:
         """Open a case here and now."""
-        purse = self.purse()
-        return self.play(number, self.prepare(case), purse)
+        budget = self.budget()
+        return self.play(number, self.prepare(case), budget)
 
-    def play(self, number: int, bout: PreparedCase, purse: CaseBudget) -> CaseRun:
+    def play(self, number: int, prepared: PreparedCase, budget: CaseBudget) -> CaseRun:
         """Open a case that was prepared."""
         own = self.strategy
         chosen = own.strategies[number] if isinstance(own, PerCase) else own
-        return CaseRun(number, bout, chosen, self.seed, purse)
+        return CaseRun(number, prepared, chosen, self.seed, budget)
 
 
 def _part_of(deadline: float | None) -> float | None:
@@ -230,7 +230,7 @@ def fast_forward(play: CaseRun, judge: Judge) -> list[int]:
         while ready:
             place = ready.pop(0)
             try:
-                ruling = _at_once(judge.rule(play.bout, round_.asks[place], play.purse))
+                ruling = _at_once(judge.rule(play.prepared, round_.asks[place], play.budget))
             except NotRecordedError:
                 open_places.append(place)
                 continue

@@ -145,7 +145,7 @@ class RayEngine:
         """Play all cases and yield what became of each, in the order of input."""
         most = AHEAD * self._room * self._cluster.workers
         whole = self._budget.seconds
-        async with self._staff() as crew:
+        async with self._staff() as worker_pool:
             ends = None if whole is None else time.time() + whole
             trouble: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
             jobs = enumerate(_jobs(cases, strategy, seed, ends))
@@ -153,7 +153,7 @@ class RayEngine:
             try:
                 while True:
                     for number, job in islice(jobs, most - len(known)):
-                        known.append(asyncio.ensure_future(self._played(crew, number, job, trouble)))
+                        known.append(asyncio.ensure_future(self._played(worker_pool, number, job, trouble)))
                     if not known:
                         return
                     await asyncio.wait((known[0], trouble), return_when=asyncio.FIRST_COMPLETED)
@@ -166,13 +166,17 @@ class RayEngine:
                 await asyncio.gather(*known, return_exceptions=True)
 
     async def _played(
-        self, crew: "WorkerPool", number: int, job: Job | InputError, trouble: "asyncio.Future[CapsError]"
+        self,
+        worker_pool: "WorkerPool",
+        number: int,
+        job: Job | InputError,
+        trouble: "asyncio.Future[CapsError]",
     ) -> Outcome:
         """What became of a case; whatever would stop all others too is `trouble`."""
         if isinstance(job, InputError):
             return Outcome(number, "", failure=str(job))
         try:
-            told = await crew.play(job)
+            told = await worker_pool.play(job)
         except CapsError as error:
             if not trouble.done():
                 trouble.set_result(error)
@@ -188,7 +192,7 @@ class RayEngine:
     async def _staff(self) -> AsyncIterator["WorkerPool"]:
         """Start the clerk on this machine and the workers anywhere; end them all when the run is over."""
         ray = connect(self._cluster)
-        clerk = (
+        coordinator = (
             ray.remote(Coordinator)
             .options(num_cpus=0, scheduling_strategy=on_this_machine(ray))
             .remote(self._equip, self._journal, self._budget, self._price, durable=self._durable)
@@ -202,19 +206,19 @@ class RayEngine:
         )
         self.workers = [hire.remote(f"worker {i}") for i in range(self._cluster.workers)]
         try:
-            await self._ready(clerk)
-            yield WorkerPool(clerk, self.workers, self._room)
+            await self._ready(coordinator)
+            yield WorkerPool(coordinator, self.workers, self._room)
         finally:
             with suppress(Exception):  # whoever does not leave by itself is made to
                 await self._all("leave", seconds=self._grace + LEAVE_SECONDS)
-                await asyncio.wait_for(heard(clerk.leave.remote()), LEAVE_SECONDS)
-            for actor in (*self.workers, clerk):
+                await asyncio.wait_for(heard(coordinator.leave.remote()), LEAVE_SECONDS)
+            for actor in (*self.workers, coordinator):
                 ray.kill(actor)
             self.workers = []
 
-    async def _ready(self, clerk: Any) -> None:
+    async def _ready(self, coordinator: Any) -> None:
         try:
-            await self._all("ready", clerk, seconds=START_SECONDS)
+            await self._all("ready", coordinator, seconds=START_SECONDS)
         except TimeoutError:
             raise SettingError(
                 f"--ray-workers {len(self.workers)}: not all of them started within {START_SECONDS:g} s: "
@@ -230,8 +234,8 @@ class RayEngine:
 class WorkerPool:
     """Workers with their clerk, and how many cases each has: whoever has fewest gets the next."""
 
-    def __init__(self, clerk: Any, workers: Sequence[Any], room: int) -> None:
-        self._clerk, self._workers, self._cases = clerk, workers, [0] * len(workers)
+    def __init__(self, coordinator: Any, workers: Sequence[Any], room: int) -> None:
+        self._clerk, self._workers, self._cases = coordinator, workers, [0] * len(workers)
         self._free = asyncio.Semaphore(room * len(workers))
 
     async def play(self, job: Job) -> CaseResult:

@@ -63,8 +63,8 @@ class CaseResult:
     def of(cls, outcome: Outcome, unusable: Mapping[str, int]) -> "CaseResult":
         """Tell of an outcome."""
         found = None
-        if outcome.bout is not None:
-            found = tuple(one.found for one in outcome.bout.case.candidates)
+        if outcome.prepared is not None:
+            found = tuple(one.found for one in outcome.prepared.case.candidates)
         rulings = tuple(one.ruling for one in outcome.judged)
         return cls(found, rulings, outcome.failure, unusable)
 
@@ -77,10 +77,10 @@ async def rebuild(job: Job, told: CaseResult, prepare: Prepare, texts: TextWorke
     pairs = zip(case.candidates, told.found, strict=True)
     known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
     try:
-        bout = await prepare_case(known, prepare, texts)
+        prepared = await prepare_case(known, prepare, texts)
     except CapsError as error:
         return Outcome(job.number, case.id, failure=str(error))
-    play = CaseRun(job.number, bout, job.strategy, job.seed)
+    play = CaseRun(job.number, prepared, job.strategy, job.seed)
     left = iter(told.rulings)
     while (round_ := play.round) is not None:
         rulings = [ruling for _, ruling in zip(round_.asks, left, strict=False)]
@@ -207,8 +207,8 @@ async def heard(reply: Awaitable[T]) -> T:
 class RemoteJournal:
     """A journal that a clerk keeps."""
 
-    def __init__(self, clerk: Any) -> None:
-        self._clerk = clerk
+    def __init__(self, coordinator: Any) -> None:
+        self._clerk = coordinator
 
     async def recall(self, key: str) -> Reply | None:
         """The reply under a key."""
@@ -235,8 +235,8 @@ class RemoteBudget:
 
     limited = True
 
-    def __init__(self, clerk: Any, worker: str, life: int) -> None:
-        self._clerk, self._worker, self._life = clerk, worker, life
+    def __init__(self, coordinator: Any, worker: str, life: int) -> None:
+        self._clerk, self._worker, self._life = coordinator, worker, life
         self._line = asyncio.Lock()
 
     async def reserve(self, most: Usage) -> bool:
@@ -278,14 +278,14 @@ class Worker:
         self._opening = asyncio.Lock()
         self._playing: set[asyncio.Task[CaseResult]] = set()
 
-    async def ready(self, clerk: Any) -> int:
+    async def ready(self, coordinator: Any) -> int:
         """Make ready to work for a clerk; the number of this process."""
-        await self._equipped(clerk)
+        await self._equipped(coordinator)
         return os.getpid()
 
-    async def play(self, clerk: Any, job: Job) -> CaseResult:
+    async def play(self, coordinator: Any, job: Job) -> CaseResult:
         """Play a case and tell of it; the clerk comes along each time, for whoever has just been replaced."""
-        task = asyncio.ensure_future(self._play(clerk, job))
+        task = asyncio.ensure_future(self._play(coordinator, job))
         self._playing.add(task)
         task.add_done_callback(self._playing.discard)
         return await task
@@ -298,21 +298,21 @@ class Worker:
         await asyncio.gather(*playing, return_exceptions=True)
         await self._stack.aclose()
 
-    async def _play(self, clerk: Any, job: Job) -> CaseResult:
-        bench = await self._equipped(clerk)
+    async def _play(self, coordinator: Any, job: Job) -> CaseResult:
+        bench = await self._equipped(coordinator)
         left = None if job.ends is None else max(0.0, job.ends - time.time())
         run = bench.engine(left).run([job.case], job.strategy, seed=job.seed)
         (outcome,) = [one async for one in run]
         return CaseResult.of(outcome, _taken(bench.findings))
 
-    async def _equipped(self, clerk: Any) -> WorkerContext:
+    async def _equipped(self, coordinator: Any) -> WorkerContext:
         """The bench, equipped once in a life: after a death it is another, and the clerk must know."""
         async with self._opening:
             if self._bench is None:
-                terms: WorkerTerms = await heard(clerk.enter.remote(self._name))
-                journal = RemoteJournal(clerk) if terms.journaled else None
-                pot = RemoteBudget(clerk, self._name, terms.life) if terms.limited else None
-                self._bench = await self._stack.enter_async_context(terms.equip(journal, pot))
+                terms: WorkerTerms = await heard(coordinator.enter.remote(self._name))
+                journal = RemoteJournal(coordinator) if terms.journaled else None
+                budget_pool = RemoteBudget(coordinator, self._name, terms.life) if terms.limited else None
+                self._bench = await self._stack.enter_async_context(terms.equip(journal, budget_pool))
             return self._bench
 
 

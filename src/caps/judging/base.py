@@ -20,7 +20,7 @@ class PreparedCase:
     """
 
     case: Case
-    described: Views
+    evidence: Views
     nonce: str
     statement: int
     code: str
@@ -138,10 +138,10 @@ class UnlimitedBudget:
 class Judge(Protocol):
     """Whoever rules on asks; a `ModelError` from here means that nobody can be asked any more."""
 
-    def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Coroutine[Any, Any, Ruling]:
+    def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Coroutine[Any, Any, Ruling]:
         """Answer an ask about a case, paying from the purse."""
         ...
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """What an ask may cost at most, retries included."""
         ...

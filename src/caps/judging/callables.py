@@ -52,14 +52,14 @@ def as_judge(judge: "Judge | JudgeFunction", *, timeout: float = DEFAULT_TIMEOUT
     if isinstance(judge, type):
         raise SettingError(f"judge {judge.__name__}: is a class; give an object, {judge.__name__}(...)")
     if hasattr(judge, "rule"):
-        missing = [name for name in ("rule", "worst") if not callable(getattr(judge, name, None))]
+        missing = [name for name in ("rule", "max_usage") if not callable(getattr(judge, name, None))]
         if missing:
             raise SettingError(f"judge {_name(judge)}: has no method {missing[0]!r}, which a Judge needs")
         return judge  # type: ignore[return-value]
     if not callable(judge):
         raise SettingError(
             f"judge {_name(judge)}: must be a function (problem, a, b), or an object with the methods "
-            "'rule' and 'worst'"
+            "'rule' and 'max_usage'"
         )
     return CallableJudge(judge, timeout=timeout)
 
@@ -105,39 +105,39 @@ class CallableJudge:
             return self
         return CallableJudge(self._function, timeout=self._timeout, journal=journal)
 
-    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
         """Call the function; an exception, nonsense or silence is an `Unanswered` with the reason."""
-        function, texts = self._call_of(bout, ask)
+        function, texts = self._call_of(prepared, ask)
         if function is None:
             return Ruling(Unanswered(f"this judge cannot answer a {_kind(ask)}"))
         key = self._key(ask, texts)
         if key is not None and self._journal is not None:
             kept = await self._journal.recall_fact(KEPT, key)
             if kept is not None:
-                return await self._replayed(ask, kept, key, purse)
+                return await self._replayed(ask, kept, key, budget)
         most = self._most
-        if not await purse.reserve(most):
+        if not await budget.reserve(most):
             return Ruling(Unanswered("budget"))
         usage, started, answer = NOTHING, time.perf_counter(), None
         try:
-            answer, usage = await self._asked(function, ask, texts, purse.deadline)
+            answer, usage = await self._asked(function, ask, texts, budget.deadline)
         finally:
-            purse.settle(most, usage, replayed=False)
+            budget.settle(most, usage, replayed=False)
         self._most = Usage(max(self._most.prompt, usage.prompt), max(self._most.output, usage.output))
         if key is not None and self._journal is not None and not isinstance(answer, Unanswered):
             await self._journal.record(KEPT, key, [_plain(ask, answer), _counts(usage)])
         latency = time.perf_counter() - started
         return Ruling(answer, (_attempt(answer, usage, key, latency, replayed=False),))
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """The most that a call has cost so far: a function does not say beforehand."""
         return self._most
 
-    def _call_of(self, bout: PreparedCase, ask: Ask) -> tuple[Callable[..., Any] | None, list[Any]]:
+    def _call_of(self, prepared: PreparedCase, ask: Ask) -> tuple[Callable[..., Any] | None, list[Any]]:
         """What to call, and with which texts."""
         level = Level.FULL if self._full_views else ask.level
-        views = [bout.described.view(one, level) for one in ask.entrants]
-        problem = bout.case.problem.text
+        views = [prepared.evidence.view(one, level) for one in ask.entrants]
+        problem = prepared.case.problem.text
         if isinstance(ask, Pairing):
             return self._function, [problem, *views]
         if isinstance(ask, Solo):
@@ -166,12 +166,12 @@ class CallableJudge:
         listed = [self.judge_id, _kind(ask), ask.draw, list(texts)]
         return sha256(json.dumps(listed).encode()).hexdigest()
 
-    async def _replayed(self, ask: Ask, kept: Any, key: str, purse: Budget) -> Ruling:
+    async def _replayed(self, ask: Ask, kept: Any, key: str, budget: Budget) -> Ruling:
         plain, counts = kept
         answer, usage = _read(ask, Verdict(*plain) if isinstance(ask, Pairing) else plain)[0], Usage(*counts)
-        if not await purse.reserve(usage):
+        if not await budget.reserve(usage):
             return Ruling(Unanswered("budget"))
-        purse.settle(usage, usage, replayed=True)
+        budget.settle(usage, usage, replayed=True)
         return Ruling(answer, (_attempt(answer, usage, key, 0.0, replayed=True),))
 
 

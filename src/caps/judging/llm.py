@@ -79,42 +79,42 @@ class LlmJudge:
 
     def __init__(
         self,
-        seats: Mapping[Level, LevelModel],
+        level_models: Mapping[Level, LevelModel],
         templates: Mapping[str, str],
         settings: JudgeSettings | None = None,
         *,
         texts: TextWorkers | None = None,
     ) -> None:
-        self._seats, self._templates, self._texts = seats, templates, texts
+        self._seats, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
 
-    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget = OPEN) -> Ruling:
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget = OPEN) -> Ruling:
         """Ask until a reply can be read, at most `retries` times more, as far as the purse reaches."""
-        request = self.request(bout, ask)
-        room, code = request.max_tokens, self._code(bout, ask)
+        request = self.request(prepared, ask)
+        room, code = request.max_tokens, self._code(prepared, ask)
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
-            call = pay(self._seats[ask.level].model, request, purse)
+            call = pay(self._seats[ask.level].model, request, budget)
             try:
-                completion = await (call if purse.deadline is None else _in_time(call, purse.deadline))
+                completion = await (call if budget.deadline is None else _in_time(call, budget.deadline))
             except TimeoutError:
-                return Ruling(Unanswered("time"), (*attempts, _unheard("time", requests=1)))
+                return Ruling(Unanswered("time"), (*attempts, _unanswered("time", requests=1)))
             except (AccessError, UnknownModelError):
                 raise
             except ModelError as error:
-                return Ruling(Unanswered(error.cause), (*attempts, _unheard(error.cause, error.attempts)))
+                return Ruling(Unanswered(error.cause), (*attempts, _unanswered(error.cause, error.attempts)))
             if completion is None and reading is not None:
                 break
             if completion is None:
                 return Ruling(Unanswered("budget"))
-            reading = await self._read(bout, ask, completion, code, purse.deadline)
+            reading = await self._read(prepared, ask, completion, code, budget.deadline)
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
-                    tokens, bound_only = completion.logprobs, self._could_fake(bout, ask)
-                    weighed = weigh(ask, tokens, nonce=bout.nonce, code=code, bound_only=bound_only)
+                    tokens, bound_only = completion.logprobs, self._could_fake(prepared, ask)
+                    weighed = weigh(ask, tokens, nonce=prepared.nonce, code=code, bound_only=bound_only)
                     answer = weighed or answer
                 return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
             cut = reading.cause == "truncated" and request.max_tokens <= room
@@ -123,7 +123,7 @@ class LlmJudge:
         return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
 
     async def _read(
-        self, bout: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
+        self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
     ) -> Reading:
         """Read a reply, a long one in another process; one that takes too long to read says nothing.
 
@@ -132,9 +132,9 @@ class LlmJudge:
         text, truncated = completion.text, completion.finish == "length"
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
             return terse
-        bound_only = self._could_fake(bout, ask)
+        bound_only = self._could_fake(prepared, ask)
         read = partial(
-            read_reply, ask, text, truncated=truncated, nonce=bout.nonce, code=code, bound_only=bound_only
+            read_reply, ask, text, truncated=truncated, nonce=prepared.nonce, code=code, bound_only=bound_only
         )
         if self._texts is None:
             return read()
@@ -143,56 +143,56 @@ class LlmJudge:
         except SlowTextError:
             return Reading(None, "none", "no-tag")
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """Every try with all its room; the prompt by the size of what it shows."""
-        views = [bout.described.view(one, ask.level) for one in ask.entrants]
-        shown = sum(len(view.encode("utf-8", "replace")) for view in (bout.case.problem.text, *views))
+        views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
+        shown = sum(len(view.encode("utf-8", "replace")) for view in (prepared.case.problem.text, *views))
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
-        return Usage(prompt, self._room(ask, bout.code) * (2**tries - 1))
+        return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
 
-    def request(self, bout: PreparedCase, ask: Ask) -> Request:
+    def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = find_template(self._templates, ask, bout.case.domain)
-        code = bout.code if asks_for_code(template) else None
-        seat = self._seats[ask.level]
+        name, template = find_template(self._templates, ask, prepared.case.domain)
+        code = prepared.code if asks_for_code(template) else None
+        level_model = self._seats[ask.level]
         messages = render(
             template,
-            problem=bout.case.problem,
-            views=[bout.described.view(one, ask.level) for one in ask.entrants],
-            nonce=bout.nonce,
-            code=bout.code,
-            quoting=bout.quoting if code is None else bout.showing,
+            problem=prepared.case.problem,
+            views=[prepared.evidence.view(one, ask.level) for one in ask.entrants],
+            nonce=prepared.nonce,
+            code=prepared.code,
+            quoting=prepared.quoting if code is None else prepared.showing,
         )
         return Request(
             messages,
-            seat.name,
+            level_model.name,
             template=name,
             max_tokens=self._room(ask, code),
             temperature=self._settings.draw_temperature if ask.draw else 0.0,
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra=self._held(ask, seat.extra, code),
-            group=bout.nonce,  # one a case: its calls show the same problem first
+            extra=self._held(ask, level_model.extra, code),
+            group=prepared.nonce,  # one a case: its calls show the same problem first
         )
 
-    def shown(self, bout: PreparedCase, ask: Ask) -> list[str]:
+    def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as they stand in its prompt."""
-        _, template = find_template(self._templates, ask, bout.case.domain)
-        quoting = bout.showing if asks_for_code(template) else bout.quoting
-        return [quoting(bout.described.view(one, ask.level), bout.nonce) for one in ask.entrants]
+        _, template = find_template(self._templates, ask, prepared.case.domain)
+        quoting = prepared.showing if asks_for_code(template) else prepared.quoting
+        return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
 
-    def _code(self, bout: PreparedCase, ask: Ask) -> str | None:
+    def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code a verdict is to carry, if its prompt asks for one."""
-        _, template = find_template(self._templates, ask, bout.case.domain)
-        return bout.code if asks_for_code(template) else None
+        _, template = find_template(self._templates, ask, prepared.case.domain)
+        return prepared.code if asks_for_code(template) else None
 
-    def _could_fake(self, bout: PreparedCase, ask: Ask) -> bool:
+    def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
         """Whether a text shown may be read as a verdict if the judge repeats it."""
-        problem = (message.content for message in bout.case.problem.messages)
-        views = (bout.described.view(one, ask.level) for one in ask.entrants)
-        return any(bout.could_fake(text, ask) for text in (*problem, *views))
+        problem = (message.content for message in prepared.case.problem.messages)
+        views = (prepared.evidence.view(one, ask.level) for one in ask.entrants)
+        return any(prepared.could_fake(text, ask) for text in (*problem, *views))
 
     def _held(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
         """What the server is told, with the grammar of the reply where one is wanted."""
@@ -214,14 +214,14 @@ class LlmJudge:
         return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)
 
 
-def pay(model: Model, request: Request, purse: Budget) -> Coroutine[Any, Any, Completion | None]:
+def pay(model: Model, request: Request, budget: Budget) -> Coroutine[Any, Any, Completion | None]:
     """Send a request the purse can afford, and settle what it cost; none where it cannot."""
-    return model.complete(request) if purse.free else _settled(model, request, purse)
+    return model.complete(request) if budget.free else _settled(model, request, budget)
 
 
-async def _settled(model: Model, request: Request, purse: Budget) -> Completion | None:
+async def _settled(model: Model, request: Request, budget: Budget) -> Completion | None:
     most = at_most(request)
-    if not await purse.reserve(most):
+    if not await budget.reserve(most):
         return None
     spent, replayed = most, False  # of a call that is broken off nobody knows better
     try:
@@ -234,7 +234,7 @@ async def _settled(model: Model, request: Request, purse: Budget) -> Completion 
         spent = NOTHING
         raise
     finally:
-        purse.settle(most, spent, replayed=replayed)
+        budget.settle(most, spent, replayed=replayed)
 
 
 def at_most(request: Request) -> Usage:
@@ -266,7 +266,7 @@ async def _in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
         return await call
 
 
-def _unheard(cause: str, requests: int) -> Attempt:
+def _unanswered(cause: str, requests: int) -> Attempt:
     """A call that brought no reply: nothing is known of its cost but how often the server was asked."""
     return Attempt("", NOTHING, "", "none", cause, 0.0, replayed=False, requests=requests)
 

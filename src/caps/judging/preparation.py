@@ -33,7 +33,7 @@ class CasePreparation:
 
     def __call__(self, case: Case) -> PreparedCase:
         """Prepare a case in this process."""
-        return _bout(case, describe(case, self.profile_of(case), estimate_tokens))
+        return _prepare(case, describe(case, self.profile_of(case), estimate_tokens))
 
     def profile_of(self, case: Case) -> Profile:
         """The names of the signature and the views of a case."""
@@ -57,12 +57,12 @@ class CasePreparation:
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         pairs = zip(case.candidates, done.read, strict=True)
         ready = views_of(case, [_rebuilt(candidate, read) for candidate, read in pairs], estimate_tokens)
-        bout = PreparedCase(case, ready, done.nonce, estimate_tokens(case.problem.text), done.code)
+        prepared = PreparedCase(case, ready, done.nonce, estimate_tokens(case.problem.text), done.code)
         for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
             shown, quoted, fakes = made
             kinds = dict(zip(map(type, ASKS), fakes, strict=True))
-            bout.remember(text, text if shown is None else shown, quoted, kinds)
-        return bout
+            prepared.remember(text, text if shown is None else shown, quoted, kinds)
+        return prepared
 
 
 class PreparedTexts(NamedTuple):
@@ -104,7 +104,7 @@ def size_of(case: Case) -> int:
     return candidates + sum(len(message.content) for message in case.problem.messages)
 
 
-def _bout(case: Case, ready: Views) -> PreparedCase:
+def _prepare(case: Case, ready: Views) -> PreparedCase:
     nonce, code = _marks(case.problem, ready.views)
     return PreparedCase(case, ready, nonce, estimate_tokens(case.problem.text), code)
 

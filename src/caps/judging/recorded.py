@@ -12,11 +12,15 @@ class RecordedJudge:
     def __init__(self, inner: Judge, unanswered: Mapping[tuple[str, Ask], str]) -> None:
         self._inner, self._unanswered = inner, unanswered
 
-    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
         """Answer as it was answered."""
-        reason = self._unanswered.get((bout.case.id, ask))
-        return Ruling(Unanswered(reason)) if reason is not None else await self._inner.rule(bout, ask, purse)
+        reason = self._unanswered.get((prepared.case.id, ask))
+        return (
+            Ruling(Unanswered(reason))
+            if reason is not None
+            else await self._inner.rule(prepared, ask, budget)
+        )
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """What the ask might have cost."""
-        return self._inner.worst(bout, ask)
+        return self._inner.max_usage(prepared, ask)

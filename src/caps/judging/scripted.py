@@ -12,10 +12,10 @@ class ScriptedJudge:
     def __init__(self, answer: Callable[[PreparedCase, Ask], Answer]) -> None:
         self._answer = answer
 
-    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:  # noqa: ARG002
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
         """Answer an ask about a case, for nothing."""
-        return Ruling(self._answer(bout, ask))
+        return Ruling(self._answer(prepared, ask))
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)

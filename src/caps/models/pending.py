@@ -33,7 +33,7 @@ class MissingRequest:
 
     key: str
     request: Request
-    seat: Hashable
+    level_model: Hashable
     lost: bool
 
     @property
@@ -66,7 +66,7 @@ class PendingRequests:
         noted, self._noted = self._noted, {}
         return list(noted.values())
 
-    def answer(self, request: Request, seat: Hashable) -> Completion:
+    def answer(self, request: Request, level_model: Hashable) -> Completion:
         """The reply, or `NotRecordedError` where it is open, or why it is given up."""
         key = request_key(request)
         stored = self._journal.get(key)
@@ -75,15 +75,15 @@ class PendingRequests:
             self._unreported.discard(key)
             return to_completion(stored, replayed=replayed)
         lost = self._failures.given_up(key)
-        self._noted[key] = MissingRequest(key, request, seat, lost is not None)
+        self._noted[key] = MissingRequest(key, request, level_model, lost is not None)
         raise lost or NotRecordedError(f"no reply to this {request.template!r} prompt has come yet")
 
 
 class PendingModel:
     """The model of one seat."""
 
-    def __init__(self, waiting: PendingRequests, seat: Hashable = None) -> None:
-        self._waiting, self._seat = waiting, seat
+    def __init__(self, waiting: PendingRequests, level_model: Hashable = None) -> None:
+        self._waiting, self._seat = waiting, level_model
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal, at once."""

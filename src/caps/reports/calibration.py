@@ -13,22 +13,22 @@ FILE = "judge.json"
 
 def words(found: Calibration) -> str:
     """One line for people."""
-    learnt = found.learnt
-    if learnt.silent is not None:
-        return f"not calibrated: {learnt.silent}; the judge is taken for what was assumed"
+    learned = found.learned
+    if learned.silent is not None:
+        return f"not calibrated: {learned.silent}; the judge is taken for what was assumed"
     how = "going by the votes, since nothing is labelled"
     if found.labelled:
         how = f"{found.labelled} of them labelled"
     votes = "".join(f", {name} {x:g}" for name, x in found.strengths.items())
-    return f"calibrated on {learnt.cases} cases, {how}: {_worth(learnt.profile)}{votes}"
+    return f"calibrated on {learned.cases} cases, {how}: {_worth(learned.profile)}{votes}"
 
 
 def row(found: Calibration) -> dict[str, Any]:
     """All of it for a run's file; the profile itself is among the strategy's settings."""
     return _counts(found) | {
-        "information": round(found.learnt.information, 2),
-        "assumed": list(found.learnt.assumed),
-        "silent": found.learnt.silent,
+        "information": round(found.learned.information, 2),
+        "assumed": list(found.learned.assumed),
+        "silent": found.learned.silent,
         "strengths": dict(found.strengths),
         "tokens": tokens_line(found.ledger),
     }
@@ -36,15 +36,15 @@ def row(found: Calibration) -> dict[str, Any]:
 
 def judge_row(found: Calibration, about: Mapping[str, Any]) -> dict[str, Any]:
     """The profile as `--judge-profile` reads it."""
-    more = {"counts": _counts(found), "assumed": list(found.learnt.assumed)}
-    return profile_row(found.learnt.profile, {**about, **more})
+    more = {"counts": _counts(found), "assumed": list(found.learned.assumed)}
+    return profile_row(found.learned.profile, {**about, **more})
 
 
 def _counts(found: Calibration) -> dict[str, int]:
     return {
-        "cases": found.learnt.cases,
+        "cases": found.learned.cases,
         "labelled": found.labelled,
-        "looks": found.learnt.looks,
+        "looks": found.learned.looks,
         "unanswered": found.ledger.unanswered.total(),
     }
 

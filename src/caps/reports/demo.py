@@ -10,10 +10,10 @@ from caps.statistics.estimates import wilson
 
 def result_row(outcome: Outcome) -> tuple[str, ...]:
     """One case as a row of a table."""
-    bout, chosen = outcome.bout, outcome.selection
-    if bout is None or chosen is None:
+    prepared, chosen = outcome.prepared, outcome.selection
+    if prepared is None or chosen is None:
         return (outcome.name,)
-    candidates, entrants = bout.case.candidates, bout.described.entrants
+    candidates, entrants = prepared.case.candidates, prepared.evidence.entrants
     label = candidates[chosen.winner].correct
     calls = outcome.ledger.calls
     return (
@@ -31,7 +31,7 @@ def judge_words(outcomes: Iterable[Outcome]) -> list[str]:
     """How often the judge preferred the right one of a right and a wrong candidate, and what it is worth."""
     right = games = 0
     for outcome in outcomes:
-        labels = [] if outcome.bout is None else [one.correct for one in outcome.bout.case.candidates]
+        labels = [] if outcome.prepared is None else [one.correct for one in outcome.prepared.case.candidates]
         for judged in outcome.judged:
             ask, answer = judged.ask, judged.ruling.answer
             if not isinstance(ask, Pairing) or not isinstance(answer, Verdict) or answer.a == answer.b:

@@ -265,12 +265,12 @@ class Receipt:
         return tuple(stage for stage in self.stages if stage.kind == "elimination") if self.whole else ()
 
 
-def receipt_of(run: RebuiltRun, line: Line, bout: PreparedCase | None, *, turn: bool = True) -> Receipt:
+def receipt_of(run: RebuiltRun, line: Line, prepared: PreparedCase | None, *, turn: bool = True) -> Receipt:
     """The receipt of a line; `turn` verdicts around to see which of them decided."""
-    play = None if bout is None or "winner" not in line else run.play(bout)
+    play = None if prepared is None or "winner" not in line else run.play(prepared)
     games = games_of(run.calls.get(line["id"], []))
     if play is None:
-        return _from_lines(run, line, None if bout is None else bout.case, games)
+        return _from_lines(run, line, None if prepared is None else prepared.case, games)
     return _from_contest(run, line, play, games, turn=turn)
 
 
@@ -304,7 +304,7 @@ def _from_lines(
 def _from_contest(
     run: RebuiltRun, line: Line, play: CaseRun, games: list[tuple[str, Ask, Game]], *, turn: bool
 ) -> Receipt:
-    contest, case, entrants = play.contest, play.bout.case, play.bout.described.entrants
+    contest, case, entrants = play.contest, play.prepared.case, play.prepared.evidence.entrants
     by = {ask: game for _, ask, game in games}
     chosen, turns = contest.selection, contest.transcript
     stages = []
@@ -380,7 +380,7 @@ class GameExchange:
     replies: tuple[JudgeReply, ...]
 
 
-def exchange_of(run: RebuiltRun, bout: PreparedCase | None, name: str) -> Iterator[GameExchange]:
+def exchange_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> Iterator[GameExchange]:
     """The words of each game of a case, in its order."""
     lines = run.calls.get(name, [])
     keys = [line["key"] for line in lines if line.get("key")]
@@ -392,19 +392,21 @@ def exchange_of(run: RebuiltRun, bout: PreparedCase | None, name: str) -> Iterat
                 reply = stored.get(line["key"])
                 text, thought = (None, "") if reply is None else (reply.text, reply.reasoning)
                 said.append(JudgeReply(text, thought, line["how"], line["cause"], line["finish"]))
-        prompt, exact = _prompt(run, bout, ask_of(tries[0]), tries[0])
+        prompt, exact = _prompt(run, prepared, ask_of(tries[0]), tries[0])
         yield GameExchange(prompt, exact, tuple(said))
 
 
-def _prompt(run: RebuiltRun, bout: PreparedCase | None, ask: Ask, line: Line) -> tuple[tuple[str, ...], bool]:
-    if bout is None or run.judge is None:
+def _prompt(
+    run: RebuiltRun, prepared: PreparedCase | None, ask: Ask, line: Line
+) -> tuple[tuple[str, ...], bool]:
+    if prepared is None or run.judge is None:
         return (), False
     try:
-        request = run.judge.request(bout, ask)
+        request = run.judge.request(prepared, ask)
     except CapsError:  # a template that is no longer there
         return (), False
     words = "\n\n".join(message.content for message in request.messages)
-    return tuple(cut(words, run.judge.shown(bout, ask))), request_key(request) == line.get("key")
+    return tuple(cut(words, run.judge.shown(prepared, ask))), request_key(request) == line.get("key")
 
 
 def cut(words: str, blocks: list[str]) -> Iterator[str]:

@@ -182,9 +182,9 @@ def footer() -> str:
 def _receipt(
     run: RebuiltRun, line: dict[str, Any], case: Case | None, *, turn: bool, texts: bool
 ) -> tuple[Receipt, list[GameExchange]]:
-    bout = None if case is None else run.bout(case)
-    receipt = receipt_of(run, line, bout, turn=turn)
-    return receipt, list(exchange_of(run, bout, line["id"])) if texts else []
+    prepared = None if case is None else run.prepared(case)
+    receipt = receipt_of(run, line, prepared, turn=turn)
+    return receipt, list(exchange_of(run, prepared, line["id"])) if texts else []
 
 
 def _stamps(run: RebuiltRun) -> list[tuple[float, str]]:

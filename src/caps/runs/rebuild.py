@@ -30,7 +30,7 @@ class TranscriptJudge:
         for line in lines:
             self.tries.setdefault(ask_of(line), []).append(line)
 
-    async def rule(self, bout: PreparedCase, ask: Ask, purse: Budget) -> Ruling:  # noqa: ARG002
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
         """Answer as it was answered."""
         tries = self.tries.get(ask)
         answer = None if tries is None else answer_of(tries[-1])
@@ -39,7 +39,7 @@ class TranscriptJudge:
         heard = tuple(_attempt(line) for line in tries if "attempt" in line)
         return Ruling(answer, heard, malformed(tries))
 
-    def worst(self, bout: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing: all is paid."""
         return NOTHING
 
@@ -96,7 +96,7 @@ class RebuiltRun:
         except (InputError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 
-    def bout(self, case: Case) -> PreparedCase:
+    def prepared(self, case: Case) -> PreparedCase:
         """A case made ready as the run did; without its journal, without what was found of it."""
         try:
             known = case if self.journal is None else recall(self.journal, self.file.findings, case)
@@ -104,13 +104,13 @@ class RebuiltRun:
             known = case
         return self.runner.prepare(known)
 
-    def play(self, bout: PreparedCase) -> CaseRun | None:
+    def play(self, prepared: PreparedCase) -> CaseRun | None:
         """The contest of a case, played again; none where it cannot be, or comes out differently."""
         if self.strategy is None:
             return None
-        name = bout.case.id
+        name = prepared.case.id
         try:
-            play = CaseRun(0, bout, self.strategy, self.file.config.seed)
+            play = CaseRun(0, prepared, self.strategy, self.file.config.seed)
             if fast_forward(play, TranscriptJudge(self.calls.get(name, []))):
                 return None
         except CapsError:

@@ -31,9 +31,9 @@ from caps.models.fleet_servers import ServerRecord
 # What hard evidence found, for a result and for a run.
 
 
-def found_line(bout: PreparedCase) -> dict[str, Any]:
+def found_line(prepared: PreparedCase) -> dict[str, Any]:
     """How many public examples each candidate passes; nothing where none was run."""
-    found = [one.found for one in bout.case.candidates]
+    found = [one.found for one in prepared.case.candidates]
     known = [one for one in found if one is not None and one.passed is not None]
     if not known:
         return {}
@@ -53,13 +53,13 @@ class FoundSummary:
     tried: int = 0
     unusable: Counter[str] = field(default_factory=Counter)
 
-    def add(self, bout: PreparedCase) -> None:
+    def add(self, prepared: PreparedCase) -> None:
         """Count one case."""
-        found = [one.found for one in bout.case.candidates if one.found is not None]
+        found = [one.found for one in prepared.case.candidates if one.found is not None]
         if not found:
             return
         self.cases += 1
-        self.candidates += len(bout.case.candidates)
+        self.candidates += len(prepared.case.candidates)
         self.clusters += len({fact.cluster or place for place, fact in enumerate(found)})
         self.unparsed += sum(one.parses is False for one in found)
         tried = [one for one in found if one.passed is not None]
@@ -99,13 +99,13 @@ def json_lines(lines: Iterable[Line]) -> bytes:
 
 def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) -> Line:
     """One result, as the contract with users has it."""
-    chosen, bout, ledger = outcome.selection, outcome.bout, outcome.ledger
-    if chosen is None or bout is None:
+    chosen, prepared, ledger = outcome.selection, outcome.prepared, outcome.ledger
+    if chosen is None or prepared is None:
         return {"id": outcome.name, "error": outcome.failure}
     return {
         "id": outcome.name,
         "winner": chosen.winner,
-        "text": bout.case.candidates[chosen.winner].text,
+        "text": prepared.case.candidates[chosen.winner].text,
         "order": chosen.order,
         "finalists": chosen.finalists,
         "rescued": _one_or_many(chosen.rescued),
@@ -118,9 +118,9 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         "malformed": ledger.malformed.total(),
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
-        "clusters": len({e.signature or e.id for e in bout.described.entrants}),
+        "clusters": len({e.signature or e.id for e in prepared.evidence.entrants}),
         **({"skip_failing": True} if config.skip_failing else {}),
-        **found_line(bout),
+        **found_line(prepared),
         **_sureness(chosen),
     }
 

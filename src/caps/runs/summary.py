@@ -37,15 +37,15 @@ class Summary:
         """Count one case."""
         self.cases += 1
         self.ledger.add(outcome.ledger)
-        chosen, bout = outcome.selection, outcome.bout
-        if chosen is None or bout is None:
+        chosen, prepared = outcome.selection, outcome.prepared
+        if chosen is None or prepared is None:
             self.failed += 1
             return
-        self.findings.add(bout)
+        self.findings.add(prepared)
         self.provisional += chosen.provisional
         self.rescued += bool(chosen.rescued)
-        self.v1_calls += v1_infer_calls(len(bout.case.candidates)).full
-        label = bout.case.candidates[chosen.winner].correct
+        self.v1_calls += v1_infer_calls(len(prepared.case.candidates)).full
+        label = prepared.case.candidates[chosen.winner].correct
         if label is not None:
             self.labelled += 1
             self.right += label

@@ -42,14 +42,14 @@ class Sampler:
         capacity: Callable[[], int],
         logprobs: bool = False,
         extra: Mapping[str, object] | None = None,
-        purse: Budget | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.preset, self.capacity = preset, capacity
         self.watch: Callable[[Sample], object] = lambda _: None
         self.news = asyncio.Event()
         self._model, self._name, self._templates = model, name, templates
         self._logprobs, self._extra = logprobs, {**preset.extra(), **(extra or {})}
-        self._purse = purse or UnlimitedBudget()
+        self._purse = budget or UnlimitedBudget()
         self._gate = Gate(capacity())
         self._draws: set[asyncio.Task[Sample]] = set()
         self._stopping = False

@@ -35,7 +35,7 @@ def completion_of(asked: Asked, drawn: Drawn, choice: Choice, *, run: str, creat
 def facts_of(asked: Asked, drawn: Drawn, choice: Choice, *, run: str) -> dict[str, Any]:
     """How the answer came about; candidates are counted among those that came in."""
     outcome, selection = choice.outcome, choice.selection
-    entrants = outcome.bout.described.entrants if outcome.bout else ()
+    entrants = outcome.prepared.evidence.entrants if outcome.prepared else ()
     causes = outcome.ledger.malformed + outcome.ledger.unanswered
     return {
         "run_id": run,

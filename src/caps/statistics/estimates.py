@@ -161,11 +161,11 @@ def exact_mcnemar(only_first: int, only_second: int) -> float:
 # Which of several bargains are worth a thought: nothing else is both better and cheaper.
 
 
-def front(bargains: Sequence[tuple[float, float]]) -> list[int]:
+def front(options: Sequence[tuple[float, float]]) -> list[int]:
     """Places of those (cost, value) with more value than all that cost no more, the cheapest first."""
     kept, best = list[int](), float("-inf")
-    for place in sorted(range(len(bargains)), key=lambda one: (bargains[one][0], -bargains[one][1])):
-        value = bargains[place][1]
+    for place in sorted(range(len(options)), key=lambda one: (options[one][0], -options[one][1])):
+        value = options[place][1]
         if value > best:
             kept.append(place)
             best = value

@@ -50,14 +50,14 @@ class Learned:
 def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learned:
     """The profile that explains the looks, near the one to start from; that one, if they tell too little."""
     cases, told = len({one.look.case for one in weighed}), information(weighed, start)
-    learnt = Learned(profile=start, cases=cases, looks=len(weighed), information=told)
+    learned = Learned(profile=start, cases=cases, looks=len(weighed), information=told)
     everything = tuple(sorted(JudgeProfile.__dataclass_fields__))
     if cases < LEAST_CASES:
         words = f"only {cases} cases have two answers to compare; {LEAST_CASES} are wanted"
-        return replace(learnt, assumed=everything, silent=words)
+        return replace(learned, assumed=everything, silent=words)
     if told < LEAST_INFORMATION:
         words = "nothing says which answers are likelier to be right: no labels, and votes too even"
-        return replace(learnt, assumed=everything, silent=words)
+        return replace(learned, assumed=everything, silent=words)
     found = replace(start, **chances(weighed, start), **shares_of_high(weighed, start))
     gaps, linked = gaps_of(found), links_of(weighed)
     slot = first_slot(weighed, start, gaps)
@@ -65,7 +65,7 @@ def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learne
     found = replace(found, first_slot=slot, repeats=repeats, shared=shared)
     rounded = {name: round(getattr(found, name), 4) for name in everything}
     unseen = () if any(answers for _, answers in linked) else ("shared",)
-    return replace(learnt, profile=replace(found, **rounded), assumed=unseen)
+    return replace(learned, profile=replace(found, **rounded), assumed=unseen)
 
 
 # When is enough enough: intervals that hold at every look, so that one may stop whenever they settle it.

@@ -21,7 +21,7 @@ class Belief(NamedTuple):
     """The chance of each answer, and what a game tells as a part of what the judge's profile promises."""
 
     chances: list[float]
-    keen: float
+    sharpness: float
 
 
 def weigh(
@@ -72,9 +72,9 @@ def one_right(prior: Sequence[float], nobody: float, evidence: Evidence, doubt: 
     top = max(max(logs) for _, logs in worlds)
     found = [(factor, [math.exp(x - top) for x in logs]) for factor, logs in worlds]
     total = sum(sum(weights) for _, weights in found)
-    keen = sum(factor**2 * sum(weights) for factor, weights in found) / total
+    sharpness = sum(factor**2 * sum(weights) for factor, weights in found) / total
     chances = [sum(row) / total for row in zip(*(weights for _, weights in found), strict=True)]
-    return Belief(chances[:-1], keen)
+    return Belief(chances[:-1], sharpness)
 
 
 def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> Belief:

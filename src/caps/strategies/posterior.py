@@ -36,7 +36,7 @@ class Question(NamedTuple):
     a: int
     b: int
     level: Level
-    bargain: float
+    option: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +68,10 @@ class Posterior(JudgeProfile):
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Ask rounds of bargains until there is none."""
         position = Position(self, entrants, [rng.random() for _ in entrants])
-        if position.several and any(one.bargain >= 1 for one in position.questions()):
+        if position.several and any(one.option >= 1 for one in position.questions()):
             ranking = yield from self._sprint(position, entrants, rng)
             return position.selection(ranking)
-        while not position.several and (asks := position.bargains()):
+        while not position.several and (asks := position.options()):
             ranking = position.ranking()
             answers = yield Round("ask", tuple(asks), tuple(ranking), facts=position.facts(ranking[0]))
             position.enter(asks, answers)
@@ -155,14 +155,14 @@ class Position:
         facts = self.facts(order[0])
         return Selection(order[0], tuple(order), scores=self.chances(), facts=facts, score_kind="probability")
 
-    def bargains(self) -> list[Pairing]:
+    def options(self) -> list[Pairing]:
         """The next round: the best bargains that do not get in each other's way."""
         if max(self._chances) >= self.strategy.confidence_target:
             return []
         asks, shown, met, leader = list[Pairing](), set[int](), set[int](), self._best_first()[0]
-        for one in sorted(self.questions(), key=lambda question: -question.bargain):
+        for one in sorted(self.questions(), key=lambda question: -question.option):
             answers = {self.answer_of[one.a], self.answer_of[one.b]} - {leader}
-            if one.bargain < 1 or len(asks) >= self.strategy.at_once:
+            if one.option < 1 or len(asks) >= self.strategy.at_once:
                 break
             if not ({one.a, one.b} & shown or answers & met):
                 more = [*asks, *self._seats.seat(one.a, one.b, one.level, order=self.strategy.order)]

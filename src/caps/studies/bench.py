@@ -80,8 +80,8 @@ async def _play(
 
 def result_of(turn: Step, outcome: Outcome) -> Result | str:
     """Measure an outcome; one that failed, or lacks an answer, is words: it will be tried again."""
-    bout, contest = outcome.bout, outcome.contest
-    if outcome.failure is not None or bout is None or contest is None:
+    prepared, contest = outcome.prepared, outcome.contest
+    if outcome.failure is not None or prepared is None or contest is None:
         return f"{turn.method}, case {outcome.name!r}: {outcome.failure}"
     passing = {cause: count for cause, count in outcome.ledger.unanswered.items() if cause not in LASTING}
     if passing:
@@ -91,11 +91,11 @@ def result_of(turn: Step, outcome: Outcome) -> Result | str:
     for judged in outcome.judged:
         read = [attempt.usage.prompt for attempt in judged.ruling.attempts]
         heard.append(AnsweredAsk(judged.ask, judged.ruling.answer, sum(read), read[0] if read else 0))
-    case = bout.case
+    case = prepared.case
     return measure(
         turn,
         turn.made_of_case(case_digest(case)),
-        Truth(case.id, bout.described.entrants, labels(case), difficulty(case)),
+        Truth(case.id, prepared.evidence.entrants, labels(case), difficulty(case)),
         contest.selection,
         heard,
         depth=len(contest.transcript),
@@ -122,18 +122,18 @@ class Task:
     pools: tuple[Labelled, ...] = ()
 
 
-def run_task(errand: Task) -> tuple[str, list[Result]]:
+def run_task(task: Task) -> tuple[str, list[Result]]:
     """Play every turn on every pool; a function of the errand alone."""
-    made_up = () if errand.pools else errand.recipe.make(errand.numbers)
-    pools = errand.pools or [(pool, str(pool.number), stratum, None) for pool, stratum in made_up]
+    made_up = () if task.pools else task.recipe.make(task.numbers)
+    pools = task.pools or [(pool, str(pool.number), stratum, None) for pool, stratum in made_up]
     results = []
     for pool, name, level, own in pools:
         judge = SimulatedJudge(
-            errand.recipe.judge, pool.entrants, pool.correct, seed=errand.recipe.seed, case=pool.number
+            task.recipe.judge, pool.entrants, pool.correct, seed=task.recipe.seed, case=pool.number
         )
         facts = Truth(name, pool.entrants, pool.correct, level)
-        results += [play_turn(turn, pool, facts, judge, own) for turn in errand.turns]
-    return errand.suite, results
+        results += [play_turn(turn, pool, facts, judge, own) for turn in task.turns]
+    return task.suite, results
 
 
 def play_turn(
@@ -154,17 +154,17 @@ def play_turn(
     )
 
 
-def run_tasks(errands: Sequence[Task], *, processes: int) -> Iterator[tuple[str, list[Result]]]:
+def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, list[Result]]]:
     """Run all, as they get done; only a few are under way at once."""
-    contests = sum(len(errand.turns) * len(errand.pools or errand.numbers) for errand in errands)
+    contests = sum(len(task.turns) * len(task.pools or task.numbers) for task in tasks)
     if processes <= 1 or contests < WORTH_PROCESSES:
-        yield from map(run_task, errands)
+        yield from map(run_task, tasks)
         return
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=leave_with_parent) as workers:
         under_way: list[Future[tuple[str, list[Result]]]] = []
-        for errand in errands:
-            under_way.append(workers.submit(run_task, errand))
+        for task in tasks:
+            under_way.append(workers.submit(run_task, task))
             if len(under_way) > 2 * processes:
                 yield under_way.pop(0).result()
         while under_way:
@@ -189,9 +189,9 @@ Hear = Callable[[int], object]
 class Bench:
     """A study's results in a folder; a context manager."""
 
-    def __init__(self, lots: Sequence[Shard], folder: Path) -> None:
-        self.lots = lots
-        names = dict.fromkeys(lot.suite.name for lot in lots)
+    def __init__(self, shards: Sequence[Shard], folder: Path) -> None:
+        self.shards = shards
+        names = dict.fromkeys(shard.suite.name for shard in shards)
         self._files = {name: ResultFile(folder / "results" / f"{slug(name)}.jsonl") for name in names}
         self.failures: list[str] = []
 
@@ -207,44 +207,44 @@ class Bench:
         """Lines that could not be read; what they told is played again."""
         return sum(file.unreadable for file in self._files.values())
 
-    def progress(self, lot: Shard) -> tuple[int, int]:
+    def progress(self, shard: Shard) -> tuple[int, int]:
         """How many units of a lot are done, out of how many."""
-        units, found = list(lot.units()), self._files[lot.suite.name].found
+        units, found = list(shard.units()), self._files[shard.suite.name].found
         return sum(unit in found for unit in units), len(units)
 
     def play(self, *, limit: int | None, processes: int, hear: Hear) -> None:
         """Play all that is missing; `hear` is told of every so many results."""
-        errands = [
-            errand for lot in self.lots if lot.recipe is not None for errand in self._errands(lot, limit)
+        tasks = [
+            task for shard in self.shards if shard.recipe is not None for task in self._tasks(shard, limit)
         ]
-        for suite, results in run_tasks(errands, processes=processes):
+        for suite, results in run_tasks(tasks, processes=processes):
             self._keep(suite, results, hear)
-        live = [lot for lot in self.lots if lot.runner is not None]
+        live = [shard for shard in self.shards if shard.runner is not None]
         if live:
             asyncio.run(self.play_live(live, limit=limit, hear=hear))
 
-    async def play_live(self, lots: Iterable[Shard], *, limit: int | None, hear: Hear) -> None:
+    async def play_live(self, shards: Iterable[Shard], *, limit: int | None, hear: Hear) -> None:
         """Play lots against real judges, one after another, each as parallel as its endpoint bears."""
-        for lot in lots:
-            found = self._files[lot.suite.name].found
-            if all(unit in found for unit in lot.units()):
+        for shard in shards:
+            found = self._files[shard.suite.name].found
+            if all(unit in found for unit in shard.units()):
                 continue
-            cases = list(suite_cases(lot.suite, limit))
-            async with aclosing(self._live(lot, cases)) as items:
+            cases = list(suite_cases(shard.suite, limit))
+            async with aclosing(self._live(shard, cases)) as items:
                 async for item in items:
                     if isinstance(item, Result):
-                        self._keep(lot.suite.name, [item], hear)
+                        self._keep(shard.suite.name, [item], hear)
                     else:
-                        self.failures.append(f"{lot.suite.name}, {item}")
+                        self.failures.append(f"{shard.suite.name}, {item}")
 
     def book(self) -> Book:
         """The results of this study alone, by suite and method, in the order it plays them."""
         book: dict[str, dict[str, list[Result]]] = {}
-        for lot in self.lots:
-            found = self._files[lot.suite.name].found
-            for unit in lot.units():
+        for shard in self.shards:
+            found = self._files[shard.suite.name].found
+            for unit in shard.units():
                 if unit in found:
-                    book.setdefault(lot.suite.name, {}).setdefault(unit[0], []).append(found[unit])
+                    book.setdefault(shard.suite.name, {}).setdefault(unit[0], []).append(found[unit])
         return book
 
     def _keep(self, suite: str, results: list[Result], hear: Hear) -> None:
@@ -253,34 +253,34 @@ class Bench:
         file.add(results)
         hear(len(file.found) - before)
 
-    def _live(self, lot: Shard, cases: Sequence[Case]) -> AsyncGenerator[Result | str, None]:
-        assert lot.runner is not None  # noqa: S101
-        found, digests = self._files[lot.suite.name].found, {case.id: case_digest(case) for case in cases}
+    def _live(self, shard: Shard, cases: Sequence[Case]) -> AsyncGenerator[Result | str, None]:
+        assert shard.runner is not None  # noqa: S101
+        found, digests = self._files[shard.suite.name].found, {case.id: case_digest(case) for case in cases}
 
         def missing(turn: Step, case: Case) -> bool:
             return (turn.method, turn.seed, case.id, turn.made_of_case(digests[case.id])) not in found
 
-        return play_live(lot.runner, cases, lot.turns, missing)
+        return play_live(shard.runner, cases, shard.turns, missing)
 
-    def _errands(self, lot: Shard, limit: int | None) -> Iterable[Task]:
+    def _tasks(self, shard: Shard, limit: int | None) -> Iterable[Task]:
         """The lot in chunks of pools, with the turns that miss any of a chunk."""
-        found, recipe = self._files[lot.suite.name].found, lot.recipe
+        found, recipe = self._files[shard.suite.name].found, shard.recipe
         assert recipe is not None  # noqa: S101
         pools = []
-        if not lot.made_up:
-            prepare = make_prepare(lot.suite.profile, dict(lot.views))
-            for number, case in enumerate(suite_cases(lot.suite, limit)):
+        if not shard.made_up:
+            prepare = make_prepare(shard.suite.profile, dict(shard.views))
+            for number, case in enumerate(suite_cases(shard.suite, limit)):
                 pool = pool_of(prepare(case), number)
                 pools.append((pool, case.id, difficulty(case), case_digest(case)))
-        for start in range(0, len(lot.cases), CHUNK):
-            chunk = lot.cases[start : start + CHUNK]
+        for start in range(0, len(shard.cases), CHUNK):
+            chunk = shard.cases[start : start + CHUNK]
             turns = tuple(
                 turn
-                for turn in lot.turns
+                for turn in shard.turns
                 if any(
                     (turn.method, turn.seed, name, turn.made_of_case(own)) not in found for name, own in chunk
                 )
             )
             numbers = range(start, start + len(chunk))
             if turns:
-                yield Task(lot.suite.name, recipe, numbers, turns, tuple(pools[start : start + CHUNK]))
+                yield Task(shard.suite.name, recipe, numbers, turns, tuple(pools[start : start + CHUNK]))

@@ -152,14 +152,14 @@ class ProbedCase:
 class Calibration:
     """What came of it: the judge's profile, the worth of votes where labels show it, and what it took."""
 
-    learnt: Learned
+    learned: Learned
     strengths: Mapping[str, float] = field(default_factory=dict)
     labelled: int = 0
     ledger: Ledger = field(default_factory=Ledger)
 
     def inform(self, strategy: T, name: str, changes: Mapping[str, str]) -> T:
         """The strategy with all that was learnt and that it has a field for; what a user set stays so."""
-        informed = with_profile(strategy, self.learnt.profile, name)
+        informed = with_profile(strategy, self.learned.profile, name)
         known = {field: x for field, x in self.strengths.items() if field in settings_of(strategy)}
         wiser: T = replace(cast(Any, informed), **known)
         return override(wiser, changes)
@@ -197,8 +197,8 @@ async def calibrate(
     ledger, probed = Ledger(), list[ProbedCase]()
     async for outcome in in_order(engine.run(cases, PerCase(probes), seed=seed)):
         ledger.add(outcome.ledger)
-        if outcome.bout is not None and outcome.failure is None:
-            entrants = outcome.bout.described.entrants
+        if outcome.prepared is not None and outcome.failure is None:
+            entrants = outcome.prepared.evidence.entrants
             probed.append(ProbedCase(probes[outcome.number], entrants, _asked(outcome), outcome.number))
         advance()
     found = replace(conclude(probed, believer, fixed=fixed), ledger=ledger)
@@ -206,12 +206,12 @@ async def calibrate(
     if ended is None:
         return found
     silent = replace(
-        found.learnt,
+        found.learned,
         profile=_assumed(believer),
         assumed=tuple(sorted(NAMES)),
         silent=f"the {ended} ended before all its questions were answered",
     )
-    return replace(found, learnt=silent, strengths={})
+    return replace(found, learned=silent, strengths={})
 
 
 def conclude(
@@ -230,7 +230,7 @@ def conclude(
         for look in weigh_looks(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
     ]
     labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
-    return Calibration(learnt=learn(weighed, _assumed(believer)), strengths=found, labelled=labelled)
+    return Calibration(learned=learn(weighed, _assumed(believer)), strengths=found, labelled=labelled)
 
 
 def _assumed(believer: Posterior) -> JudgeProfile:

@@ -51,8 +51,8 @@ def asks_of(pairs: Iterable[ProbePair]) -> list[Pairing]:
     """Both levels and both orders of each pair; who sits in A first takes turns."""
     asks = []
     for place, pair in enumerate(pairs):
-        seats = [(pair.one, pair.other), (pair.other, pair.one)]
-        for a, b in seats if place % 2 == 0 else reversed(seats):
+        level_models = [(pair.one, pair.other), (pair.other, pair.one)]
+        for a, b in level_models if place % 2 == 0 else reversed(level_models):
             asks += [Pairing(a, b, Level.PARTIAL), Pairing(a, b, Level.FULL)]
     return asks
 
@@ -117,7 +117,7 @@ class Subject:
     pool: LabelledPool
     case: Case | None
     labels: Mapping[int, bool | None]
-    duels: tuple[ProbePair, ...] = ()
+    probe_pairs: tuple[ProbePair, ...] = ()
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ def subjects(cases: Iterable[Case | InputError], prepare: Prepare) -> Iterator[S
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
             raise case
-        entrants = prepare(case).described.entrants
+        entrants = prepare(case).evidence.entrants
         labels = {one.id: case.candidates[one.id].correct for one in entrants}
         known = tuple(one for one in entrants if labels[one.id] is not None)
         overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
@@ -156,18 +156,18 @@ def of_pools(pools: Iterable[LabelledPool]) -> Iterator[Subject]:
 def schedule(found: Sequence[Subject], plan: Plan) -> list[Subject]:
     """Cases in random order, each with its pairs, as many in all as the plan allows."""
     found = [_with_duels(subject, plan) for subject in found]
-    found = [subject for subject in found if subject.duels]
+    found = [subject for subject in found if subject.probe_pairs]
     Random(f"diagnosis {plan.seed}").shuffle(found)
-    most = max((len(subject.duels) for subject in found), default=0)
+    most = max((len(subject.probe_pairs) for subject in found), default=0)
     share = min(plan.per_case, most)
-    while share < most and sum(min(share, len(subject.duels)) for subject in found) < plan.pairs:
+    while share < most and sum(min(share, len(subject.probe_pairs)) for subject in found) < plan.pairs:
         share += 1
     chosen, left = [], plan.pairs
     for subject in found:
-        duels = subject.duels[: min(share, left)]
-        left -= len(duels)
-        if duels:
-            chosen.append(replace(subject, duels=duels))
+        probe_pairs = subject.probe_pairs[: min(share, left)]
+        left -= len(probe_pairs)
+        if probe_pairs:
+            chosen.append(replace(subject, probe_pairs=probe_pairs))
     return chosen
 
 
@@ -206,13 +206,13 @@ async def ask(
     async with runner.session() as ready:
         asked.confidence = ready.confidence
         ready.engine.watch = watch
-        strategies = PerCase([ProbePairs(subject.duels) for subject in scheduled])
+        strategies = PerCase([ProbePairs(subject.probe_pairs) for subject in scheduled])
         async for outcome in in_order(ready.run(source(), strategies)):
             subject = scheduled[outcome.number]
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")
             _take(asked, rule, plan, complete(list(_looks(subject, outcome, asked)), LOOKS_A_PAIR))
-            advance(len(subject.duels))
+            advance(len(subject.probe_pairs))
     return asked
 
 
@@ -225,7 +225,7 @@ def simulate(scheduled: Sequence[Subject], plan: Plan, model: JudgeModel) -> Dia
         pool = subject.pool
         judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=plan.seed, case=pool.number)
         looks = []
-        for pairing in asks_of(subject.duels):
+        for pairing in asks_of(subject.probe_pairs):
             verdict = judge.answer(pairing)
             assert isinstance(verdict, Verdict)  # noqa: S101
             looks.append(_look(subject, pairing, verdict))
@@ -238,8 +238,8 @@ def _with_duels(subject: Subject, plan: Plan) -> Subject:
     everyone = len(entrants) ** 2
     if plan.proxy:
         answers = {one.id: one.signature or one.id for one in entrants}
-        return replace(subject, duels=different(answers, everyone, rng))
-    return replace(subject, duels=distinguished(subject.labels, everyone, rng))
+        return replace(subject, probe_pairs=different(answers, everyone, rng))
+    return replace(subject, probe_pairs=distinguished(subject.labels, everyone, rng))
 
 
 def _take(asked: DiagnosisRun, rule: StopRule, plan: Plan, looks: list[Observation]) -> None:
@@ -268,7 +268,7 @@ def _looks(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[
 
 
 def _look(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observation:
-    first = ProbePair(pairing.a, pairing.b) in subject.duels
+    first = ProbePair(pairing.a, pairing.b) in subject.probe_pairs
     duel = ProbePair(pairing.a, pairing.b) if first else ProbePair(pairing.b, pairing.a)
     by_id: dict[int, Entrant] = {one.id: one for one in subject.pool.entrants}
     one, other = by_id[duel.one], by_id[duel.other]

@@ -23,10 +23,10 @@ CHUNK = 8
 class CasePrompts:
     """Characters of every prompt of a bout; each kind is rendered once, each view is quoted once."""
 
-    def __init__(self, bout: PreparedCase, templates: Mapping[str, str]) -> None:
-        self._bout, self._templates = bout, templates
+    def __init__(self, prepared: PreparedCase, templates: Mapping[str, str]) -> None:
+        self._prepare, self._templates = prepared, templates
         as_it_is = all(map(asks_for_code, templates.values()))
-        self._quoting = bout.showing if as_it_is else bout.quoting
+        self._quoting = prepared.showing if as_it_is else prepared.quoting
         self._bare: dict[tuple[object, ...], int] = {}
         self._views: dict[tuple[int, Level], int] = {}
 
@@ -43,26 +43,28 @@ class CasePrompts:
         key = (entrant, level)
         found = self._views.get(key)
         if found is None:
-            bout = self._bout
-            found = self._views[key] = len(self._quoting(bout.described.view(entrant, level), bout.nonce))
+            prepared = self._prepare
+            found = self._views[key] = len(
+                self._quoting(prepared.evidence.view(entrant, level), prepared.nonce)
+            )
         return found
 
     def _render_without_views(self, ask: Ask) -> int:
-        bout = self._bout
-        _, template = find_template(self._templates, ask, bout.case.domain)
+        prepared = self._prepare
+        _, template = find_template(self._templates, ask, prepared.case.domain)
         shown = render(
             template,
-            problem=bout.case.problem,
+            problem=prepared.case.problem,
             views=[""] * len(ask.entrants),
-            nonce=bout.nonce,
-            code=bout.code,
+            nonce=prepared.nonce,
+            code=prepared.code,
             quoting=self._quoting,
         )
         return sum(len(message.content) for message in shown)
 
 
 def forecast_case(
-    bout: PreparedCase,
+    prepared: PreparedCase,
     strategy: Strategy,
     templates: Mapping[str, str],
     *,
@@ -73,9 +75,9 @@ def forecast_case(
     """What a run with this seed would ask about a case; hand in `prompts` to measure a bout only once."""
     return forecast_contest(
         strategy,
-        bout.described.entrants,
-        prompts or CasePrompts(bout, templates),
-        seed=f"{seed}/{bout.case.id}",
+        prepared.evidence.entrants,
+        prompts or CasePrompts(prepared, templates),
+        seed=f"{seed}/{prepared.case.id}",
         per_character=per_character,
     )
 
@@ -179,14 +181,14 @@ def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[Forecasts]:
     return [_forecast_all(prepare(case), task) for case in chunk]
 
 
-def _forecast_all(bout: PreparedCase, task: Task) -> Forecasts:
-    prompts = CasePrompts(bout, task.templates)
+def _forecast_all(prepared: PreparedCase, task: Task) -> Forecasts:
+    prompts = CasePrompts(prepared, task.templates)
     found: Forecasts = []
     for strategy in task.strategies:
         try:
             found.append(
                 forecast_case(
-                    bout,
+                    prepared,
                     strategy,
                     task.templates,
                     seed=task.seed,
@@ -195,5 +197,5 @@ def _forecast_all(bout: PreparedCase, task: Task) -> Forecasts:
                 )
             )
         except InputError as error:
-            found.append(f"case {bout.case.id!r}: {error}")
+            found.append(f"case {prepared.case.id!r}: {error}")
     return found

@@ -101,9 +101,9 @@ def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[L
                 "and public tests alone give none"
             )
         pool = replace(case, candidates=case.candidates[:n])
-        described = describe(pool, profile_named(case.domain), estimate_tokens)
+        evidence = describe(pool, profile_named(case.domain), estimate_tokens)
         overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
-        yield LabelledPool(number, described.entrants, tuple(bool(label) for label in labels)[:n], overhead)
+        yield LabelledPool(number, evidence.entrants, tuple(bool(label) for label in labels)[:n], overhead)
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)

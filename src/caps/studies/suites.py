@@ -60,10 +60,10 @@ def case_digest(case: Case) -> str:
     return digest(write_case(case).decode("utf-8", "replace"))
 
 
-def pool_of(bout: PreparedCase, number: int) -> LabelledPool:
+def pool_of(prepared: PreparedCase, number: int) -> LabelledPool:
     """A real case as a pool for simulated verdicts."""
-    overhead = INSTRUCTION_TOKENS + bout.statement
-    return LabelledPool(number, bout.described.entrants, labels(bout.case), overhead)
+    overhead = INSTRUCTION_TOKENS + prepared.statement
+    return LabelledPool(number, prepared.evidence.entrants, labels(prepared.case), overhead)
 
 
 # What a study has to play: the cases of each suite, and the digest of each method's making.
@@ -117,7 +117,7 @@ def shards_of(
     study: Study, *, limit: int | None, runner_of: MakeRunner | None, skipped: Callable[[Suite], object]
 ) -> list[Shard]:
     """Everything to play; suites whose file is not there are reported and left out. No runner: simulated."""
-    lots: list[Shard] = []
+    shards: list[Shard] = []
     for suite in study.suites:
         shared = recipe(suite.simulated, suite.n) if runner_of is None else None
         if shared is not None and shared.count:
@@ -129,15 +129,15 @@ def shards_of(
             continue
         else:
             cases = tuple((case.id, case_digest(case)) for case in suite_cases(suite, limit))
-        lots += _lots(study, suite, cases, runner_of)
-    if not lots:
+        shards += _shards(study, suite, cases, runner_of)
+    if not shards:
         raise InputError(
             f"{study.path}: none of its suites has a file of cases; make them, or look at it with --simulate"
         )
-    return lots
+    return shards
 
 
-def _lots(
+def _shards(
     study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], runner_of: MakeRunner | None
 ) -> Iterator[Shard]:
     """One lot for all methods that see the same and need the same."""
