@@ -26,9 +26,9 @@ from stub import endpoint
 
 from caps.config import RunConfig
 from caps.runner import Runner
-from caps.server.building import Serving, opened
-from caps.server.logs import Log
-from caps.server.rules import Limits
+from caps.server.admission import Limits
+from caps.server.app import ServerConfig, open_app
+from caps.server.telemetry import JsonLog
 
 GLANCES = 20
 TICK = 0.005
@@ -90,12 +90,12 @@ async def stalls(work: Callable[[], Awaitable[object]]) -> list[float]:
 async def inside(url: str, payload: bytes) -> list[float]:
     """The stalls of a server in this process."""
     runner = Runner(RunConfig(model="stub", base_url=(url,), samples=8, sandbox="off"), any_model=True)
-    serving = Serving(runner=runner, log=Log(quiet=True, file=StringIO()), limits=LIMITS)
-    async with opened(serving) as door:
-        return await stalls(lambda: _call(door, payload))
+    serving = ServerConfig(runner=runner, log=JsonLog(quiet=True, file=StringIO()), limits=LIMITS)
+    async with open_app(serving) as app:
+        return await stalls(lambda: _call(app, payload))
 
 
-async def _call(door: Any, payload: bytes) -> int:
+async def _call(app: Any, payload: bytes) -> int:
     parts = [payload[at : at + 65536] for at in range(0, len(payload), 65536)]
     status = []
 
@@ -113,11 +113,11 @@ async def _call(door: Any, payload: bytes) -> int:
     head = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/select", "headers": head, "query_string": b""}
     scope |= {"raw_path": b"/v1/select", "root_path": ""}
-    await door(scope, receive, send)
+    await app(scope, receive, send)
     return int(status[0])
 
 
-LIMITS = Limits(n=256)
+LIMITS = Limits(max_samples=256)
 
 
 @contextmanager

@@ -26,8 +26,8 @@ from caps.judging.scripted import ScriptedJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.fence import quote
 from caps.prompts.parse import read_reply
-from caps.server.asked import decode_object
-from caps.server.rules import Limits
+from caps.server.admission import Limits
+from caps.server.requests import decode_object
 from caps.text_workers import LONG_TEXT, TextWorkers, _Parcels
 from judging import better_quality_wins
 from models.server import Reply, StubServer
@@ -127,7 +127,7 @@ def health_before_the_judge(payload, *, path="/v1/select", behaviour=better_qual
 @pytest.mark.parametrize("name", ["97,000 statements", "long programs", "tags to be escaped"])
 def test_a_server_answers_others_while_it_prepares(name):
     body = {"problem": "p", "candidates": HOSTILE[name], "domain": "code", "caps": {"strategy": "caps"}}
-    limits = Limits(n=64)
+    limits = Limits(max_samples=64)
     answer, count = health_before_the_judge(json.dumps(body).encode(), limits=limits)
     assert answer.status == 200, answer.body[:300]
     assert answer.json["text"] in HOSTILE[name]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from caps.core.text import printable, printable_json, printable_line
 from caps.datasets.case_files import parse_case, write_case
 from caps.reports.console import table
-from caps.server.logs import Log
+from caps.server.telemetry import JsonLog
 from judging import better_quality_wins
 from models.server import Reply, Status, StubServer
 from shell import caps, json_lines
@@ -192,9 +192,9 @@ def test_what_an_endpoint_says_is_printed_harmlessly(status, tmp_path):
 
 def test_the_log_of_a_server_is_printed_harmlessly():
     said = io.StringIO()
-    log = Log(prompts=True, file=said)
-    log.say(f"event {ALL}", path=ALL)
-    log.say_words("run", prompt=ALL)
+    log = JsonLog(prompts=True, file=said)
+    log.write(f"event {ALL}", path=ALL)
+    log.write_text("run", prompt=ALL)
     harmless(said.getvalue())
     first, second = map(json.loads, said.getvalue().splitlines())
     assert (first["path"], second["prompt"]) == (ALL, ALL)

@@ -12,8 +12,8 @@ from typing import Any
 
 from caps.config import Keys, RunConfig
 from caps.runner import Endpoint, Runner
-from caps.server.building import Serving, opened
-from caps.server.logs import Log
+from caps.server.app import ServerConfig, open_app
+from caps.server.telemetry import JsonLog
 from judging import better_quality_wins
 from models.server import Reply
 from shell import CAPS
@@ -78,8 +78,8 @@ class Answer:
 class Inside:
     """The app of a server, called without a socket; the client stays until it has its answer."""
 
-    def __init__(self, door: Any, log: StringIO) -> None:
-        self.door, self.log = door, log
+    def __init__(self, app: Any, log: StringIO) -> None:
+        self.app, self.log = app, log
 
     async def __call__(
         self,
@@ -119,7 +119,7 @@ class Inside:
                 answer.body += message.get("body", b"")
                 hear(answer.body)
 
-        await self.door(scope, receive, send)
+        await self.app(scope, receive, send)
         return answer
 
 
@@ -144,8 +144,8 @@ def inside(
         config = RunConfig(**{**server, **named, **(config_ or {})})
         keys = Keys(api_key=key, judge_api_key=judge.api_key if judge else None)
         runner = Runner(config, keys=keys, any_model=True)
-        serving = Serving(runner=runner, log=Log(prompts=prompts, file=log), **settings)
-        async with opened(serving) as door:
-            return await work(Inside(door, log))
+        serving = ServerConfig(runner=runner, log=JsonLog(prompts=prompts, file=log), **settings)
+        async with open_app(serving) as app:
+            return await work(Inside(app, log))
 
     return asyncio.run(run())

@@ -76,11 +76,11 @@ def serve(
     NAME; any other model is forwarded as it is. What a client may change of this in a request stands in its
     body under "caps". Nothing is kept.
     """
-    from caps.server.building import Serving, serve as run  # noqa: I001, PLC0415  (loads what only it needs)
-    from caps.server.logs import Log  # noqa: PLC0415
-    from caps.server.rules import Limits  # noqa: PLC0415
+    from caps.server.app import ServerConfig, serve as run  # noqa: I001, PLC0415  (loads what only it needs)
+    from caps.server.telemetry import JsonLog  # noqa: PLC0415
+    from caps.server.admission import Limits  # noqa: PLC0415
 
-    log = Log(prompts=log_prompts, quiet=quiet)
+    log = JsonLog(prompts=log_prompts, quiet=quiet)
     if not config.base_url and not config.model:
         raise SettingError("no model server: give --base-url http://localhost:8000/v1, or --model embedded")
     with fetch_bar(hidden=quiet) as report:
@@ -88,24 +88,24 @@ def serve(
             config,
             keys=replace(keys, api_key=upstream_api_key or keys.api_key),
             any_model=True,
-            warn=lambda words: log.say("fleet", said=words),
+            warn=lambda words: log.write("fleet", said=words),
             fetching=report,
         )
         _ = runner.endpoints  # fetches weights, and raises what is missing
-    serving = Serving(
+    serving = ServerConfig(
         runner=runner,
         host=host,
         port=port,
         keys=tuple(api_key or ()),
-        anyone=allow_anyone,
+        allow_anyone=allow_anyone,
         limits=Limits(
-            n=max_samples,
-            body=max_body,
-            concurrent=max_concurrent,
-            waiting=max_waiting,
-            seconds=max_seconds,
-            reading=body_seconds,
-            tokens=max_judge_tokens,
+            max_samples=max_samples,
+            max_body=max_body,
+            max_concurrent=max_concurrent,
+            max_waiting=max_waiting,
+            max_seconds=max_seconds,
+            body_seconds=body_seconds,
+            max_judge_tokens=max_judge_tokens,
         ),
         heartbeat=heartbeat,
         grace=grace,

@@ -4,8 +4,8 @@ from typing import Any
 
 from caps.config import RunConfig, per_request_options
 from caps.datasets.case_files import DOMAINS
-from caps.server.options import SHORTEST, strategy_names, with_ceilings
-from caps.server.rules import Limits
+from caps.server.admission import Limits
+from caps.server.requests import MIN_SECONDS, strategy_names, within_limits
 
 ERRORS = {
     "400": "The request cannot be taken as it is",
@@ -28,7 +28,12 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     chat["properties"] = {
         "model": {"type": "string", "description": "caps/<model>, or any other to be forwarded as it is"},
         "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
-        "n": {"type": "integer", "minimum": 1, "maximum": limits.n, "description": "the best n, in order"},
+        "n": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": limits.max_samples,
+            "description": "the best n, in order",
+        },
         "stream": {"type": "boolean"},
         "stream_options": {"type": "object"},
         "caps": _options(base, limits),
@@ -36,7 +41,7 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     case = {"type": "object", "required": ["problem", "candidates"], "additionalProperties": True}
     case["properties"] = {
         "problem": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
-        "candidates": {"type": "array", "minItems": 1, "maxItems": limits.n},
+        "candidates": {"type": "array", "minItems": 1, "maxItems": limits.max_samples},
         "domain": {"enum": list(DOMAINS)},
         "model": {"type": "string", "description": "caps/<model>: who judges, if the server has no judge"},
         "caps": _options(base, limits),
@@ -58,12 +63,15 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
 
 def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
     """The settings that a request may change, as `RunConfig` declares them, within this server's limits."""
-    config = with_ceilings(base, limits)
+    config = within_limits(base, limits)
     kinds = {"integer": "integer", "number": "number", "flag": "boolean", "mapping": "object"}
     limited: dict[str, dict[str, object]] = {
-        "samples": {"minimum": 1, "maximum": limits.n},
-        "budget_seconds": {"minimum": SHORTEST, "maximum": limits.seconds},
-        "budget_tokens": {"minimum": 0, **({"maximum": limits.tokens} if limits.tokens else {})},
+        "samples": {"minimum": 1, "maximum": limits.max_samples},
+        "budget_seconds": {"minimum": MIN_SECONDS, "maximum": limits.max_seconds},
+        "budget_tokens": {
+            "minimum": 0,
+            **({"maximum": limits.max_judge_tokens} if limits.max_judge_tokens else {}),
+        },
         "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
         "strategy": {"enum": list(strategy_names())},
         "domain": {"enum": list(DOMAINS)},

@@ -5,48 +5,43 @@ Nothing is kept: neither samples nor verdicts go into a journal, since they are 
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import aiohttp
-import msgspec
 
 from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError
 from caps.core.types import DEFAULT_ID, Case
-from caps.datasets.case_files import parse_case
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
 from caps.runner import Runner
 from caps.runs.result_lines import selection_line, server_lines
-from caps.server.answers import Completion, completion_of
-from caps.server.asked import (
+from caps.server.admission import Admission, Limits
+from caps.server.errors import ApiError, invalid_value
+from caps.server.openai_format import Completion, chat_completion, usage_object
+from caps.server.requests import (
     PREFIX,
-    Asked,
-    decode_object,
+    ChatRequest,
+    field_error,
     is_large,
-    read_asked,
-    read_problem,
-    refused_field,
-    upstream_name,
+    parse_case_body,
+    parse_chat_request,
+    parse_large_case,
+    parse_large_problem,
+    request_config,
+    upstream_model,
 )
-from caps.server.choosing import Selector
-from caps.server.crowd import Crowd
-from caps.server.drawing import Drawn, draw_all
-from caps.server.options import read_request, wrong
-from caps.server.refusals import Refusal
-from caps.server.rules import Limits
-from caps.server.usage import usage_of
+from caps.server.selection import Samples, Selector, generate_samples
 from caps.text_workers import TextWorkers
 
 PROBE_SECONDS = 3.0
-FOUND_BY = ("tests", "entry_point", "starter_code", "preamble")  # fields that findings read
 PROBE_AGE = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class SelectionService:
     """Answers requests; `model` is what plain `caps` stands for."""
 
     upstream: Upstream
@@ -54,59 +49,61 @@ class Desk:
     config: RunConfig
     model: str | None = None
     limits: Limits = field(default_factory=Limits)
-    crowd: Crowd
+    admission: Admission
     texts: TextWorkers
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
-    async def read(self, body: dict[str, Any], payload: bytes) -> Asked:
+    async def read(self, body: dict[str, Any], payload: bytes) -> ChatRequest:
         """Read a chat request; the problem of a large one in another process."""
         problem = None
         if is_large(body):
             try:
-                problem = await self.texts.run(partial(read_problem, payload), size=len(payload), limit=0)
+                problem = await self.texts.run(
+                    partial(parse_large_problem, payload), size=len(payload), limit=0
+                )
             except InputError as error:
-                raise refused_field(error) from None
-        return read_asked(body, self.config, self.limits, self.model, problem)
+                raise field_error(error) from None
+        return parse_chat_request(body, self.config, self.limits, self.model, problem)
 
-    async def chat(self, asked: Asked, run: str) -> Completion:
+    async def chat(self, request: ChatRequest, run: str) -> Completion:
         """Draw and choose."""
         start = asyncio.get_running_loop().time()
-        until = start + (asked.config.budget_seconds or 0.0)
-        async with self.crowd.turn(until):
-            drawn = await draw_all(self.upstream, asked, self.texts, start=start, until=until)
-            if not drawn.candidates:
-                raise _why_nothing(drawn)
-            domain, guessed = asked.domain(drawn.candidates)
-            case = Case(DEFAULT_ID, asked.problem, drawn.candidates, domain, guessed)
-            choice = await self.selector.choose(case, asked.config, generator=asked.upstream, until=until)
-        return completion_of(asked, drawn, choice, run=run, created=int(time.time()))
+        until = start + (request.config.budget_seconds or 0.0)
+        async with self.admission.admit(until):
+            samples = await generate_samples(self.upstream, request, self.texts, start=start, until=until)
+            if not samples.candidates:
+                raise _no_candidates_error(samples)
+            domain, guessed = request.domain(samples.candidates)
+            case = Case(DEFAULT_ID, request.problem, samples.candidates, domain, guessed)
+            choice = await self.selector.choose(case, request.config, generator=request.model, until=until)
+        return chat_completion(request, samples, choice, run=run, created=int(time.time()))
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
-        config = read_request(body.get("caps"), self.config, self.limits)
+        config = request_config(body.get("caps"), self.config, self.limits)
         until = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
-                work = partial(read_case, payload)
+                work = partial(parse_large_case, payload)
                 case = await self.texts.run(work, size=len(payload), limit=0, until=until)
             else:
-                case = case_of(body)
+                case = parse_case_body(body)
         except InputError as error:
-            raise wrong("body", str(error)) from None
-        if len(case.candidates) > self.limits.n:
-            raise wrong("candidates", f"may be {self.limits.n} at most")
+            raise invalid_value("body", str(error)) from None
+        if len(case.candidates) > self.limits.max_samples:
+            raise invalid_value("candidates", f"may be {self.limits.max_samples} at most")
         judge = self.selector.judge or self._judge_for(body, config)
-        async with self.crowd.turn(until):
+        async with self.admission.admit(until):
             choice = await self.selector.choose(case, config, generator=judge, until=until)
         choice.outcome.failure = None if choice.selection.provisional else choice.outcome.failure
         line = selection_line(choice.outcome, config, price=None)
-        return {**line, "run_id": run, "usage": usage_of(None, choice.outcome.ledger)}
+        return {**line, "run_id": run, "usage": usage_object(None, choice.outcome.ledger)}
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge that a request names; a strategy that asks none needs none."""
         if not Runner(config, offline=True).asks_judge and not body.get("model"):
             return self.model or ""
-        return upstream_name(body, self.model)
+        return upstream_model(body, self.model)
 
     async def models(self) -> dict[str, Any]:
         """The upstream's models, each once more as `caps/…`."""
@@ -117,7 +114,7 @@ class Desk:
             listed = None
         rows = listed.get("data") if isinstance(listed, dict) else None
         if not isinstance(rows, list):
-            raise Refusal(502, "the model server does not list its models", code="upstream_unreachable")
+            raise ApiError(502, "the model server does not list its models", code="upstream_unreachable")
         named = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
         ours = [
             {
@@ -140,8 +137,8 @@ class Desk:
         return {
             "status": "ok" if state == "serving" else "degraded",
             "upstream": {"state": state, "address": self.upstream.address},
-            "working": self.crowd.working,
-            "waiting": self.crowd.waiting,
+            "working": self.admission.working,
+            "waiting": self.admission.waiting,
             "connections": self.upstream.connections,
             **(
                 {"servers": server_lines(self.upstream.records())}
@@ -161,27 +158,12 @@ class Desk:
         return "serving" if status == 200 else "refusing" if status in (401, 403) else "strange"
 
 
-def case_of(body: dict[str, Any]) -> Case:
-    """The case a body holds; `InputError` where it holds none."""
-    row = {name: value for name, value in body.items() if name not in ("caps", "model")}
-    try:
-        return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID)
-    except (OverflowError, UnicodeEncodeError) as error:
-        raise InputError(f"cannot be read ({error})"[:200]) from None
-
-
-def read_case(payload: bytes) -> Case:
-    """The case in a large body, without the fields that nothing looks at: those may be of any shape."""
-    case = case_of(decode_object(payload))
-    return replace(case, extra={name: case.extra[name] for name in FOUND_BY if name in case.extra})
-
-
-def _why_nothing(drawn: Drawn) -> ModelError | Refusal:
+def _no_candidates_error(samples: Samples) -> ModelError | ApiError:
     """The error of the first sample that failed; time, or an empty reply, is none of the upstream's."""
-    first = next((draw.error for draw in drawn.draws if draw.error is not None), None)
+    first = next((one.error for one in samples.choices if one.error is not None), None)
     if first is not None:
         return first
-    causes = {draw.sample.cause for draw in drawn.draws}
+    causes = {one.sample.cause for one in samples.choices}
     if "empty" in causes:
-        return Refusal(502, "every sample came back empty", code="upstream_empty")
-    return Refusal(504, "no sample came in within the time of the request", code="timeout")
+        return ApiError(502, "every sample came back empty", code="upstream_empty")
+    return ApiError(504, "no sample came in within the time of the request", code="timeout")

@@ -7,13 +7,13 @@ from typing import Any
 
 from caps.core.errors import CapsError, ModelError, UserError
 
-_KEPT = {  # the upstream's own words help: the client's request is at fault
+_CLIENT_ERRORS = {  # the upstream's own words help: the client's request is at fault
     "unknown-model": (404, "model_not_found"),
     "too-long": (400, "context_length_exceeded"),
     "refused": (400, "upstream_refused"),
     "missing-feature": (400, "upstream_missing_feature"),
 }
-_TOLD = {
+_UPSTREAM_ERRORS = {
     "access": (502, "the model server refused the key of this gateway: whoever runs it must give another"),
     "unreachable": (502, "the model server cannot be reached"),
     "busy": (503, "the model server takes no more requests for now: try again later"),
@@ -23,7 +23,7 @@ _TOLD = {
 }
 
 
-class Refusal(Exception):  # noqa: N818  (an answer, too)
+class ApiError(Exception):
     """A request that gets an error object for an answer."""
 
     def __init__(
@@ -33,12 +33,12 @@ class Refusal(Exception):  # noqa: N818  (an answer, too)
         *,
         code: str,
         param: str | None = None,
-        wait: int | None = None,
-        closes: bool = False,
+        retry_after: int | None = None,
+        close_connection: bool = False,
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.param, self.wait = status, code, param, wait
-        self.closes = closes  # the connection, of which nothing more can be trusted
+        self.status, self.code, self.param, self.retry_after = status, code, param, retry_after
+        self.close_connection = close_connection  # the connection, of which nothing more can be trusted
 
     def body(self) -> dict[str, Any]:
         """The error object."""
@@ -54,24 +54,36 @@ class Refusal(Exception):  # noqa: N818  (an answer, too)
         return named.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
 
 
-class Gone(Exception):  # noqa: N818
+class ClientDisconnected(Exception):  # noqa: N818
     """The client hung up: nobody is left to answer."""
 
 
-def refusal_of(error: CapsError, address: str = "") -> Refusal:
+def to_api_error(error: BaseException, address: str) -> ApiError:
+    """What a client is told of an error, whatever it is."""
+    if isinstance(error, ApiError):
+        return error
+    return _caps_error(error, address) if isinstance(error, CapsError) else internal_error()
+
+
+def _caps_error(error: CapsError, address: str = "") -> ApiError:
     """An error of ours as an error object; the upstream's `address` is not told."""
     if isinstance(error, UserError):
-        return Refusal(400, str(error), code="invalid_value", param="caps")
+        return ApiError(400, str(error), code="invalid_value", param="caps")
     if not isinstance(error, ModelError):
-        return internal()
-    if error.cause in _KEPT:
-        status, code = _KEPT[error.cause]
+        return internal_error()
+    if error.cause in _CLIENT_ERRORS:
+        status, code = _CLIENT_ERRORS[error.cause]
         words = str(error).replace(address, "the model server") if address else str(error)
-        return Refusal(status, words, code=code, param="model" if status == 404 else None)
-    status, words = _TOLD.get(error.cause, (502, "the model server failed"))
-    return Refusal(status, words, code=f"upstream_{error.cause}", wait=5 if status == 503 else None)
+        return ApiError(status, words, code=code, param="model" if status == 404 else None)
+    status, words = _UPSTREAM_ERRORS.get(error.cause, (502, "the model server failed"))
+    return ApiError(status, words, code=f"upstream_{error.cause}", retry_after=5 if status == 503 else None)
 
 
-def internal() -> Refusal:
+def internal_error() -> ApiError:
     """What a client is told of a fault of ours."""
-    return Refusal(500, "this server failed; its log says more under the run id", code="internal_error")
+    return ApiError(500, "this server failed; its log says more under the run id", code="internal_error")
+
+
+def invalid_value(param: str, words: str) -> ApiError:
+    """A field of a body that cannot be taken as it is."""
+    return ApiError(400, f"{param}: {words}", code="invalid_value", param=param)

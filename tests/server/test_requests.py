@@ -10,7 +10,7 @@ import pytest
 
 from caps.core.errors import SettingError
 from caps.runner import Endpoint
-from caps.server.rules import Limits
+from caps.server.admission import Limits
 from models.server import Hang, Raw, Reply, Status, StubServer
 from server.serving import asked, inside, upstream
 from waiting import until
@@ -61,14 +61,14 @@ def test_who_listens_to_everyone_wants_keys_or_says_so(stub):
 
     with pytest.raises(SettingError, match="--host 0.0.0.0"):
         inside(stub.url, work, host="0.0.0.0")
-    assert inside(stub.url, work, host="0.0.0.0", anyone=True) == 200
+    assert inside(stub.url, work, host="0.0.0.0", allow_anyone=True) == 200
     assert inside(stub.url, work) == 403, "a page that points its own name at this machine"
     with pytest.raises(SettingError, match="control character"):
         inside(stub.url, work, keys=("a\nb",))
 
 
 def test_limits_have_statuses(stub):
-    limits = Limits(body=2000, n=4, reading=0.2)
+    limits = Limits(max_body=2000, max_samples=4, body_seconds=0.2)
 
     async def work(call):
         return [
@@ -115,7 +115,7 @@ def test_those_who_find_too_many_before_them_are_sent_away_and_the_rest_is_answe
         return await asyncio.gather(*visits)
 
     with StubServer([Reply("same", until=go.is_set)]) as stub:
-        answers = inside(stub.url, work, limits=Limits(concurrent=2, waiting=2))
+        answers = inside(stub.url, work, limits=Limits(max_concurrent=2, max_waiting=2))
         assert sorted(one.status for one in answers) == [200, 200, 200, 200, 429, 429]
         assert {one.headers.get("retry-after") for one in answers} == {None, "1"}
         assert stub.requests == 4
@@ -126,7 +126,7 @@ def test_those_whose_time_ends_while_they_wait_are_sent_away():
         return await asyncio.gather(*(call(body=asked(caps={"n": 1})) for _ in range(4)))
 
     with StubServer([Reply("same"), Hang()]) as stub:
-        late = inside(stub.url, work, limits=Limits(concurrent=1, seconds=1.5))
+        late = inside(stub.url, work, limits=Limits(max_concurrent=1, max_seconds=1.5))
     assert {200, 503} <= {one.status for one in late} <= {200, 503, 504}
 
 
@@ -148,7 +148,7 @@ def test_faults_of_the_upstream_are_told_without_its_address(behaviour, status, 
         return plain, stream
 
     with StubServer([behaviour]) as stub:
-        answers = inside(stub.url, work, limits=Limits(seconds=0.3) if code == "timeout" else Limits())
+        answers = inside(stub.url, work, limits=Limits(max_seconds=0.3) if code == "timeout" else Limits())
         address = stub.url.partition("//")[2].partition("/")[0]
     for one in answers:
         assert (one.status, one.json["error"]["code"]) == (status, code)
@@ -254,7 +254,7 @@ def test_the_description_names_every_route_and_the_limits(stub):
     async def work(call):
         return (await call("GET", "/openapi.json")).json
 
-    told = inside(stub.url, work, limits=Limits(n=9))
+    told = inside(stub.url, work, limits=Limits(max_samples=9))
     assert told["openapi"].startswith("3.")
     options = told["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]
     assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9

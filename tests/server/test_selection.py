@@ -7,17 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.config import RunConfig
-from caps.server.answers import PIECE, chunks
-from caps.server.drawing import settled
-from caps.server.options import read_request
-from caps.server.problems import problem_of_chat
-from caps.server.refusals import Refusal
-from caps.server.rules import Limits
+from caps.server.admission import Limits
+from caps.server.errors import ApiError
+from caps.server.openai_format import CHUNK_CHARACTERS, completion_chunks
+from caps.server.requests import chat_problem, request_config
+from caps.server.selection import has_settled
 from models.server import Hang, Reply, StubServer
 from server.serving import asked, inside, is_judge, upstream
 
 HOSTILE = st.text() | st.sampled_from(
-    ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (PIECE + 1)]
+    ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (CHUNK_CHARACTERS + 1)]
 )  # fmt: skip
 
 
@@ -40,7 +39,7 @@ def completion(*messages):
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=3), st.booleans())
 def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, tell):
     whole = completion(*({"content": text, "reasoning_content": thought} for text, thought in said))
-    sent = b"".join(chunks(whole, tell_usage=tell))
+    sent = b"".join(completion_chunks(whole, include_usage=tell))
     lines = sent.split(b"\n\n")
     assert lines.pop() == b""
     assert lines.pop() == b"data: [DONE]"
@@ -57,12 +56,12 @@ def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, te
 
 
 def test_answers_have_settled_when_the_commonest_is_surely_so():
-    assert settled(["a"] * 4)
-    assert not settled(["a"] * 3)
-    assert not settled(["a", "a", "a", "b"])
-    assert settled(["a"] * 7 + ["b"])
-    assert not settled([None] * 16), "answers nobody can compare"
-    assert not settled([])
+    assert has_settled(["a"] * 4)
+    assert not has_settled(["a"] * 3)
+    assert not has_settled(["a", "a", "a", "b"])
+    assert has_settled(["a"] * 7 + ["b"])
+    assert not has_settled([None] * 16), "answers nobody can compare"
+    assert not has_settled([])
 
 
 @pytest.mark.parametrize(
@@ -72,24 +71,24 @@ def test_answers_have_settled_when_the_commonest_is_surely_so():
      {"set": {"none": 1}}, {"n": True}, {"n": 1.5}, {"domain": "law"}, {"seconds": 1e9}, {"early_exit": 1}, [], 3],
 )  # fmt: skip
 def test_what_a_client_may_not_ask_for(given):
-    with pytest.raises(Refusal) as caught:
-        read_request(given, RunConfig(), Limits())
+    with pytest.raises(ApiError) as caught:
+        request_config(given, RunConfig(), Limits())
     assert (caught.value.status, caught.value.param.split(".")[0]) == (400, "caps")
 
 
 def test_defaults_of_the_server_hold_until_a_client_says_otherwise():
     base = RunConfig(samples=64, strategy="caps", settings={"finalists": 2})
-    plain = read_request(None, base, Limits(n=16, tokens=500))
+    plain = request_config(None, base, Limits(max_samples=16, max_judge_tokens=500))
     assert (plain.samples, plain.settings, plain.budget_tokens, plain.budget_seconds) == (
         16,
         {"finalists": 2},
         500,
         600.0,
     )
-    other = read_request({"strategy": "caps-r", "budget_tokens": 100}, base, Limits(tokens=500))
+    other = request_config({"strategy": "caps-r", "budget_tokens": 100}, base, Limits(max_judge_tokens=500))
     assert (other.settings, other.budget_tokens) == ({}, 100)
-    with pytest.raises(Refusal, match=r"budget_tokens"):
-        read_request({"budget_tokens": 501}, base, Limits(tokens=500))
+    with pytest.raises(ApiError, match=r"budget_tokens"):
+        request_config({"budget_tokens": 501}, base, Limits(max_judge_tokens=500))
 
 
 def test_a_judge_reads_every_message_and_is_told_what_it_cannot_see():
@@ -104,7 +103,7 @@ def test_a_judge_reads_every_message_and_is_told_what_it_cannot_see():
         ],
         "tools": [{"type": "function"}],
     }
-    text = problem_of_chat(body).text
+    text = chat_problem(body).text
     assert "Look:\n[image_url: not shown here]\n[a part: not shown here]" in text
     assert '"tool_calls":[{"id":"c"' in text
     assert "[tools]" in text

@@ -17,20 +17,17 @@ from traceback import extract_tb
 from uuid import uuid4
 
 from caps.core.errors import CapsError
-from caps.server.asgi import App, Message, Receive, Scope, Send, header
-from caps.server.bodies import too_large
-from caps.server.logs import Log
-from caps.server.metrics import Metrics
-from caps.server.refusals import Gone, Refusal, internal, refusal_of
-from caps.server.replies import error_reply
-from caps.server.rules import Limits
+from caps.server.admission import Limits, body_too_large
+from caps.server.errors import ApiError, ClientDisconnected, to_api_error
+from caps.server.http import ASGIApp, Message, Receive, Scope, Send, error_response, header
+from caps.server.telemetry import JsonLog, Metrics
 
-HUNG_UP = 499  # what proxies write down for a client that did not wait
-HEALTH = "/health"
+CLIENT_CLOSED_REQUEST = 499  # what proxies write down for a client that did not wait
+HEALTH_PATH = "/health"
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestContext:
     """One request, as the log has it."""
 
     run: str = field(default_factory=lambda: uuid4().hex)
@@ -42,12 +39,12 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class RequestMiddleware:
     """Stands before the app; without keys everyone may come in who calls the server by a name in `hosts`."""
 
-    app: App
+    app: ASGIApp
     limits: Limits
-    log: Log
+    log: JsonLog
     metrics: Metrics
     address: str
     keys: Sequence[str] = field(default=(), repr=False)
@@ -57,72 +54,74 @@ class Door:
         """Let a request in and see it off."""
         if scope["type"] != "http":
             return
-        visit = scope["caps.visit"] = Visit()
+        context = scope["caps.context"] = RequestContext()
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                visit.status = message["status"]
-                own = (b"x-caps-run-id", visit.run.encode())
+                context.status = message["status"]
+                own = (b"x-caps-run-id", context.run.encode())
                 message = {**message, "headers": [*message["headers"], own]}
             await send(message)
 
         fault = ""
         try:
-            self._check(scope, visit)
+            self._check(scope, context)
             await self.app(scope, receive, noted)
-        except Gone:
-            visit.status = HUNG_UP
+        except ClientDisconnected:
+            context.status = CLIENT_CLOSED_REQUEST
         except asyncio.CancelledError:
-            if not visit.status:
-                stopped = Refusal(503, "this server stops before it could answer", code="stopping", wait=5)
-                await error_reply(stopped)(scope, receive, noted)
+            if not context.status:
+                stopped = ApiError(
+                    503, "this server stops before it could answer", code="stopping", retry_after=5
+                )
+                await error_response(stopped)(scope, receive, noted)
             raise
         except Exception as error:
-            fault = _place(error) if not isinstance(error, Refusal | CapsError) else ""
-            refusal = refused(error, self.address)
-            visit.facts["error"] = refusal.code
-            if not visit.status:  # a reply that has begun is broken off: an end would look like a whole one
-                await error_reply(refusal)(scope, receive, noted)
+            fault = _fault_location(error) if not isinstance(error, ApiError | CapsError) else ""
+            api_error = to_api_error(error, self.address)
+            context.facts["error"] = api_error.code
+            if not context.status:  # a reply that has begun is broken off: an end would look like a whole one
+                await error_response(api_error)(scope, receive, noted)
         finally:
-            self._note(scope, visit, fault)
+            self._note(scope, context, fault)
 
-    def _check(self, scope: Scope, visit: Visit) -> None:
+    def _check(self, scope: Scope, context: RequestContext) -> None:
         _check_framing(scope)
-        visit.allowed = self._knows(header(scope, b"authorization"))
-        if not visit.allowed and scope["path"] != HEALTH:
+        context.allowed = self._is_known(header(scope, b"authorization"))
+        if not context.allowed and scope["path"] != HEALTH_PATH:
             words = "this server wants a key it knows: Authorization: Bearer <key>"
-            raise Refusal(401, words, code="invalid_api_key")
+            raise ApiError(401, words, code="invalid_api_key")
         # A page in a browser can make it send requests here, but not under this machine's own name.
         if self.hosts and _host(header(scope, b"host")) not in self.hosts:
-            raise Refusal(403, "this server is not called by that name", code="wrong_host")
+            raise ApiError(403, "this server is not called by that name", code="wrong_host")
         if scope["method"] != "POST":
             return
         if header(scope, b"content-type").partition(";")[0].strip().lower() != "application/json":
-            raise Refusal(415, "the body must be application/json", code="unsupported_media_type")
+            raise ApiError(415, "the body must be application/json", code="unsupported_media_type")
         size = header(scope, b"content-length")
-        if size.isdecimal() and len(size) < 20 and int(size) > self.limits.body:
-            raise too_large(self.limits)
+        if size.isdecimal() and len(size) < 20 and int(size) > self.limits.max_body:
+            raise body_too_large(self.limits)
 
-    def _knows(self, word: str) -> bool:
+    def _is_known(self, word: str) -> bool:
         scheme, _, given = word.partition(" ")
         digest = sha256(given.strip().encode()).digest()  # of one length, so that no length is told either
         known = [hmac.compare_digest(digest, sha256(key.encode()).digest()) for key in self.keys]
         return not self.keys or (any(known) and scheme.lower() == "bearer")
 
-    def _note(self, scope: Scope, visit: Visit, fault: str) -> None:
-        seconds = time.perf_counter() - visit.start
-        self.metrics.visited(visit.route, visit.status, seconds)
+    def _note(self, scope: Scope, context: RequestContext, fault: str) -> None:
+        seconds = time.perf_counter() - context.start
+        self.metrics.record_request(context.route, context.status, seconds)
         level = "error" if fault else "info"
-        self.log.say(
+        self.log.write(
             "request",
             level=level,
-            run=visit.run,
+            run=context.run,
             method=scope["method"],
-            route=visit.route,
-            status=visit.status,
+            route=context.route,
+            status=context.status,
             seconds=round(seconds, 4),
             fault=fault or None,
-            **visit.facts,
+            **context.facts,
         )
 
 
@@ -132,14 +131,7 @@ def _check_framing(scope: Scope) -> None:
     chunked, told = b"transfer-encoding" in names, b"content-length" in names
     if chunked and (told or scope.get("http_version") == "1.0"):
         words = "a body has either a Content-Length or, in HTTP/1.1, a Transfer-Encoding"
-        raise Refusal(400, words, code="ambiguous_length", closes=True)
-
-
-def refused(error: BaseException, address: str) -> Refusal:
-    """What a client is told of an error, whatever it is."""
-    if isinstance(error, Refusal):
-        return error
-    return refusal_of(error, address) if isinstance(error, CapsError) else internal()
+        raise ApiError(400, words, code="ambiguous_length", close_connection=True)
 
 
 def _host(word: str) -> str:
@@ -147,7 +139,7 @@ def _host(word: str) -> str:
     return name.lower()
 
 
-def _place(error: BaseException) -> str:
+def _fault_location(error: BaseException) -> str:
     """Kind and place of a fault; its words may hold what a client said."""
     trace = extract_tb(error.__traceback__)
     where = f" at {trace[-1].filename.rpartition('/caps/')[2]}:{trace[-1].lineno}" if trace else ""

@@ -1,0 +1,157 @@
+"""What an answer cost: generation and verifier together, as clients bill it, and apart, by stage.
+
+What a client gets: the chosen choices as one completion, whole or in chunks.
+"""
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Any
+
+from caps.core.types import Usage
+from caps.costs.ledger import Ledger, Sums
+from caps.server.http import sse_event
+from caps.server.requests import PREFIX, ChatRequest
+from caps.server.selection import ContestResult, Samples
+
+NO_USAGE = Usage(0, 0)
+CHUNK_CHARACTERS = 1024  # characters of a chunk
+DONE = b"data: [DONE]\n\n"
+
+Completion = dict[str, Any]
+
+
+def usage_object(samples: Samples | None, ledger: Ledger) -> dict[str, Any]:
+    """The object `usage` of an answer; `caps` in it holds the split."""
+    spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE) if samples else NO_USAGE
+    judged = ledger.total()
+    prompt, output = spent.prompt + judged.asked, spent.output + judged.output
+    split: dict[str, Any] = {"verifier": _sums(judged), "stages": _stages(ledger)}
+    if samples is not None:
+        split = {"generation": _spent(samples, spent), **split}
+    split["estimated"] = spent.estimated or ledger.estimated
+    if samples is not None and len(samples.choices) < samples.planned:
+        split["early_exit"] = _saved(samples)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": spent.cached + judged.cached},
+        "completion_tokens_details": {"reasoning_tokens": spent.reasoning + judged.reasoning},
+        "caps": split,
+    }
+
+
+def _spent(samples: Samples, spent: Usage) -> dict[str, int]:
+    return {
+        "calls": len(samples.choices),
+        "prompt_tokens": spent.prompt,
+        "completion_tokens": spent.output,
+        "cached_tokens": spent.cached,
+        "reasoning_tokens": spent.reasoning,
+    }
+
+
+def _sums(sums: Sums) -> dict[str, int]:
+    return {
+        "calls": sums.calls,
+        "prompt_tokens": sums.asked,
+        "completion_tokens": sums.output,
+        "cached_tokens": sums.cached,
+        "reasoning_tokens": sums.reasoning,
+    }
+
+
+def _stages(ledger: Ledger) -> list[dict[str, Any]]:
+    return [
+        {"stage": stage, "level": str(level), **_sums(sums)} for (stage, level), sums in ledger.lines.items()
+    ]
+
+
+def _saved(samples: Samples) -> dict[str, int]:
+    """What was not drawn, and its tokens, reckoned at the mean of what was."""
+    left = samples.planned - len(samples.choices)
+    mean = fmean(one.sample.usage.prompt + one.sample.usage.output for one in samples.choices)
+    return {"planned": samples.planned, "saved_samples": left, "saved_tokens_estimated": round(left * mean)}
+
+
+def chat_completion(
+    request: ChatRequest, samples: Samples, choice: ContestResult, *, run: str, created: int
+) -> Completion:
+    """The best `n` choices, whole and in order, as the upstream gave them."""
+    good, order = samples.good, choice.selection.order
+    best = [{**good[place].choice, "index": rank} for rank, place in enumerate(order[: request.n])]
+    return {
+        "id": f"chatcmpl-{run}",
+        "object": "chat.completion",
+        "created": created,
+        "model": PREFIX + request.model,
+        "choices": best,
+        "usage": usage_object(samples, choice.outcome.ledger),
+        "caps": selection_facts(request, samples, choice, run=run),
+    }
+
+
+def selection_facts(
+    request: ChatRequest, samples: Samples, choice: ContestResult, *, run: str
+) -> dict[str, Any]:
+    """How the answer came about; candidates are counted among those that came in."""
+    outcome, selection = choice.outcome, choice.selection
+    entrants = outcome.prepared.evidence.entrants if outcome.prepared else ()
+    causes = outcome.ledger.malformed + outcome.ledger.unanswered
+    return {
+        "run_id": run,
+        "strategy": request.config.strategy,
+        "seed": request.config.seed,
+        "domain": request.domain(samples.candidates)[0],
+        "samples": len(samples.choices),
+        "failed": len(samples.choices) - len(samples.good),
+        "clusters": len({one.signature or one.id for one in entrants}),
+        "winner": selection.winner,
+        "order": list(selection.order),
+        "provisional": selection.provisional,
+        "causes": dict(sorted(causes.items())),
+    }
+
+
+def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterator[bytes]:
+    """The events of a stream: role, pieces, calls, end of each choice, then the usage if it was asked for."""
+    head = {name: completion[name] for name in ("id", "created", "model")}
+    head = {**head, "object": "chat.completion.chunk"}
+    empty = {"usage": None} if include_usage else {}
+    for choice in completion["choices"]:
+        for delta, more in _deltas(choice):
+            part = {"index": choice["index"], "delta": delta, "finish_reason": None, **more}
+            yield sse_event({**head, "choices": [part], **empty})
+    if include_usage:
+        yield sse_event({**head, "choices": [], "usage": completion["usage"], "caps": completion["caps"]})
+    yield DONE
+
+
+def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Deltas of a choice, each with what else its chunk holds."""
+    message = choice["message"]
+    known = {"role", "content", "tool_calls", "reasoning_content", "reasoning"}
+    rest = {name: value for name, value in message.items() if name not in known and value is not None}
+    yield {"role": message.get("role") or "assistant", "content": "", **rest}, {}
+    for name in ("reasoning_content", "reasoning"):
+        for piece in _pieces(message.get(name)):
+            yield {name: piece}, {}
+    logprobs = choice.get("logprobs")
+    for place, piece in enumerate(_pieces(message.get("content"))):
+        yield {"content": piece}, {"logprobs": logprobs} if logprobs and place == 0 else {}
+    calls = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        numbered = [{"index": i, **one} for i, one in enumerate(calls) if isinstance(one, dict)]
+        yield {"tool_calls": numbered}, {}
+    known = {"index", "message", "logprobs", "delta"}
+    yield {}, {name: value for name, value in choice.items() if name not in known}
+
+
+def _pieces(content: object) -> Iterator[object]:
+    """A text in pieces; parts of other kinds go as they are."""
+    if isinstance(content, str):
+        for place in range(math.ceil(len(content) / CHUNK_CHARACTERS)):
+            yield content[place * CHUNK_CHARACTERS : (place + 1) * CHUNK_CHARACTERS]
+    elif content:
+        yield content

@@ -1,0 +1,248 @@
+"""Samples of a chat request: the client's body goes upstream whole, and the whole choice comes back.
+
+Rules that must not be broken:
+
+* Nothing of the client's is changed but the model's name, and a seed, which counts up.
+* What would fail every draw is raised at once; another failure costs one sample.
+* Whoever is cancelled, or out of time, leaves no call running upstream.
+
+How answers are selected: one judge for all requests, and a contest with its own limits for each.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import comb
+from typing import Any
+
+import msgspec
+
+from caps.config import RunConfig
+from caps.core.errors import (
+    AccessError,
+    ModelError,
+    RefusedError,
+    SlowTextError,
+    TooLongError,
+    UnknownModelError,
+)
+from caps.core.types import Candidate, Case, Selection
+from caps.engines.base import Outcome
+from caps.evidence.profiles import profile_named, signature_named
+from caps.findings.base import Findings
+from caps.judging.preparation import LONG_CODE
+from caps.models.base import Completion, Request
+from caps.models.http import Upstream
+from caps.models.wire import read_completion, tidy
+from caps.runner import Runner
+from caps.sampling.base import Sample
+from caps.sampling.sampler import to_sample
+from caps.server.errors import ApiError, internal_error
+from caps.server.requests import ChatRequest, as_json, tool_calls_of
+from caps.text_workers import TextWorkers
+
+FIRST_BATCH = 4
+SETTLED_PROBABILITY = 0.95
+SAMPLING_SHARE = 0.75  # of the time: what is left belongs to the judge
+FATAL_ERRORS = (AccessError, UnknownModelError, RefusedError, TooLongError)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledChoice:
+    """One sample, with the choice it came as; without one, why there is none."""
+
+    sample: Sample
+    choice: dict[str, Any] = field(default_factory=dict)
+    error: ModelError | None = None
+
+
+@dataclass(slots=True)
+class Samples:
+    """All samples of a request; `planned` would have been drawn without an early exit."""
+
+    planned: int
+    choices: list[SampledChoice] = field(default_factory=list)
+
+    @property
+    def good(self) -> list[SampledChoice]:
+        """Those that brought an answer."""
+        return [one for one in self.choices if one.sample.candidate is not None]
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Their answers."""
+        return tuple(one.sample.candidate for one in self.choices if one.sample.candidate is not None)
+
+
+async def generate_samples(
+    model: Upstream, request: ChatRequest, texts: TextWorkers, *, start: float, until: float
+) -> Samples:
+    """Draw all samples at once, or with `early_exit` in doubling waves until the answers have settled."""
+    samples, loop = Samples(request.config.samples), asyncio.get_running_loop()
+    while len(samples.choices) < samples.planned and loop.time() < until:
+        done = len(samples.choices)
+        total = max(FIRST_BATCH, 2 * done) if request.config.early_exit else samples.planned
+        numbers = range(done, min(max(total, request.n), samples.planned))
+        soon = start + SAMPLING_SHARE * (until - start)
+        samples.choices += await _generate_batch(
+            model, request, numbers, soon=soon, until=until, any_yet=bool(samples.good)
+        )
+        if request.config.early_exit and has_settled(
+            await _signatures(request, samples.candidates, texts, until)
+        ):
+            break
+    return samples
+
+
+def has_settled(signatures: Sequence[str | None]) -> bool:
+    """Whether the commonest answer is surely (0.95) the commoner one of the first two.
+
+    The rule of adaptive consistency (Aggarwal et al. 2023): the share of the leader has a Beta distribution.
+    """
+    counts: dict[object, int] = {}
+    for place, signature in enumerate(signatures):
+        key = place if signature is None else signature
+        counts[key] = counts.get(key, 0) + 1
+    first, second = [*sorted(counts.values(), reverse=True), 0, 0][:2]
+    throws = first + second + 1
+    return sum(comb(throws, heads) for heads in range(first + 1)) >= SETTLED_PROBABILITY * (1 << throws)
+
+
+async def _generate_batch(
+    model: Upstream, request: ChatRequest, numbers: range, *, soon: float, until: float, any_yet: bool
+) -> list[SampledChoice]:
+    """Draw some at once; whoever is late is given up, unless nothing at all has come in yet."""
+    loop = asyncio.get_running_loop()
+    tasks = [asyncio.ensure_future(_generate(model, request, number)) for number in numbers]
+    try:
+        done, late = await asyncio.wait(
+            tasks, timeout=max(0.0, soon - loop.time()), return_when=asyncio.FIRST_EXCEPTION
+        )
+        while late and not any_yet and not any(_good(task) for task in done) and not _fatal(done):
+            more, late = await asyncio.wait(
+                late, timeout=max(0.0, until - loop.time()), return_when=asyncio.FIRST_COMPLETED
+            )
+            done |= more
+            if not more:
+                break
+        fatal = _fatal(done)
+        if fatal is not None and not any_yet and not any(map(_good, done)):
+            raise fatal
+        return [_outcome(number, task) for number, task in zip(numbers, tasks, strict=True)]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _generate(model: Upstream, request: ChatRequest, number: int) -> SampledChoice:
+    prompt = Request(request.problem.messages, request.model)  # for the reckoning, if upstream gives none
+
+    def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
+        return read_completion(reply, prompt), tidy(reply["choices"][0])
+
+    try:
+        done = await model.exchange(lambda _: request.upstream_body(number), read, model=request.model)
+    except FATAL_ERRORS:
+        raise
+    except ModelError as error:
+        return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)
+    return to_sampled_choice(number, *done.value)
+
+
+def to_sampled_choice(number: int, completion: Completion, choice: dict[str, Any]) -> SampledChoice:
+    """A choice as a sample: tool calls stand behind the text, and are the answer that counts."""
+    calls = tool_calls_of(choice["message"])
+    if not calls:
+        return SampledChoice(to_sample(number, completion), choice)
+    called = as_json({"tool_calls": calls})
+    text = f"{completion.text}\n\n{called}" if completion.text.strip() else called
+    sample = to_sample(number, msgspec.structs.replace(completion, text=text))
+    if sample.candidate is None:
+        return SampledChoice(sample, choice)
+    return SampledChoice(replace(sample, candidate=replace(sample.candidate, answer=called)), choice)
+
+
+async def _signatures(
+    request: ChatRequest, candidates: tuple[Candidate, ...], texts: TextWorkers, until: float
+) -> Sequence[str | None]:
+    """The signatures of the samples so far; unknown where finding out takes too long."""
+    work = partial(signatures_of, request.domain(candidates)[0], candidates)
+    size = sum(len(one.text) for one in candidates)
+    try:
+        return await texts.run(work, size=size, limit=LONG_CODE, until=until)
+    except SlowTextError:
+        return [None] * len(candidates)
+
+
+def signatures_of(domain: str, candidates: tuple[Candidate, ...]) -> list[str | None]:
+    """The signature of each candidate."""
+    signature = signature_named(profile_named(domain).signature)
+    return [signature(one) for one in candidates]
+
+
+def _good(task: "asyncio.Task[SampledChoice]") -> bool:
+    return task.exception() is None and task.result().sample.candidate is not None
+
+
+def _fatal(done: "set[asyncio.Task[SampledChoice]]") -> BaseException | None:
+    return next((error for task in done if (error := task.exception()) is not None), None)
+
+
+def _outcome(number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
+    if not task.done():
+        return SampledChoice(Sample(number, None, failure="no reply in time", cause="time"))
+    error = task.exception()
+    if isinstance(error, ModelError):
+        return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)
+    return task.result()
+
+
+@dataclass(frozen=True, slots=True)
+class ContestResult:
+    """What a contest came to."""
+
+    outcome: Outcome
+    selection: Selection
+
+
+class Selector:
+    """Selects from cases with one model server as the judge.
+
+    The judge's name is fixed, or that of the model that generated the candidates.
+    """
+
+    def __init__(
+        self, runner: Runner, model: Upstream, findings: Findings | None, texts: TextWorkers
+    ) -> None:
+        self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
+
+    @property
+    def judge(self) -> str | None:
+        """The judge's name, where it is fixed."""
+        config = self._runner.config
+        fixed = config.judge_model or config.judge_base_url
+        return self._runner.endpoints.full.model or None if fixed else None
+
+    async def choose(self, case: Case, config: RunConfig, *, generator: str, until: float) -> ContestResult:
+        """Run the contest of a case; where time or tokens end, the order so far stands."""
+        left = max(0.0, until - asyncio.get_running_loop().time())
+        own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
+        runner = self._runner.with_config(own, model=self._model)
+        engine = runner.local_engine(
+            dict.fromkeys(runner.endpoints[1:], self._model), texts=self._texts, findings=self._findings
+        )
+        (outcome,) = [one async for one in engine.run([case], runner.strategy, seed=config.seed)]
+        return ContestResult(outcome, _selection(outcome))
+
+
+def _selection(outcome: Outcome) -> Selection:
+    """The selection, a provisional one too: where no judge answered, there are still answers."""
+    if outcome.selection is not None:
+        return outcome.selection
+    if outcome.contest is None:
+        raise ApiError(400, f"nothing could be chosen: {outcome.failure}", code="invalid_value", param="caps")
+    if outcome.contest.selection is None:
+        raise internal_error()
+    return outcome.contest.selection
