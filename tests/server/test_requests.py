@@ -4,15 +4,21 @@ import asyncio
 import json
 import random
 import string
+import subprocess
+import sys
 import threading
+from io import StringIO
 
 import pytest
 
+from caps.config import RunConfig
 from caps.core.errors import SettingError
-from caps.runner import Endpoint
+from caps.runner import Endpoint, Runner
 from caps.server.admission import Limits
+from caps.server.app import ServerConfig, create_app
+from caps.server.telemetry import JsonLog
 from models.server import Hang, Raw, Reply, Status, StubServer
-from server.serving import asked, inside, upstream
+from server.serving import Inside, asked, inside, upstream
 from waiting import until
 
 KEYS = ("sk-first-0001", "sk-second-0002")
@@ -88,6 +94,63 @@ def test_limits_have_statuses(stub):
     assert [one.status for one in answers] == [413, 413, 415, 415, 400, 400, 405, 405, 400, 400]
     assert all(set(one.json["error"]) == {"message", "type", "param", "code"} for one in answers)
     assert all(len(one.headers["x-caps-run-id"]) == 32 for one in answers)
+
+
+def test_a_wrong_method_is_answered_with_the_right_ones(stub):
+    async def work(call):
+        return await call("GET"), await call("DELETE", "/v1/models/m"), await call("HEAD", "/health")
+
+    chat, model, health = inside(stub.url, work)
+    assert (chat.status, chat.headers["allow"]) == (405, "POST")
+    assert (model.status, model.headers["allow"]) == (405, "GET, HEAD")
+    assert "/v1/models/{name:path}" in model.json["error"]["message"]
+    assert health.status == 200
+
+
+def test_all_bodies_together_have_a_limit_and_count_until_they_are_answered():
+    go = threading.Event()
+    body = json.dumps(asked(caps={"n": 1})).encode()
+
+    async def work(call):
+        first = asyncio.ensure_future(call(body=body))
+        await until(lambda: stub.busy == 1)
+        refused = await call(body=body)
+        go.set()
+        return await first, refused, await call(body=body)
+
+    with StubServer([Reply("same", until=go.is_set)]) as stub:
+        first, refused, later = inside(stub.url, work, limits=Limits(max_held=len(body) * 3 // 2))
+    assert [one.status for one in (first, refused, later)] == [200, 503, 200]
+    assert (refused.json["error"]["code"], refused.headers["retry-after"]) == ("too_busy", "1")
+
+
+def test_the_app_runs_under_any_server_that_speaks_the_lifespan_protocol(stub):
+    config = RunConfig(base_url=(stub.url,), samples=2, sandbox="off")
+    app = create_app(ServerConfig(runner=Runner(config, any_model=True), log=JsonLog(file=StringIO())))
+    events, sent = asyncio.Queue(), []
+
+    async def send(message):
+        sent.append(message["type"])
+
+    async def story():
+        events.put_nowait({"type": "lifespan.startup"})
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        life = asyncio.ensure_future(app(scope, events.get, send))
+        await until(lambda: sent)
+        answer = await Inside(app, StringIO())(body=asked())
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await life
+        return answer
+
+    assert asyncio.run(story()).status == 200
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_without_starlette_the_error_names_the_extra():
+    code = "import sys; sys.modules['starlette'] = None; import caps.server.app"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "MissingExtraError" in done.stderr
+    assert "[server]" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """How much clients may ask for.
 
 How many requests are worked on at once, and how many may wait for that.
-
-Bodies of requests, read within a size and a time; all together have a limit too.
 """
 
 import asyncio
@@ -12,8 +10,7 @@ from dataclasses import dataclass
 
 from caps.core.settings import check_settings, setting
 from caps.models.http import Gate
-from caps.server.errors import ApiError, ClientDisconnected
-from caps.server.http import Receive
+from caps.server.errors import ApiError
 
 MIB = 1 << 20
 
@@ -68,52 +65,3 @@ class Admission:
             yield
         finally:
             await self._gate.__aexit__(None, None, None)
-
-
-@dataclass(slots=True)
-class BodyLimits:
-    """All bodies that are held now."""
-
-    limits: Limits
-    held: int = 0
-
-    @asynccontextmanager
-    async def read(self, receive: Receive) -> AsyncIterator[bytes]:
-        """The whole body, held until the request is done."""
-        parts: list[bytes] = []
-        size = 0
-        try:
-            try:
-                async with asyncio.timeout(self.limits.body_seconds):
-                    async for part in _parts(receive):
-                        parts.append(part)
-                        size += len(part)
-                        self._take(len(part), size)
-            except TimeoutError:
-                words = f"the body did not arrive within {self.limits.body_seconds:g} s"
-                raise ApiError(408, words, code="request_timeout") from None
-            yield b"".join(parts)
-        finally:
-            self.held -= size
-
-    def _take(self, more: int, size: int) -> None:
-        self.held += more
-        if size > self.limits.max_body:
-            raise body_too_large(self.limits)
-        if self.held > self.limits.max_held:
-            raise ApiError(503, "too many bodies at once: try again later", code="too_busy", retry_after=1)
-
-
-def body_too_large(limits: Limits) -> ApiError:
-    """A body beyond the limit."""
-    return ApiError(413, f"the body may have {limits.max_body:,} bytes at most", code="request_too_large")
-
-
-async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        yield message.get("body", b"")
-        more = message.get("more_body", False)

@@ -1,6 +1,4 @@
-"""The routes; Starlette is imported nowhere else.
-
-From settings to a server that listens: the composition of everything in this folder.
+"""From settings to a server that listens: the composition of everything in this folder.
 
 A server that listens; uvicorn is imported nowhere else.
 
@@ -25,11 +23,23 @@ from caps.models.embedded import EmbeddedModel
 from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel, Upstream
 from caps.runner import Endpoint, Runner
-from caps.server.admission import Admission, BodyLimits, Limits
+from caps.server.admission import Admission, Limits
+from caps.server.auth import HEALTH_PATH, AuthMiddleware
 from caps.server.errors import ApiError
-from caps.server.handlers import PATHS, Handlers
-from caps.server.http import ASGIApp, Receive, Scope, Send
-from caps.server.middleware import HEALTH_PATH, RequestMiddleware
+from caps.server.handlers import FORWARDED_PATHS, Handlers
+from caps.server.http import (
+    ASGIApp,
+    HTTPException,
+    Middleware,
+    Receive,
+    Request,
+    Response,
+    Route,
+    Scope,
+    Send,
+    Starlette,
+)
+from caps.server.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestContext, RequestLogMiddleware
 from caps.server.selection import Selector
 from caps.server.service import SelectionService
 from caps.server.telemetry import JsonLog, Metrics
@@ -38,50 +48,6 @@ from caps.text_workers import TextWorkers
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKLOG = 2048
 KEEP_ALIVE = 65  # longer than most clients keep a connection: they hang up, not we
-
-
-@dataclass(frozen=True, slots=True)
-class RouteHandler:
-    """One route: who answers it, and to which method."""
-
-    route: str
-    answer: ASGIApp
-    method: str = "GET"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, if the method is right."""
-        scope["caps.context"].route = self.route
-        if scope["method"] != self.method:
-            raise ApiError(405, f"{self.route} answers to {self.method}", code="method_not_allowed")
-        await self.answer(scope, receive, send)
-
-
-def routes(handlers: Handlers) -> list[RouteHandler]:
-    """Everything that can be asked for."""
-    return [
-        RouteHandler("/v1/chat/completions", handlers.chat, "POST"),
-        RouteHandler("/v1/select", handlers.select, "POST"),
-        *(RouteHandler(f"/v1/{path}", handlers.forward(path), "POST") for path in PATHS[1:]),
-        RouteHandler("/v1/models", handlers.models),
-        RouteHandler("/v1/models/{name:path}", handlers.models),
-        RouteHandler(HEALTH_PATH, handlers.health),
-        RouteHandler("/metrics", handlers.metrics_page),
-        RouteHandler("/openapi.json", handlers.openapi),
-    ]
-
-
-def make_router(handlers: Handlers) -> ASGIApp:
-    """The routes as one app; a path that is spelled otherwise is none of them."""
-    try:
-        from starlette.routing import Route, Router  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("starlette", "server", "caps serve") from None
-    found = [Route(one.route, one) for one in routes(handlers)]
-    return Router(found, redirect_slashes=False, default=_not_found)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001
-    raise ApiError(404, "there is nothing at this path; see /openapi.json", code="not_found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +96,78 @@ async def _answer(serving: ServerConfig, sock: socket.socket) -> None:
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
         more = {} if serving.settings is None else {"settings": serving.settings}
         url = f"http://{host}:{sock.getsockname()[1]}/v1"
-        serving.log.write("listening", url=url, upstream=app.address, **more)
+        serving.log.write("listening", url=url, upstream=app.state.service.upstream.address, **more)
         await run(app, sock, grace=serving.grace, header_seconds=serving.limits.body_seconds, log=serving.log)
 
 
 @asynccontextmanager
-async def open_app(serving: ServerConfig) -> AsyncIterator[RequestMiddleware]:
-    """The app, with its connections; closed in the end."""
-    limits, log = serving.limits, serving.log
+async def open_app(serving: ServerConfig) -> AsyncIterator[Starlette]:
+    """The application within its lifespan. What fails at the start is raised here, not logged by uvicorn."""
+    app = create_app(serving)
+    async with app.router.lifespan_context(app):
+        yield app
+
+
+def create_app(serving: ServerConfig) -> Starlette:
+    """The application: routes, middleware, and a lifespan that connects `state.service`."""
+    admission = Admission(serving.limits)
+    metrics = Metrics(admission)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with _open_service(serving, admission) as service:
+            app.state.service = service
+            yield
+
+    app = Starlette(
+        routes=_routes(Handlers(log=serving.log, metrics=metrics, heartbeat=serving.heartbeat)),
+        middleware=[
+            Middleware(RequestLogMiddleware, log=serving.log, metrics=metrics),
+            Middleware(ErrorMiddleware),
+            Middleware(AuthMiddleware, keys=serving.keys, hosts=serving.hosts),
+            Middleware(BodyLimitMiddleware, limits=serving.limits),
+        ],
+        exception_handlers={HTTPException: _routing_error},
+        lifespan=lifespan,
+    )
+    app.router.redirect_slashes = False  # a path that is spelled differently is not found
+    return app
+
+
+class RecordedRoute(Route):
+    """A route that records its path pattern for log and metrics; the path itself is chosen by the client."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request to this route, also one with a method it does not have."""
+        RequestContext.of(scope).route = self.path
+        await super().handle(scope, receive, send)
+
+
+def _routes(handlers: Handlers) -> list[Route]:
+    return [
+        RecordedRoute("/v1/chat/completions", handlers.chat, methods=["POST"]),
+        RecordedRoute("/v1/select", handlers.select, methods=["POST"]),
+        *(RecordedRoute(f"/v1/{path}", handlers.forward, methods=["POST"]) for path in FORWARDED_PATHS),
+        RecordedRoute("/v1/models", handlers.models),
+        RecordedRoute("/v1/models/{name:path}", handlers.models),
+        RecordedRoute(HEALTH_PATH, handlers.health),
+        RecordedRoute("/metrics", handlers.metrics_page),
+        RecordedRoute("/openapi.json", handlers.openapi),
+    ]
+
+
+async def _routing_error(request: Request, error: Exception) -> Response:
+    """Raise what Starlette's router says (404, 405) as an error of this API."""
+    if isinstance(error, HTTPException) and error.status_code == 405:
+        methods = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        message = f"{RequestContext.of(request.scope).route} answers to {methods}"
+        raise ApiError(405, message, code="method_not_allowed", headers={"allow": methods}) from None
+    raise ApiError(404, "there is nothing at this path; see /openapi.json", code="not_found") from None
+
+
+@asynccontextmanager
+async def _open_service(serving: ServerConfig, admission: Admission) -> AsyncIterator[SelectionService]:
+    """The service with its connections and worker processes, which are closed at the end."""
     async with AsyncExitStack() as stack:
         runner = serving.runner
         generator, judging, _ = runner.endpoints
@@ -149,28 +179,14 @@ async def open_app(serving: ServerConfig) -> AsyncIterator[RequestMiddleware]:
         findings = runner.findings(None, texts)
         if findings is not None:
             stack.push_async_callback(findings.close)
-        admission = Admission(limits)
-        metrics = Metrics(admission)
-        service = SelectionService(
+        yield SelectionService(
             upstream=upstream,
             selector=Selector(runner, judge, findings, texts),
             config=runner.config,
             model=generator.model or None,
-            limits=limits,
+            limits=serving.limits,
             admission=admission,
             texts=texts,
-        )
-        handlers = Handlers(
-            service=service, bodies=BodyLimits(limits), log=log, metrics=metrics, heartbeat=serving.heartbeat
-        )
-        yield RequestMiddleware(
-            app=make_router(handlers),
-            limits=limits,
-            log=log,
-            metrics=metrics,
-            address=upstream.address,
-            keys=serving.keys,
-            hosts=serving.hosts,
         )
 
 

@@ -3,6 +3,7 @@
 A client learns what it can mend; addresses, keys and traces stay here.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from caps.core.errors import CapsError, ModelError, UserError
@@ -35,10 +36,15 @@ class ApiError(Exception):
         param: str | None = None,
         retry_after: int | None = None,
         close_connection: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.code, self.param, self.retry_after = status, code, param, retry_after
-        self.close_connection = close_connection  # the connection, of which nothing more can be trusted
+        self.status, self.code, self.param = status, code, param
+        self.headers = {
+            **(headers or {}),
+            **({} if retry_after is None else {"retry-after": str(retry_after)}),
+            **({"connection": "close"} if close_connection else {}),
+        }
 
     def body(self) -> dict[str, Any]:
         """The error object."""
@@ -52,10 +58,6 @@ class ApiError(Exception):
         if self.code.startswith("upstream") and self.status >= 500:
             return "upstream_error"
         return named.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-
-
-class ClientDisconnected(Exception):  # noqa: N818
-    """The client hung up: nobody is left to answer."""
 
 
 def to_api_error(error: BaseException, address: str) -> ApiError:

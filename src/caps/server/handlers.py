@@ -14,20 +14,19 @@ import aiohttp
 from caps.core.secrets import Secrets, StreamScrubber
 from caps.models.http import Upstream
 from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
-from caps.server.admission import Admission, BodyLimits
+from caps.server.admission import Admission
 from caps.server.errors import ApiError, invalid_value, to_api_error
 from caps.server.http import (
     ASGIApp,
     EventStreamResponse,
-    RawHeaders,
+    JsonResponse,
     Receive,
+    Request,
     Response,
     Scope,
     Send,
+    StreamingResponse,
     run_until_disconnect,
-    send_last,
-    send_more,
-    send_start,
 )
 from caps.server.middleware import RequestContext
 from caps.server.openai_format import Completion, completion_chunks
@@ -36,7 +35,7 @@ from caps.server.requests import ChatRequest, decode_body, wants_selection
 from caps.server.service import SelectionService
 from caps.server.telemetry import JsonLog, Metrics
 
-PATHS = ("chat/completions", "completions", "embeddings", "responses")
+FORWARDED_PATHS = ("completions", "embeddings", "responses")
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 # Neither cookies nor anything about the connection, which is another one.
 KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-request-id")
@@ -44,7 +43,7 @@ KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-request-id")
 
 @dataclass(frozen=True, slots=True)
 class ForwardedResponse:
-    """A reply that is the upstream's."""
+    """The upstream's own response, with its status, some of its headers, and its body as it arrives."""
 
     upstream: Upstream
     admission: Admission
@@ -53,21 +52,18 @@ class ForwardedResponse:
     seconds: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send on, and back."""
-        await run_until_disconnect(self._pass_on(send), receive)
+        """Forward the request, and send the response on."""
+        await run_until_disconnect(self._forward(send), receive)
 
-    async def _pass_on(self, send: Send) -> None:
+    async def _forward(self, send: Send) -> None:
         until = asyncio.get_running_loop().time() + self.seconds
         async with self.admission.admit(until), self._response() as response:
             # Some servers repeat the key they were sent, which is not the client's.
             status = response.status if response.status < 600 else 502
             secrets = self.upstream.secrets(failed=status >= 400)
-            scrubber = StreamScrubber(secrets)
-            await send_start(send, status, _kept_headers(response, secrets))
-            async for part in limited(response, FORWARDED_BYTES):
-                if clean := scrubber.feed(part):
-                    await send_more(send, clean)
-            await send_last(send, scrubber.end())
+            stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets)), status)
+            stream.raw_headers = _kept_headers(response, secrets)
+            await stream.stream_response(send)
 
     @asynccontextmanager
     async def _response(self) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -90,7 +86,15 @@ class ForwardedResponse:
         raise fault  # not where it was caught: what aiohttp raises may hold the request with its headers
 
 
-def _kept_headers(response: aiohttp.ClientResponse, secrets: Secrets) -> RawHeaders:
+async def _scrubbed(response: aiohttp.ClientResponse, scrubber: StreamScrubber) -> AsyncIterator[bytes]:
+    async for part in limited(response, FORWARDED_BYTES):
+        if clean := scrubber.feed(part):
+            yield clean
+    if rest := scrubber.end():
+        yield rest
+
+
+def _kept_headers(response: aiohttp.ClientResponse, secrets: Secrets) -> list[tuple[bytes, bytes]]:
     return [
         (name.lower().encode("latin-1"), secrets.scrub_text(value).encode("latin-1", "replace"))
         for name, value in response.headers.items()
@@ -102,99 +106,87 @@ def _kept_headers(response: aiohttp.ClientResponse, secrets: Secrets) -> RawHead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
-    """Answers routes from a desk, and counts what answers took."""
+    """One method per route; each answers a request with an ASGI response."""
 
-    service: SelectionService
-    bodies: BodyLimits
     log: JsonLog
     metrics: Metrics
     heartbeat: float
 
-    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def chat(self, request: Request) -> ASGIApp:
         """A chat completion: selected for `caps/…`, else the upstream's own."""
-        async with self.bodies.read(receive) as payload:
-            body = decode_body(payload)
-            if not wants_selection(body):
-                await self._forwarded("chat/completions", payload)(scope, receive, send)
-                return
-            request, context = await self.service.read(body, payload), _context(scope)
-            context.facts |= {"model": request.model, "n": request.config.samples, "stream": request.stream}
-            if request.stream:
-                await self._streamed(request, context)(scope, receive, send)
-                return
-            done = await run_until_disconnect(self.service.chat(request, context.run), receive)
-            self._answered(context, done, request=request)
-            await Response(done)(scope, receive, send)
+        service, payload = _service(request), await request.body()
+        body = decode_body(payload)
+        if not wants_selection(body):
+            return _forwarded(request, payload)
+        chat, context = await service.read(body, payload), RequestContext.of(request.scope)
+        context.facts |= {"model": chat.model, "n": chat.config.samples, "stream": chat.stream}
+        if chat.stream:
+            return self._stream(service, chat, context)
+        completion = await run_until_disconnect(service.chat(chat, context.run), request.receive)
+        self._record_completion(context, chat, completion)
+        return JsonResponse(completion)
 
-    async def select(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A case in, a result out."""
-        async with self.bodies.read(receive) as payload:
-            context = _context(scope)
-            line = await run_until_disconnect(
-                self.service.select(decode_body(payload), payload, context.run), receive
-            )
-            self._count(context, line["usage"], line)
-            await Response(line)(scope, receive, send)
+    async def select(self, request: Request) -> ASGIApp:
+        """A case in, a result line out."""
+        context, payload = RequestContext.of(request.scope), await request.body()
+        work = _service(request).select(decode_body(payload), payload, context.run)
+        line = await run_until_disconnect(work, request.receive)
+        self._record(context, line["usage"], line)
+        return JsonResponse(line)
 
-    def forward(self, path: str) -> ASGIApp:
-        """The app that sends requests on to a path."""
+    async def forward(self, request: Request) -> ASGIApp:
+        """Any other request of the OpenAI API, forwarded to the same path."""
+        payload = await request.body()
+        if wants_selection(decode_body(payload)):
+            raise invalid_value("model", "caps/… answers chat completions only: POST /v1/chat/completions")
+        return _forwarded(request, payload)
 
-        async def forward(scope: Scope, receive: Receive, send: Send) -> None:
-            async with self.bodies.read(receive) as payload:
-                if wants_selection(decode_body(payload)):
-                    raise invalid_value(
-                        "model", "caps/… answers chat completions only: POST /v1/chat/completions"
-                    )
-                await self._forwarded(path, payload)(scope, receive, send)
-
-        return forward
-
-    async def models(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def models(self, request: Request) -> ASGIApp:
         """All models, or the one that the path names."""
-        listed, name = await self.service.models(), scope["path_params"].get("name")
+        listed, name = await _service(request).models(), request.path_params.get("name")
         if name is not None:
             listed = next((row for row in listed["data"] if row["id"] == name), {})
             if not listed:
                 raise ApiError(404, "there is no such model", code="model_not_found", param="model")
-        await Response(listed)(scope, receive, send)
+        return JsonResponse(listed)
 
-    async def health(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whether answers can be had; who has no key learns no more than that."""
-        told = await self.service.health()
-        shown = told if _context(scope).allowed else {"status": told["status"]}
-        await Response(shown, 200 if told["status"] == "ok" else 503)(scope, receive, send)
+    async def health(self, request: Request) -> ASGIApp:
+        """Whether the upstream answers; clients without a key see the status only."""
+        health = await _service(request).health()
+        authenticated = RequestContext.of(request.scope).authenticated
+        shown = health if authenticated else {"status": health["status"]}
+        return JsonResponse(shown, 200 if health["status"] == "ok" else 503)
 
-    async def metrics_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The page Prometheus reads."""
-        await Response(self.metrics.render(), kind=PLAIN)(scope, receive, send)
+    async def metrics_page(self, request: Request) -> ASGIApp:  # noqa: ARG002
+        """The page that Prometheus reads."""
+        return Response(self.metrics.render(), media_type=PLAIN)
 
-    async def openapi(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The description of all this."""
-        await Response(description(self.service.config, self.service.limits))(scope, receive, send)
+    async def openapi(self, request: Request) -> ASGIApp:
+        """The OpenAPI description of this server."""
+        service = _service(request)
+        return JsonResponse(description(service.config, service.limits))
 
-    def _streamed(self, request: ChatRequest, context: RequestContext) -> EventStreamResponse[Completion]:
-        def write(done: Completion) -> Iterator[bytes]:
-            self._answered(context, done, request=request)
-            return completion_chunks(done, include_usage=request.include_usage)
+    def _stream(
+        self, service: SelectionService, chat: ChatRequest, context: RequestContext
+    ) -> EventStreamResponse[Completion]:
+        def write(completion: Completion) -> Iterator[bytes]:
+            self._record_completion(context, chat, completion)
+            return completion_chunks(completion, include_usage=chat.include_usage)
 
         def fail(error: BaseException) -> ApiError:
-            api_error = to_api_error(error, self.service.upstream.address)
+            api_error = to_api_error(error, service.upstream.address)
             context.facts["error"] = api_error.code
             return api_error
 
-        return EventStreamResponse(self.service.chat(request, context.run), write, fail, self.heartbeat)
+        work = service.chat(chat, context.run)
+        return EventStreamResponse(work, write=write, fail=fail, heartbeat=self.heartbeat)
 
-    def _forwarded(self, path: str, payload: bytes) -> ForwardedResponse:
-        return ForwardedResponse(
-            self.service.upstream, self.service.admission, path, payload, self.service.limits.max_seconds
-        )
+    def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Completion) -> None:
+        self._record(context, completion["usage"], completion["caps"])
+        choices = [choice["message"] for choice in completion["choices"]]
+        self.log.write_text(context.run, messages=chat.fields["messages"], choices=choices)
 
-    def _answered(self, context: RequestContext, done: Completion, *, request: ChatRequest) -> None:
-        self._count(context, done["usage"], done["caps"])
-        choices = [choice["message"] for choice in done["choices"]]
-        self.log.write_text(context.run, messages=request.fields["messages"], choices=choices)
-
-    def _count(self, context: RequestContext, usage: dict[str, Any], facts: dict[str, Any]) -> None:
+    def _record(self, context: RequestContext, usage: dict[str, Any], facts: dict[str, Any]) -> None:
         self.metrics.record_answer(usage, facts)
         kept = ("strategy", "domain", "samples", "failed", "clusters", "provisional", "causes")
         context.facts |= {name: facts[name] for name in kept if name in facts}
@@ -202,7 +194,12 @@ class Handlers:
         context.facts["judge_calls"] = usage["caps"]["verifier"]["calls"]
 
 
-def _context(scope: Scope) -> RequestContext:
-    context = scope["caps.context"]
-    assert isinstance(context, RequestContext)  # noqa: S101
-    return context
+def _service(request: Request) -> SelectionService:
+    service = request.app.state.service
+    assert isinstance(service, SelectionService)  # noqa: S101
+    return service
+
+
+def _forwarded(request: Request, payload: bytes) -> ForwardedResponse:
+    service, path = _service(request), RequestContext.of(request.scope).route.removeprefix("/v1/")
+    return ForwardedResponse(service.upstream, service.admission, path, payload, service.limits.max_seconds)

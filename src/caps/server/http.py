@@ -1,118 +1,130 @@
-"""The words of ASGI that the modules here share.
+"""HTTP building blocks: the parts of Starlette that the server uses, its responses, and client disconnects.
 
-Replies, whole or as a stream of events, and an eye on whether the client is still there.
-
-When it hangs up, the work for it is cancelled and waited for.
+No other module imports Starlette, so its absence is reported in one place. When a client disconnects, the
+work for it is cancelled, and the response ends only after the cancelled work has ended.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from caps.server.errors import ApiError, ClientDisconnected
+from caps.core.errors import MissingExtraError
+from caps.server.errors import ApiError
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
+try:
+    from starlette.applications import Starlette
+    from starlette.datastructures import Headers
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import Response, StreamingResponse
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError:
+    raise MissingExtraError("starlette", "server", "caps serve") from None
 
-
-def header(scope: Scope, name: bytes) -> str:
-    """The first header of a name, or nothing."""
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
-
-
-async def send_start(send: Send, status: int, headers: RawHeaders) -> None:
-    """Send status and headers."""
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-
-
-async def send_more(send: Send, body: bytes) -> None:
-    """Send a part of a body, with more to come."""
-    await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-async def send_last(send: Send, body: bytes = b"") -> None:
-    """Send the last part of a body."""
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
+__all__ = [
+    "ASGIApp",
+    "ClientDisconnect",
+    "EventStreamResponse",
+    "HTTPException",
+    "Headers",
+    "JsonResponse",
+    "Message",
+    "Middleware",
+    "Receive",
+    "Request",
+    "Response",
+    "Route",
+    "Scope",
+    "Send",
+    "Starlette",
+    "StreamingResponse",
+    "error_response",
+    "run_until_disconnect",
+    "sse_event",
+]
 
 T = TypeVar("T")
 HEARTBEAT = b": still at it\n\n"
-EVENTS: RawHeaders = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A whole reply: JSON, unless its bytes are given."""
+class JsonResponse(Response):
+    """A JSON response, encoded by msgspec."""
 
-    content: object
-    status: int = 200
-    kind: str = "application/json"
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    media_type = "application/json"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send it."""
-        body = self.content if isinstance(self.content, bytes) else msgspec.json.encode(self.content)
-        size = str(len(body)).encode()
-        headers = [(b"content-type", self.kind.encode()), (b"content-length", size), *self.headers]
-        await send_start(send, self.status, headers)
-        await send_last(send, body)
+    def render(self, content: object) -> bytes:
+        """Encode the content."""
+        return msgspec.json.encode(content)
 
 
-def error_response(api_error: ApiError) -> Response:
-    """An error object, with how long to wait where that is known."""
-    headers = [] if api_error.retry_after is None else [(b"retry-after", str(api_error.retry_after).encode())]
-    headers += [(b"connection", b"close")] if api_error.close_connection else []
-    return Response(api_error.body(), api_error.status, headers=tuple(headers))
+def error_response(error: ApiError) -> JsonResponse:
+    """The error object of the OpenAI API, with the headers of the error."""
+    return JsonResponse(error.body(), error.status, headers=error.headers)
 
 
-@dataclass(frozen=True, slots=True)
-class EventStreamResponse(Generic[T]):
-    """A reply of events: heartbeats until the work is done, then what `write` makes of it.
+class EventStreamResponse(StreamingResponse, Generic[T]):
+    """Server-sent events: heartbeats until the work is done, then what `write` makes of its result.
 
-    What fails before the first heartbeat still becomes a status; after that an error is an event too, in the
-    words of `fail`.
+    An error before the first heartbeat becomes the status of the response. After it, the error is an event,
+    made by `fail`.
     """
 
-    work: Coroutine[Any, Any, T]
-    write: Callable[[T], Iterable[bytes]]
-    fail: Callable[[BaseException], ApiError]
-    heartbeat: float
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        write: Callable[[T], Iterable[bytes]],
+        fail: Callable[[BaseException], ApiError],
+        heartbeat: float,
+    ) -> None:
+        super().__init__((), headers={"cache-control": "no-store"})  # the events are made when it is called
+        self._work, self._write, self._fail, self._heartbeat = work, write, fail, heartbeat
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send the stream."""
-        async with _watch_client(self.work, receive) as (task, gone):
-            if await _finished(task, gone, self.heartbeat):
+        """Send the stream, without Starlette's watch for a disconnect, which would compete for `receive`."""
+        async with _watch_client(self._work, receive) as (task, disconnected):
+            if await _finished(task, disconnected, self._heartbeat):
                 task.result()
-            await send_start(send, 200, EVENTS)
-            while not task.done():
-                await send_more(send, HEARTBEAT)
-                await _finished(task, gone, self.heartbeat)
-            error = task.exception()
-            for piece in self.write(task.result()) if error is None else [sse_event(self.fail(error).body())]:
-                await send_more(send, piece)
-            await send_last(send)
+            self.body_iterator = self._events(task, disconnected)
+            await self.stream_response(send)
+
+    async def _events(
+        self, task: "asyncio.Task[T]", disconnected: "asyncio.Task[None]"
+    ) -> AsyncIterator[bytes]:
+        while not task.done():
+            yield HEARTBEAT
+            await _finished(task, disconnected, self._heartbeat)
+        error = task.exception()
+        for event in self._write(task.result()) if error is None else [sse_event(self._fail(error).body())]:
+            yield event
+
+
+def sse_event(value: object) -> bytes:
+    """One event. JSON has no line break outside its strings, and inside them line breaks are escaped."""
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
 async def run_until_disconnect(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Do the work while the client is there."""
-    async with _watch_client(work, receive) as (task, gone):
-        await _finished(task, gone, None)
+    """The result of the work; `ClientDisconnect` if the client disconnects first."""
+    async with _watch_client(work, receive) as (task, disconnected):
+        await _finished(task, disconnected, None)
         return task.result()
 
 
-async def _finished(task: "asyncio.Task[Any]", gone: "asyncio.Task[None]", seconds: float | None) -> bool:
-    """Whether the work is done after so many seconds; raises `Gone` when nobody waits for it."""
-    await asyncio.wait({task, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    if gone.done() and not task.done():
-        raise ClientDisconnected
+async def _finished(
+    task: "asyncio.Task[Any]", disconnected: "asyncio.Task[None]", seconds: float | None
+) -> bool:
+    """Whether the work is done within `seconds`; `ClientDisconnect` if the client is gone before that."""
+    await asyncio.wait({task, disconnected}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if disconnected.done() and not task.done():
+        raise ClientDisconnect
     return task.done()
 
 
@@ -120,20 +132,16 @@ async def _finished(task: "asyncio.Task[Any]", gone: "asyncio.Task[None]", secon
 async def _watch_client(
     work: Coroutine[Any, Any, T], receive: Receive
 ) -> "AsyncIterator[tuple[asyncio.Task[T], asyncio.Task[None]]]":
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(receive))
+    """Two tasks, the work and the wait for a disconnect; both have ended when the context ends."""
+    task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
-        yield task, gone
+        yield task, disconnected
     finally:
-        for one in (task, gone):
+        for one in (task, disconnected):
             one.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
+        await asyncio.gather(task, disconnected, return_exceptions=True)
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def sse_event(value: object) -> bytes:
-    """One event: JSON has no line break outside its texts, and none inside that is not escaped."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"

@@ -1,146 +1,195 @@
-"""The door: who may come in, what is written down of every visit, and that every visit ends in an answer.
+"""Middleware around every request: its id, log line and metrics, error objects, and limits of bodies.
 
-Rules that must not be broken:
+Invariants:
 
-* A key is compared in constant time, read from its header alone, and never written anywhere.
-* Whatever breaks inside, a client gets an error object and never a trace.
-* A request whose length is told twice is refused, and its connection closed.
+* Whatever fails, the client gets an error object and never a traceback.
+* A response that has started is never completed after an error: a clean end would make it look whole.
+* A body counts as held until its request has been answered.
 """
 
 import asyncio
-import hmac
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from traceback import extract_tb
 from uuid import uuid4
 
 from caps.core.errors import CapsError
-from caps.server.admission import Limits, body_too_large
-from caps.server.errors import ApiError, ClientDisconnected, to_api_error
-from caps.server.http import ASGIApp, Message, Receive, Scope, Send, error_response, header
+from caps.server.admission import Limits
+from caps.server.errors import ApiError, to_api_error
+from caps.server.http import (
+    ASGIApp,
+    ClientDisconnect,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    error_response,
+)
 from caps.server.telemetry import JsonLog, Metrics
 
-CLIENT_CLOSED_REQUEST = 499  # what proxies write down for a client that did not wait
-HEALTH_PATH = "/health"
+CLIENT_CLOSED_REQUEST = 499  # the status that proxies log for a client that disconnected
+CONTEXT = "caps.context"
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request, as the log has it."""
+    """One request: `facts` are fields of its log line, `status` is 0 until a response starts."""
 
     run: str = field(default_factory=lambda: uuid4().hex)
     start: float = field(default_factory=time.perf_counter)
     status: int = 0
     route: str = "other"
-    allowed: bool = True
+    authenticated: bool = True
+    fault: str = ""
     facts: dict[str, object] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, scope: Scope) -> "RequestContext":
+        """The context of a request that `RequestLogMiddleware` has seen."""
+        context = scope[CONTEXT]
+        assert isinstance(context, cls)  # noqa: S101
+        return context
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestMiddleware:
-    """Stands before the app; without keys everyone may come in who calls the server by a name in `hosts`."""
 
-    app: ASGIApp
-    limits: Limits
-    log: JsonLog
-    metrics: Metrics
-    address: str
-    keys: Sequence[str] = field(default=(), repr=False)
-    hosts: frozenset[str] = frozenset()
+class RequestLogMiddleware:
+    """Gives a request its id (the header `x-caps-run-id`), and writes its log line and metrics."""
+
+    def __init__(self, app: ASGIApp, *, log: JsonLog, metrics: Metrics) -> None:
+        self.app, self._log, self._metrics = app, log, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in and see it off."""
+        """Pass a request on, and record it when it has ended."""
         if scope["type"] != "http":
+            await self.app(scope, receive, send)
             return
-        context = scope["caps.context"] = RequestContext()
+        context = scope[CONTEXT] = RequestContext()
 
-        async def noted(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
-                own = (b"x-caps-run-id", context.run.encode())
-                message = {**message, "headers": [*message["headers"], own]}
+                run_id = (b"x-caps-run-id", context.run.encode())
+                message = {**message, "headers": [*message["headers"], run_id]}
             await send(message)
 
-        fault = ""
         try:
-            self._check(scope, context)
-            await self.app(scope, receive, noted)
-        except ClientDisconnected:
-            context.status = CLIENT_CLOSED_REQUEST
-        except asyncio.CancelledError:
-            if not context.status:
-                stopped = ApiError(
-                    503, "this server stops before it could answer", code="stopping", retry_after=5
-                )
-                await error_response(stopped)(scope, receive, noted)
-            raise
-        except Exception as error:
-            fault = _fault_location(error) if not isinstance(error, ApiError | CapsError) else ""
-            api_error = to_api_error(error, self.address)
-            context.facts["error"] = api_error.code
-            if not context.status:  # a reply that has begun is broken off: an end would look like a whole one
-                await error_response(api_error)(scope, receive, noted)
+            await self.app(scope, receive, send_with_id)
         finally:
-            self._note(scope, context, fault)
+            self._record(context, method=scope["method"])
 
-    def _check(self, scope: Scope, context: RequestContext) -> None:
-        _check_framing(scope)
-        context.allowed = self._is_known(header(scope, b"authorization"))
-        if not context.allowed and scope["path"] != HEALTH_PATH:
-            words = "this server wants a key it knows: Authorization: Bearer <key>"
-            raise ApiError(401, words, code="invalid_api_key")
-        # A page in a browser can make it send requests here, but not under this machine's own name.
-        if self.hosts and _host(header(scope, b"host")) not in self.hosts:
-            raise ApiError(403, "this server is not called by that name", code="wrong_host")
-        if scope["method"] != "POST":
-            return
-        if header(scope, b"content-type").partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(415, "the body must be application/json", code="unsupported_media_type")
-        size = header(scope, b"content-length")
-        if size.isdecimal() and len(size) < 20 and int(size) > self.limits.max_body:
-            raise body_too_large(self.limits)
-
-    def _is_known(self, word: str) -> bool:
-        scheme, _, given = word.partition(" ")
-        digest = sha256(given.strip().encode()).digest()  # of one length, so that no length is told either
-        known = [hmac.compare_digest(digest, sha256(key.encode()).digest()) for key in self.keys]
-        return not self.keys or (any(known) and scheme.lower() == "bearer")
-
-    def _note(self, scope: Scope, context: RequestContext, fault: str) -> None:
+    def _record(self, context: RequestContext, *, method: str) -> None:
         seconds = time.perf_counter() - context.start
-        self.metrics.record_request(context.route, context.status, seconds)
-        level = "error" if fault else "info"
-        self.log.write(
+        self._metrics.record_request(context.route, context.status, seconds)
+        self._log.write(
             "request",
-            level=level,
+            level="error" if context.fault else "info",
             run=context.run,
-            method=scope["method"],
+            method=method,
             route=context.route,
             status=context.status,
             seconds=round(seconds, 4),
-            fault=fault or None,
+            fault=context.fault or None,
             **context.facts,
         )
 
 
-def _check_framing(scope: Scope) -> None:
-    """Refuse a body whose end another server might see elsewhere: what is behind it could be smuggled in."""
-    names = [name for name, _ in scope["headers"]]
-    chunked, told = b"transfer-encoding" in names, b"content-length" in names
-    if chunked and (told or scope.get("http_version") == "1.0"):
-        words = "a body has either a Content-Length or, in HTTP/1.1, a Transfer-Encoding"
-        raise ApiError(400, words, code="ambiguous_length", close_connection=True)
+class ErrorMiddleware:
+    """Turns exceptions into error objects, as long as no response has started."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and answer for what it raises."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        context = RequestContext.of(scope)
+        try:
+            await self.app(scope, receive, send)
+        except ClientDisconnect:
+            context.status = CLIENT_CLOSED_REQUEST
+        except asyncio.CancelledError:
+            if not context.status:
+                stopping = ApiError(
+                    503, "this server stops before it could answer", code="stopping", retry_after=5
+                )
+                await error_response(stopping)(scope, receive, send)
+            raise
+        except Exception as error:
+            if not isinstance(error, ApiError | CapsError):
+                context.fault = _fault_location(error)
+            api_error = to_api_error(error, scope["app"].state.service.upstream.address)
+            context.facts["error"] = api_error.code
+            if not context.status:
+                await error_response(api_error)(scope, receive, send)
 
 
-def _host(word: str) -> str:
-    name = word.rpartition(":")[0] if not word.endswith("]") and ":" in word else word
-    return name.lower()
+class BodyLimitMiddleware:
+    """Limits the size of a body, the time it may take to arrive, and the bytes of all bodies held at once.
+
+    The declared type and length are checked before anything is read, the bytes that arrive as the application
+    receives them.
+    """
+
+    def __init__(self, app: ASGIApp, *, limits: Limits) -> None:
+        self.app, self.limits = app, limits
+        self.held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on with a `receive` that keeps to the limits."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if scope["method"] == "POST":
+            self._check_headers(Headers(scope=scope))
+        size, complete, deadline = 0, False, None
+
+        async def receive_within_limits() -> Message:
+            nonlocal size, complete, deadline
+            if complete:
+                return await receive()
+            if deadline is None:
+                deadline = asyncio.get_running_loop().time() + self.limits.body_seconds
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                words = f"the body did not arrive within {self.limits.body_seconds:g} s"
+                raise ApiError(408, words, code="request_timeout") from None
+            if message["type"] == "http.request":
+                arrived = len(message.get("body", b""))
+                size += arrived
+                self.held += arrived
+                complete = not message.get("more_body", False)
+                self._check_size(size)
+            return message
+
+        try:
+            await self.app(scope, receive_within_limits, send)
+        finally:
+            self.held -= size
+
+    def _check_headers(self, headers: Headers) -> None:
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise ApiError(415, "the body must be application/json", code="unsupported_media_type")
+        length = headers.get("content-length", "")
+        if length.isdecimal() and len(length) < 20 and int(length) > self.limits.max_body:
+            raise self._too_large()
+
+    def _check_size(self, size: int) -> None:
+        if size > self.limits.max_body:
+            raise self._too_large()
+        if self.held > self.limits.max_held:
+            raise ApiError(503, "too many bodies at once: try again later", code="too_busy", retry_after=1)
+
+    def _too_large(self) -> ApiError:
+        words = f"the body may have {self.limits.max_body:,} bytes at most"
+        return ApiError(413, words, code="request_too_large")
 
 
 def _fault_location(error: BaseException) -> str:
-    """Kind and place of a fault; its words may hold what a client said."""
+    """Type and place of an unexpected error. Its message is left out: it may quote what a client sent."""
     trace = extract_tb(error.__traceback__)
     where = f" at {trace[-1].filename.rpartition('/caps/')[2]}:{trace[-1].lineno}" if trace else ""
     return f"{type(error).__name__}{where}"

@@ -1,0 +1,70 @@
+"""Authentication: API keys, host names, and requests whose framing cannot be trusted.
+
+Invariants:
+
+* A key is compared in constant time, read from the Authorization header only, and never written anywhere.
+* A request with two lengths is rejected and its connection closed, before its headers are used for anything.
+"""
+
+import hmac
+from collections.abc import Sequence
+from hashlib import sha256
+
+from caps.server.errors import ApiError
+from caps.server.http import ASGIApp, Headers, Receive, Scope, Send
+from caps.server.middleware import RequestContext
+
+HEALTH_PATH = "/health"
+
+
+class AuthMiddleware:
+    """Rejects requests without a known key. Without keys, rejects requests for a host name not in `hosts`.
+
+    `HEALTH_PATH` is open to all; its handler shows clients without a key the status only.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, keys: Sequence[str] = (), hosts: frozenset[str] = frozenset()
+    ) -> None:
+        self.app, self.hosts = app, hosts
+        self._digests = [sha256(key.encode()).digest() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, then pass it on."""
+        if scope["type"] == "http":
+            self._check(scope)
+        await self.app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        _check_framing(scope, headers)
+        context = RequestContext.of(scope)
+        context.authenticated = self._is_known(headers.get("authorization", ""))
+        if not context.authenticated and scope["path"] != HEALTH_PATH:
+            message = "this server wants a key it knows: Authorization: Bearer <key>"
+            raise ApiError(401, message, code="invalid_api_key")
+        # A web page can make a browser send requests to this machine, but not under this machine's own name.
+        if self.hosts and _host_name(headers.get("host", "")) not in self.hosts:
+            raise ApiError(403, "this server is not called by that name", code="wrong_host")
+
+    def _is_known(self, authorization: str) -> bool:
+        scheme, _, key = authorization.partition(" ")
+        digest = sha256(
+            key.strip().encode()
+        ).digest()  # digests have one length, so the time reveals no length
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return not self._digests or (any(matches) and scheme.lower() == "bearer")
+
+
+def _check_framing(scope: Scope, headers: Headers) -> None:
+    """Reject a body whose end a proxy might see elsewhere: a request could be smuggled in behind it."""
+    chunked, sized = "transfer-encoding" in headers, "content-length" in headers
+    if chunked and (sized or scope.get("http_version") == "1.0"):
+        message = "a body has either a Content-Length or, in HTTP/1.1, a Transfer-Encoding"
+        raise ApiError(400, message, code="ambiguous_length", close_connection=True)
+
+
+def _host_name(host: str) -> str:
+    """The Host header without the port."""
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    return name.lower()
