@@ -21,7 +21,7 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from caps.cli.report import opened
+from caps.cli.report import open_run
 from caps.models.base import ConnectOptions, Request
 from caps.models.scripted import ScriptedModel
 from caps.reports.page import write_page
@@ -94,7 +94,7 @@ def play(folder: Path, count: int) -> float:
 def write(run: Path) -> tuple[list[Path], float]:
     """The page and the files beside it."""
     started = time.process_time()
-    with opened(run) as retold:
+    with open_run(run) as retold:
         told = load_report(retold)
         files = write_page(run_page(told), receipts(told), run / "report.html")
     return files, time.process_time() - started

@@ -1,4 +1,4 @@
-"""The page in a real browser, opened from disk: it works, it is silent, and hostile words stay words."""
+"""The page in a real browser, open_run from disk: it works, it is silent, and hostile words stay words."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from caps.cli.report import _write, opened
+from caps.cli.report import _write, open_run
 from caps.judging.simulated import PRESETS
 from caps.reports import page as pages
 from caps.reports.diagnosis import JudgeLabel
@@ -53,7 +53,7 @@ def folder(tmp_path_factory):
     lines.append(json.dumps(bad))
     (place / "cases.jsonl").write_text("\n".join(lines) + "\n")
     run_cases(place / "cases.jsonl", place / "run", reply=reply)
-    with opened(place / "run") as run:
+    with open_run(place / "run") as run:
         _write([run], None, place / "report.html", texts=True)
         pages_whole, pages.WHOLE = pages.WHOLE, 1000
         try:

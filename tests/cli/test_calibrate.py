@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from caps.cli.calibrating import Calibrating
+from caps.cli.run import Calibrator
 from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.judging.profiles import read_profile
@@ -89,7 +89,7 @@ def test_a_budget_in_all_holds_for_both_steps_and_nothing_is_learnt_from_half_th
 
 
 def calibrating(count=20, name="posterior", journal="j", **settings):
-    return Calibrating(Runner(RunConfig(calibrate=count, strategy=name, journal=journal, **settings)))
+    return Calibrator(Runner(RunConfig(calibrate=count, strategy=name, journal=journal, **settings)))
 
 
 @pytest.mark.parametrize("count", [3, 5000])

@@ -7,14 +7,14 @@ import re
 import aiohttp
 from aiohttp import web
 
-from caps.cli.report import opened
+from caps.cli.report import open_run
 from caps.reports.live import HOST, Live
 from judging import write_cases
 from running import run_cases
 
 
 async def serving(path, visit):
-    runner = web.AppRunner(Live(path, opened, every=0.05).app(), shutdown_timeout=0.1)
+    runner = web.AppRunner(Live(path, open_run, every=0.05).app(), shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, HOST, 0).start()

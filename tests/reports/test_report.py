@@ -9,7 +9,7 @@ from gzip import decompress
 import msgspec
 import pytest
 
-from caps.cli.report import _write, opened, report
+from caps.cli.report import _write, open_run, report
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Verdict
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def run(folder):
-    with opened(folder / "run") as retelling:
+    with open_run(folder / "run") as retelling:
         yield retelling
 
 
@@ -113,7 +113,7 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
 )
 def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", strategy=strategy)
-    with opened(out) as run:
+    with open_run(out) as run:
         shown = read(page_html(case_page(run, "third"), StoredReceipts())).text
         assert len(list(receipts(load_report(run)))) == 3
         assert receipt_of(run, run.selections["first"], run.prepared(next(run.cases()))).whole
@@ -154,7 +154,7 @@ def flips_of(contest: Contest, entrants):
 
 def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_path):
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, budget_tokens=6_500)
-    with opened(out) as run:
+    with open_run(out) as run:
         told = receipt_line(run, "first")
         shown = read(page_html(case_page(run, "first"), StoredReceipts())).text
     assert (told["whole"], told["provisional"], told["stopped"]) == (True, True, "budget")
@@ -178,7 +178,7 @@ def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
     for name, lines in (("selections.jsonl", 1), ("rulings.jsonl", 20)):
         kept = (folder / "run" / name).read_text().splitlines(keepends=True)
         (cut / name).write_text("".join(kept[:lines]) + '{"id": "half a li')
-    with opened(cut) as run:
+    with open_run(cut) as run:
         page = run_page(load_report(run))
         assert page.status == "not finished: 1 cases so far"
         assert "not finished" in read(page_html(page, StoredReceipts())).text
@@ -193,7 +193,7 @@ def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
     (bare / "run.json").write_text(json.dumps(made))
     for name in ("selections.jsonl", "rulings.jsonl"):
         (bare / name).write_bytes((folder / "run" / name).read_bytes())
-    with opened(bare) as run:
+    with open_run(bare) as run:
         told = receipt_line(run, "first")
         assert (told["whole"], told["winner"]) == (False, run.selections["first"]["winner"])
         assert len(told["games"]) == len({(g["shown"], g["level"]) for g in told["games"]})
@@ -210,7 +210,7 @@ def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp
     (bare / "run.json").write_text(json.dumps(made))
     for name in ("selections.jsonl", "rulings.jsonl"):
         (bare / name).write_bytes((folder / "run" / name).read_bytes())
-    with opened(bare) as run:
+    with open_run(bare) as run:
         told = receipt_line(run, "first")
         assert any("/gone" in note for note in run.notes)
         assert load_report(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
@@ -231,7 +231,7 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
 def test_two_runs_are_compared_case_by_case(folder, tmp_path):
     worse = run_cases(folder / "cases.jsonl", tmp_path / "worse", strategy="vanilla")
     with ExitStack() as stack:
-        first, second = (load_report(stack.enter_context(opened(path))) for path in (folder / "run", worse))
+        first, second = (load_report(stack.enter_context(open_run(path))) for path in (folder / "run", worse))
         compared = compare_runs(first.run.selections, second.run.selections, first.labels)
         rights = [one.figures.right for one in (first, second)]
         page = pair_page([first, second])

@@ -1,38 +1,143 @@
 """`caps batch`: the same selections through Batch files, step by step."""
 
 import asyncio
+import sys
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from platformdirs import user_data_path
 
 from caps.cli import options
-from caps.cli.batch_prepare import prepare
-from caps.cli.batch_run import BatchRun, opened
-from caps.cli.batch_status import status
-from caps.cli.output import say
-from caps.core.errors import InputError
+from caps.cli.batch_run import BatchRun, open_batch_run, take_step
+from caps.cli.options import JournalFile, configured
+from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.cli.preflight import checked_source
+from caps.config import Keys, RunConfig
+from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.text import number
+from caps.datasets.imports import open_cases
 from caps.datasets.reading import lines
-from caps.engines.batch_files import RESULTS, BatchImporter, ImportCount
+from caps.engines.batch import CaseProgress
+from caps.engines.batch_files import RESULTS, BatchImporter, BatchNotes, ImportCount
+from caps.engines.budget import Account
+from caps.journal.store import Journal, default_path
 from caps.models.pending import PendingRequest
 from caps.models.wire import RENAMED
+from caps.reports.console import table
+from caps.runner import Runner
 from caps.runs.folder import BatchFolder
+from caps.runs.run_file import RunFile, run_file_of
+from caps.studies.planning import forecast_case
 
 NAMED = 20  # garbage lines that are named one by one
 
 app = typer.Typer(help="The same selections through Batch files, step by step.", no_args_is_help=True)
-app.command()(prepare)
-
-Places = Annotated[
-    list[Path],
-    typer.Argument(metavar="DIR|FILES...", help="The folder of the run, result files, or both."),
-]
 
 
 @app.callback()
 def group() -> None:
     """Go through Batch files: write what is open, take in what came back, see how far it is."""
+
+
+Begun = Annotated[
+    Path, typer.Argument(metavar="CASES|DIR", help="Cases to begin with, or the folder of a run to go on.")
+]
+Folder = Annotated[Path | None, typer.Option("--out", envvar="CAPS_OUT", help="Folder for all its files.")]
+LimitName = Annotated[
+    str,
+    typer.Option(
+        "--limit-name", help=f"What the server calls the room for a reply: max_tokens or {RENAMED}."
+    ),
+]
+Again = Annotated[
+    bool, typer.Option("--again", help="Write also what stands in files that have not come back.")
+]
+FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # may be said of a run that has begun
+
+
+@app.command()
+@configured(
+    "judge", "levels", "asking", "strategy", "evidence", "findings", "engine", "journal", "price", "budget",
+    defaults={"engine": "batch"},
+    without=("base_url", "judge_base_url", "judge_base_url_e1", "engine", "ray_address", "ray_workers"),
+)  # fmt: skip
+def prepare(
+    ctx: typer.Context,
+    begun: Begun,
+    config: RunConfig,
+    keys: Keys,
+    out: Folder = None,
+    force: options.Force = False,
+    limit_name: LimitName = "max_tokens",
+    limit: options.Limit = None,
+    again: Again = False,
+    quiet: options.Quiet = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the requests that are open now to files for a Batch API or vllm run-batch.
+
+    The folder remembers everything but texts of --extra that may be secret, so later steps need only its
+    name and those. The paths of the files go to standard output; when nothing is open any more, the
+    selections do, as those of caps select, and stay in the folder.
+    """
+    if begun.is_dir():
+        _refuse_options(ctx, begun)
+        folder = begun
+    else:
+        if out is None:
+            raise SettingError("no folder: give --out DIR, where the files of this run shall lie")
+        if config.confidence == "auto":
+            raise SettingError("--confidence auto asks the endpoint, and a file cannot: verbal or logprobs?")
+        if limit_name not in ("max_tokens", RENAMED):
+            raise SettingError(f"--limit-name {limit_name!r}: must be max_tokens or {RENAMED}")
+        if not (config.judge_model or config.model):
+            raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
+        file = _run_file(Runner(config, keys=keys, offline=True), begun, limit)
+        BatchFolder(out).begin(replace(file, batch={"limit_name": limit_name}), force=force)
+        folder = out
+    lines = as_json or not sys.stdout.isatty()
+    raise typer.Exit(
+        asyncio.run(take_step(folder, extra=config.extra, again=again, quiet=quiet, lines=lines))
+    )
+
+
+def _refuse_options(ctx: typer.Context, folder: Path) -> None:
+    """A run that has begun keeps its settings; what would be ignored is refused."""
+    for name in ctx.params:
+        source = ctx.get_parameter_source(name)
+        if name not in FREE and source is not None and source.name == "COMMANDLINE":
+            raise SettingError(
+                f"{folder} remembers its settings, so --{name.strip('_').replace('_', '-')} changes nothing: "
+                "leave it out, or begin another run with other cases or --out"
+            )
+
+
+def _run_file(runner: Runner, cases: Path, limit: int | None) -> RunFile:
+    """Everything that makes the run, checked before it is remembered."""
+    runner.check_batch()
+    Account(runner.case_budget, runner.price)  # raises where dollars are limited and the price is unknown
+    if not cases.is_file():
+        raise InputError(
+            f"{cases}: no such file; cases are read again at every step, so they must stay in one"
+        )
+    checked_source(partial(open_cases, str(cases)), None)  # raises where there is none in it
+    findings = runner.findings(None)
+    return run_file_of(
+        runner,
+        cases=str(cases),
+        limit=limit,
+        confidence=runner.judge_settings.confidence,
+        findings={} if findings is None else findings.versions,
+    )
+
+
+Places = Annotated[
+    list[Path],
+    typer.Argument(metavar="DIR|FILES...", help="The folder of the run, result files, or both."),
+]
 
 
 @app.command()
@@ -54,16 +159,13 @@ def absorb(places: Places, quiet: options.Quiet = False) -> None:
     if taken.refused is not None:
         say(f"refused: {taken.refused}", "red")
     if not quiet:
-        say(_told(taken, len(files)))
+        say(_summary(taken, len(files)))
         say(f"next: caps batch prepare {folder}")
     raise typer.Exit(1 if taken.garbage else 0)
 
 
-app.command()(status)
-
-
 async def _absorb(path: Path, files: list[Path]) -> ImportCount:
-    async with opened(path) as run:
+    async with open_batch_run(path) as run:
         absorber = BatchImporter(run.journal, _awaited(run), run.failures)
         for file in files:
             await absorber.absorb(lines(str(file), RESULTS), str(file))
@@ -77,7 +179,7 @@ async def _absorb(path: Path, files: list[Path]) -> ImportCount:
 
 def _awaited(run: BatchRun) -> dict[str, PendingRequest]:
     """What the contests lack now, what was given up included: a reply that comes late is welcome."""
-    return {one.key: one.awaited for stand in run.batch_state.stands() for one in stand.noted}
+    return {one.key: one.awaited for progress in run.batch_state.stands() for one in progress.noted}
 
 
 def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
@@ -102,7 +204,7 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
     return homes[0], folder.fresh()
 
 
-def _told(taken: ImportCount, files: int) -> str:
+def _summary(taken: ImportCount, files: int) -> str:
     counts = [
         (len(taken.keys), "replies taken"),
         (taken.known, "known already"),
@@ -117,3 +219,154 @@ def _told(taken: ImportCount, files: int) -> str:
 
 def _causes(counts: "dict[str, int]") -> str:
     return f" ({', '.join(f'{cause} {count}' for cause, count in sorted(counts.items()))})" if counts else ""
+
+
+RunFolder = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="The folder of the run; without it, batches of the journal."),
+]
+ByCase = Annotated[bool, typer.Option("--cases", help="List every case.")]
+OVER = "over"
+
+
+@dataclass(slots=True)
+class BatchProgress:
+    """Where all cases stand; `trips` is how many files more the longest contest may take."""
+
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    trips: int = 0
+
+    def total(self, name: str) -> int:
+        """One figure, over all cases."""
+        return sum(case[name] for case in self.cases)
+
+    def stages(self) -> dict[str, list[int]]:
+        """Cases, answered, open and given-up requests by the stage cases are in, those that are over last."""
+        found: dict[str, list[int]] = {}
+        for case in sorted(self.cases, key=lambda case: (case["stage"] == OVER, case["stage"])):
+            row = found.setdefault(case["stage"], [0, 0, 0, 0])
+            for place, count in enumerate((1, case["answered"], case["open"], case["given_up"])):
+                row[place] += count
+        return found
+
+
+@app.command()
+def status(
+    begun: RunFolder = None,
+    by_case: ByCase = False,
+    journal: JournalFile = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """How far each stage is: requests answered, open, out in files, given up; and files still to come.
+
+    Without a folder, the batches that select --engine batch has under way, as the journal knows them.
+    """
+    if begun is None:
+        _under_way(journal or default_path(user_data_path("caps")), as_json=as_json)
+        return
+    asyncio.run(_status(begun, by_case=by_case, as_json=as_json))
+
+
+def _under_way(path: Path, *, as_json: bool) -> None:
+    if not path.is_file():
+        raise JournalError(f"{path}: no such journal: give the --journal of the run")
+    with Journal.open(path) as journal:
+        rows = [
+            {
+                "batch": sent.batch,
+                "file": sent.file,
+                "address": sent.address,
+                "model": sent.model,
+                "requests": len(sent.awaited),
+            }
+            for sent in BatchNotes(journal).under_way()
+        ]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("batch", "file", "address", "model", "requests")
+    shown = [tuple("–" if row[name] is None else str(row[name]) for name in columns) for row in rows]
+    stdout().print(table("", columns, shown, numbers_from=4))
+    say(f"{len(rows)} under way: the same select command waits for them and goes on")
+
+
+async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:
+    async with open_batch_run(path, writing=False) as run:
+        found = _progress(run)
+        out = run.folder.out(run.journal, run.failures)
+    under_way = len(found.keys & {key for keys in out.values() for key in keys})
+    failed = sum(case["failed"] is not None for case in found.cases)
+    if as_json:
+        print_json(
+            {
+                "cases": len(found.cases),
+                "over": sum(case["stage"] == OVER for case in found.cases),
+                "failed": failed,
+                **{name: found.total(name) for name in ("answered", "given_up")},
+                "open": len(found.keys),
+                "out": under_way,
+                "files_out": [str(path) for path in sorted(out)],
+                "trips": found.trips,
+                "by_case": found.cases,
+            }
+        )
+        return
+    _show(found, by_case=by_case)
+    names = f" ({', '.join(path.name for path in sorted(out))})" if under_way else ""
+    files = "no file more" if not found.trips else f"about {found.trips} file(s) more, one after the other"
+    say(f"{number(len(found.keys), 0)} requests open, {number(under_way, 0)} of them out{names}; {files}")
+    if failed:
+        say(f"{number(failed, 0)} cases failed: caps batch status --cases names them", "red")
+
+
+def _show(found: BatchProgress, *, by_case: bool) -> None:
+    columns: tuple[str, ...] = ("stage", "cases", "answered", "open", "given up")
+    rows: list[tuple[str, ...]] = [
+        (stage, *(number(count, 0) for count in row)) for stage, row in found.stages().items()
+    ]
+    if by_case:
+        columns = ("case", "stage", "rounds", "answered", "open", "given up", "failed")
+        rows = [
+            (
+                case["id"],
+                case["stage"],
+                *(number(case[name], 0) for name in ("rounds", "answered", "open", "given_up")),
+                case["failed"] or "",
+            )
+            for case in found.cases
+        ]
+    stdout().print(table("", columns, rows, numbers_from=2 if by_case else 1))
+
+
+def _progress(run: BatchRun) -> BatchProgress:
+    found, runner = BatchProgress(), run.runner
+    depths: dict[int, int] = {}  # by the number of distinct answers: cases of one size are about equally deep
+    for progress in run.batch_state.stands():
+        found.cases.append(_line(progress))
+        found.keys |= {one.key for one in progress.open}
+        if progress.stage is not None and progress.play is not None:
+            prepared = progress.play.prepared
+            size = len({one.signature or one.id for one in prepared.evidence.entrants})
+            if size not in depths:
+                forecast = forecast_case(prepared, runner.strategy, runner.templates, seed=runner.config.seed)
+                depths[size] = forecast.depth
+            found.trips = max(found.trips, depths[size] - progress.play.depth, 1)
+    return found
+
+
+def _line(progress: CaseProgress) -> dict[str, Any]:
+    play, outcome = progress.play, progress.outcome
+    answered = [one for one in outcome.judged if one.ruling.unanswered is None]
+    pending = 0
+    if play is not None and play.round is not None:
+        pending = len(play.round.asks) - len(play.waiting())
+    return {
+        "id": outcome.name,
+        "stage": progress.stage or OVER,
+        "rounds": 0 if play is None else play.depth,
+        "answered": len(answered) + pending,
+        "open": len(progress.open),
+        "given_up": len(progress.noted) - len(progress.open),
+        "failed": outcome.failure,
+    }

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from caps.cli import options
-from caps.cli.config_options import configured
+from caps.cli.options import configured
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout
-from caps.cli.running import runner_for
+from caps.cli.preflight import runner_for
 from caps.config import Keys, RunConfig
 from caps.files import file_errors, write_file
 from caps.reports.console import shown
@@ -60,23 +60,23 @@ def bench(
     Results lie in the folder as soon as they are known, replies in the journal; identical asks of different
     strategies are paid once. Tables are written as Markdown, CSV and LaTeX.
     """
-    told = narrowed(load_study(study), only)
-    simulated = simulate or (told.judge.model == SIMULATED and config.model is None)
-    runner_of = None if simulated else partial(_runner, told, config, keys, quiet=quiet)
+    plan = narrowed(load_study(study), only)
+    simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
+    runner_of = None if simulated else partial(_runner, plan, config, keys, quiet=quiet)
     shards = shards_of(
-        told, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
+        plan, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
-    folder = out or Path("bench") / (told.name + ("-simulated" if simulated else ""))
+    folder = out or Path("bench") / (plan.name + ("-simulated" if simulated else ""))
     if dry_run:
         with Bench(shards, folder) as runs:
             _show_progress(runs, shards)
         return
-    with claim_folder(folder, told.name, simulated=simulated, force=force):
-        _run(told, shards, folder, limit, processes, plots, simulated=simulated, quiet=quiet, as_json=as_json)
+    with claim_folder(folder, plan.name, simulated=simulated, force=force):
+        _run(plan, shards, folder, limit, processes, plots, simulated=simulated, quiet=quiet, as_json=as_json)
 
 
 def _run(
-    told: Study,
+    plan: Study,
     shards: list[Shard],
     folder: Path,
     limit: int | None,
@@ -91,14 +91,14 @@ def _run(
     with Bench(shards, folder) as runs:
         _play(runs, shards, limit, processes or os.cpu_count() or 1, quiet=quiet)
         book = runs.book()
-    tables = [make_table(told, spec, book) for spec in told.tables]
+    tables = [make_table(plan, table, book) for table in plan.tables]
     label = _label(shards) if simulated else None
-    _write(folder / "tables", told, tables, label)
+    _write(folder / "tables", plan, tables, label)
     if plots is not None:
         for path in [path for one in tables for path in draw_table(one, plots, simulated=label)]:
             say(f"picture: {path}")
     if as_json:
-        print_json(_as_json(told, tables, label, runs))
+        print_json(_as_json(plan, tables, label, runs))
     else:
         stdout().print(
             shown("\n".join(markdown(one, simulated=label) for one in tables)), markup=False, soft_wrap=True

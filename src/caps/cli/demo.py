@@ -11,16 +11,18 @@ from rich.markup import escape
 
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
-from caps.cli.demo_simulated import show_simulated
-from caps.cli.meter import Meter
 from caps.cli.output import say, stdout
-from caps.cli.running import runner_for
-from caps.cli.stopping import say_stopped, unless_stopped
+from caps.cli.preflight import runner_for
+from caps.cli.progress import JudgeProgress
+from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
+from caps.core.contest import Contest
 from caps.core.text import number
-from caps.core.types import Case
+from caps.core.types import Case, Level
+from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
 from caps.engines.base import Outcome, in_order
+from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
 from caps.reports.console import shown, table
@@ -28,6 +30,7 @@ from caps.reports.demo import judge_words, result_row
 from caps.runner import Runner
 from caps.runs.summary import Summary
 from caps.studies.planning import BASELINE, forecast_case
+from caps.studies.simulation import LabelledPool, PoolModel
 
 STRATEGY = "caps-r"
 COMPARED = (STRATEGY, "pointwise", BASELINE)
@@ -70,9 +73,9 @@ def demo(
         journal=str(journal or user_data_path("caps") / "demo.sqlite"),
     )
     with runner_for(config, Keys.find(config, api_key=api_key), quiet=quiet) as runner:
-        code = asyncio.run(unless_stopped(_Tour(runner, quiet=quiet).play()))
+        code = asyncio.run(run_until_signal(_Tour(runner, quiet=quiet).play()))
         if code is None:
-            say_stopped(runner.journal_path)
+            report_interrupted(runner.journal_path)
     raise typer.Exit(130 if code is None else code)
 
 
@@ -92,8 +95,8 @@ class _Tour:
         started = time.perf_counter()
         outcomes: list[Outcome] = []
         async with self._runner.session(probe=False) as ready:
-            with Meter(len(self._cases), None, hidden=self._quiet) as meter:
-                ready.engine.watch = meter.hear
+            with JudgeProgress(len(self._cases), None, hidden=self._quiet) as meter:
+                ready.engine.watch = meter.count
                 async for outcome in in_order(ready.run(self._cases)):
                     outcomes.append(outcome)
                     meter.advance()
@@ -102,7 +105,7 @@ class _Tour:
             say(
                 f"{count} cases were judged without running their programs: {why} (see caps doctor)", "yellow"
             )
-        self._tell(outcomes, time.perf_counter() - started)
+        self._print_results(outcomes, time.perf_counter() - started)
         return 1 if any(outcome.failure is not None for outcome in outcomes) else 0
 
     def _introduce(self) -> None:
@@ -123,19 +126,16 @@ class _Tour:
     def _plan(self) -> None:
         """What strategies would ask here at most of the time, from the prompts as they are rendered."""
         templates, prepare, rows = load_templates(), make_prepare(), []
-        prepared_cases = [prepare(case) for case in self._cases]
+        prepared = [prepare(case) for case in self._cases]
         for name in COMPARED:
-            forecasts = [
-                forecast_case(prepared, make_strategy(name), templates, seed=SEED)
-                for prepared in prepared_cases
-            ]
+            forecasts = [forecast_case(one, make_strategy(name), templates, seed=SEED) for one in prepared]
             self._whole = sum(one.mean for one in forecasts)  # V1-Infer stands last
             calls = sum(one.partial + one.full for one in forecasts)
             rows.append((name, number(calls, 0), number(self._whole, 0)))
         self._console.print(table("Forecast", ("strategy", "judge calls", "tokens to read"), rows))
         self._console.print()
 
-    def _tell(self, outcomes: list[Outcome], seconds: float) -> None:
+    def _print_results(self, outcomes: list[Outcome], seconds: float) -> None:
         played = [outcome for outcome in outcomes if outcome.selection is not None]
         self._draw(max(played, key=lambda one: len(one.judged), default=None))
         columns = ("case", "answers", "different", "chosen", "calls E1 + E2", "tokens", "right?")
@@ -178,3 +178,57 @@ class _Tour:
 def _shipped() -> list[Case]:
     with as_file(files("caps.cli") / "demo_cases.jsonl") as path:
         return [case for case in read_cases(str(path)) if isinstance(case, Case)]
+
+
+def show_simulated(seed: int) -> None:
+    """Play one contest of CAPS-R between 16 made-up candidates and draw its bracket."""
+    pool = _interesting(PoolModel(kind="math", new_wrong=8.0), seed)
+    judge = SimulatedJudge(PRESETS["80"], pool.entrants, pool.correct, seed=seed)
+    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed)
+    while round_ := contest.pending:
+        contest.answer([judge.answer(ask) for ask in round_.asks])
+
+    console = stdout()
+    clusters = len({entrant.signature for entrant in pool.entrants})
+    console.print(
+        "[bold]One problem, 16 candidates, a simulated judge (right in 80 % of full comparisons)[/bold]"
+    )
+    console.print(
+        f"Stage 0 merges equal answers, without a call: {clusters} different ones remain.\n"
+        "Stage A halves them on partial views, Stage B at full evidence; the upper of two sat in slot A.\n"
+        "Stage C: the finalists all meet: + won, - lost, = tied, doubled where sure, ᴬ sat in slot A.\n"
+    )
+    for line in draw(contest, lambda one: f"{one}{'✓' if pool.correct[one] else '✗'}"):
+        console.print(line)
+    _summary(contest, pool)
+
+
+def _interesting(model: PoolModel, seed: int) -> LabelledPool:
+    """The first made-up pool in which choosing is neither trivial nor hopeless."""
+    number_ = 0
+    while True:
+        pool = model.pool(number_, seed)
+        clusters = len({entrant.signature for entrant in pool.entrants})
+        if 2 <= sum(pool.correct) <= 6 and clusters >= 9:
+            return pool
+        number_ += 1
+
+
+def _summary(contest: Contest, pool: LabelledPool) -> None:
+    sizes = ViewSizes()
+    asks = [ask for turn in contest.transcript for ask in turn.round.asks]
+    tokens = sum(sizes.tokens(ask) for ask in asks)
+    whole = v1_infer_calls(len(pool.entrants)).full * sizes.per_full
+    partial = sum(ask.level == Level.PARTIAL for ask in asks)
+    winner = contest.selection.winner
+    console = stdout()
+    console.print(
+        f"\nThe winner is {winner}, which is {'right' if pool.correct[winner] else 'wrong'}: "
+        f"{partial} calls at E1 and {len(asks) - partial} at E2 in {len(contest.transcript)} rounds, "
+        f"{number(tokens, 0)} tokens; V1-Infer would read {number(whole, 0)} ({tokens / whole:.0%} of that).",
+        style="bold",
+    )
+    console.print(
+        "Sizes are the paper's means (250, 4,000 and 500 tokens); candidates and judge are simulated."
+    )
+    console.print("Next:  caps plan --pool 16     caps simulate     caps list strategies", style="dim")

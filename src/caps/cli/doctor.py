@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from platformdirs import user_cache_path, user_data_path
 
-from caps.cli.fetching import fetch_bar
 from caps.cli.output import JsonFlag, print_json, stdout
+from caps.cli.progress import fetch_bar
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
 from caps.models.discovery import Place
@@ -53,8 +53,8 @@ def environment_places() -> list[Place]:
     urls = (os.environ.get("CAPS_BASE_URL", ""), os.environ.get("OPENAI_BASE_URL", ""))
     keys = (own or general, general if urls[0] else own or general)
     named = list(zip(("CAPS_BASE_URL", "OPENAI_BASE_URL"), urls, keys, strict=True))
-    told = named[:1] if urls[0] == urls[1] else named
-    return [Place(name, one.url, key) for name, url, key in told for one in parse_fleet(url)]
+    distinct = named[:1] if urls[0] == urls[1] else named
+    return [Place(name, one.url, key) for name, url, key in distinct for one in parse_fleet(url)]
 
 
 def _rows(checks: list[Check]) -> list[tuple[str, ...]]:

@@ -46,23 +46,25 @@ def export(
     """
     if format_ not in (*EXPORTS, PREFERENCES):
         raise SettingError(f"--format {format_!r}: must be one of {', '.join((*EXPORTS, PREFERENCES))}")
-    told = _Told(Path(source) if Path(source).is_dir() else None, source, cases)
+    selected = _ExportSource(Path(source) if Path(source).is_dir() else None, source, cases)
     if format_ == PREFERENCES:
-        if told.run is None:
+        if selected.run is None:
             raise SettingError(f"--format {PREFERENCES} needs a run made with --out; {source} is none")
-        games = preferences(told.by_name(), read_rulings(told.run), full_only=full_evidence, chat=chat)
-        chunks = told.counted(games)
+        games = preferences(
+            selected.by_name(), read_rulings(selected.run), full_only=full_evidence, chat=chat
+        )
+        chunks = selected.counted(games)
     else:
-        chunks = iter(EXPORTS[format_](told.chosen()))
-    with OutputFile(output or "-", option="--output", inputs=[told.source]) as sink:
+        chunks = iter(EXPORTS[format_](selected.chosen()))
+    with OutputFile(output or "-", option="--output", inputs=[selected.source]) as sink:
         for chunk in chunks:
             sink.write(chunk)
         sink.finish()
-    say(f"{told.count} {'pairs' if format_ == PREFERENCES else 'cases'} exported")
-    raise typer.Exit(1 if told.failed else 0)
+    say(f"{selected.count} {'pairs' if format_ == PREFERENCES else 'cases'} exported")
+    raise typer.Exit(1 if selected.failed else 0)
 
 
-class _Told:
+class _ExportSource:
     """What is exported: the cases, with a run's selections where there is one."""
 
     def __init__(self, run: Path | None, source: str, cases: str | None) -> None:

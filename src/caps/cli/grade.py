@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from caps.building import make_graders, open_journal
 from caps.cli import options
-from caps.cli.beforehand import opened
 from caps.cli.options import Cases
 from caps.cli.output import bar, say
+from caps.cli.preflight import checked_source
 from caps.config import options as options_of_runs
 from caps.core.errors import InputError
 from caps.core.text import percent
@@ -58,7 +58,7 @@ def grade(
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
     name = options_of_runs()["sandbox"].check(sandbox, "--sandbox")
-    source = opened(partial(open_cases, cases), limit)
+    source = checked_source(partial(open_cases, cases), limit)
     counted = count_cases(cases)
     total = limit if counted is None else min(counted, limit or counted)
     # Opened before the event loop runs: a FIFO is waited for here, where Ctrl-C ends the wait.

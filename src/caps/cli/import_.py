@@ -81,7 +81,7 @@ def import_(
     with OutputFile(
         output or "-", option="--output", inputs=[*(files or []), *([requests] if requests else [])]
     ) as sink:
-        for line in counts.told(source, domain):
+        for line in counts.lines(source, domain):
             sink.write(line)
         sink.finish()
     kind = "problems" if dataset else "cases"
@@ -96,7 +96,7 @@ class _Counts:
     def __init__(self) -> None:
         self.good = self.bad = self.candidates = 0
 
-    def told(self, source: Iterator[Case | InputError], domain: str | None) -> Iterator[bytes]:
+    def lines(self, source: Iterator[Case | InputError], domain: str | None) -> Iterator[bytes]:
         """The lines of the good cases."""
         for case in source:
             if isinstance(case, InputError):

@@ -90,7 +90,7 @@ def prune(
         _ask(f"Take {words} out of {path} for good?", found, yes=yes)
         found = upkeep.prune(path, which)
         words = _words(found)
-    _tell("would go" if dry_run else "gone", words, found, dry_run=dry_run, as_json=as_json)
+    _print_removal("would go" if dry_run else "gone", words, found, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
@@ -116,8 +116,8 @@ def redact(
     if not dry_run:
         _ask(f"Take the words of {_words(found)} out of {path} for good?", found, yes=yes)
         found = upkeep.redact(path, which, now=time.time())
-    told = "would be redacted" if dry_run else "redacted"
-    _tell(told, _words(found), found, dry_run=dry_run, as_json=as_json)
+    what = "would be redacted" if dry_run else "redacted"
+    _print_removal(what, _words(found), found, dry_run=dry_run, as_json=as_json)
 
 
 def _path(journal: Path | None) -> Path:
@@ -174,7 +174,7 @@ def _words(found: upkeep.Removal) -> str:
     return ", ".join(parts)
 
 
-def _tell(told: str, words: str, found: upkeep.Removal, *, dry_run: bool, as_json: bool) -> None:
+def _print_removal(what: str, words: str, found: upkeep.Removal, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         counts = {"replies": found.replies, "redacted": found.redacted, "facts": found.facts}
         print_json(
@@ -182,7 +182,7 @@ def _tell(told: str, words: str, found: upkeep.Removal, *, dry_run: bool, as_jso
         )
         return
     size = f"{number(found.bytes, 0)} bytes {'of words' if dry_run else 'freed'}"
-    stdout().print(shown(f"{told}: {words}; {size}"), markup=False, soft_wrap=True)
+    stdout().print(shown(f"{what}: {words}; {size}"), markup=False, soft_wrap=True)
 
 
 def _stats_line(found: Stats) -> dict[str, Any]:

@@ -1,14 +1,20 @@
 """`caps list`: what there is."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
+from platformdirs import user_cache_path
 
 from caps.building import make_strategy
-from caps.cli.list_models import models
-from caps.cli.output import JsonFlag, print_json, stdout
+from caps.cli.doctor import environment_places
+from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.core.settings import allowed
+from caps.core.text import number
+from caps.models import weights
+from caps.models.discovery import EMBEDDED, Discovered, local_places
 from caps.registry import (
     DATASETS,
     METHODS,
@@ -94,15 +100,12 @@ def datasets(as_json: JsonFlag = False) -> None:
     for name, about, _ in listing(DATASETS):
         found = resolve(DATASETS, name)
         dates = str(getattr(found, "window", "")) if getattr(found, "dated", None) else ""
-        told = (getattr(found, field, "") for field in ("source", "licence"))
-        rows.append((name, str(getattr(found, "expected", "")), about, dates, *told))
+        origin = (getattr(found, field, "") for field in ("source", "licence"))
+        rows.append((name, str(getattr(found, "expected", "")), about, dates, *origin))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     stdout().print(table("", columns, rows, numbers_from=9))
-
-
-app.command()(models)
 
 
 def _table(registry: Registry, *, as_json: bool) -> None:
@@ -123,3 +126,53 @@ def _fields(name: str, owner: Any, *, as_json: bool) -> None:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     stdout().print(table(f"{name}: change a field with --set field=value", columns, rows, numbers_from=9))
+
+
+@app.command()
+def models(as_json: JsonFlag = False) -> None:
+    """What can be reached: the embedded model, endpoints of the environment, servers on the usual ports."""
+    from caps.models.discovery import discover  # noqa: PLC0415  (aiohttp takes a while to load)
+
+    named = environment_places()
+    known = {place.base_url.rstrip("/").replace("localhost", "127.0.0.1") for place in named}
+    places = [*named, *(place for place in local_places() if place.base_url not in known)]
+    found = asyncio.run(discover(places))
+    shown = [one for place, one in zip(places, found, strict=True) if place in named or one.state != "silent"]
+    rows = [_embedded(), *map(_row, shown)]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("model", "where", "context", "use it with")
+    stdout().print(table("", columns, list(_cells(rows)), numbers_from=9))
+    for row in rows:
+        if row["problem"]:
+            say(f"{row['where']}: {row['problem']}")
+
+
+def _embedded() -> dict[str, Any]:
+    cached = weights.cached_path(user_cache_path("caps")).is_file()
+    return {
+        "where": EMBEDDED,
+        "base_url": None,
+        "state": "cached" if cached else "not fetched",
+        "models": [{"name": weights.NAME, "context": weights.CONTEXT}],
+        "problem": "" if cached else "fetched at first use, 93 MB; or now: caps doctor --fetch",
+    }
+
+
+def _row(found: Discovered) -> dict[str, Any]:
+    return {
+        "where": f"{found.kind}, {found.base_url}",
+        "base_url": found.base_url,
+        "state": found.state,
+        "models": [{"name": one.name, "context": one.context} for one in found.models],
+        "problem": found.problem,
+    }
+
+
+def _cells(rows: Iterable[dict[str, Any]]) -> Iterable[tuple[str, ...]]:
+    for row in rows:
+        for one in row["models"]:
+            words = f"--model {one['name']} --base-url {row['base_url']}"
+            use = words if row["base_url"] else f"--model {EMBEDDED}"
+            yield one["name"], f"{row['where']} ({row['state']})", number(one["context"], 0), use

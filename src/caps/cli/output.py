@@ -43,27 +43,27 @@ def say(words: str, style: str = "dim") -> None:
     stderr().print(shown(words), style=style, markup=False, soft_wrap=True)
 
 
-def say_failed(name: str, why: str) -> None:
+def report_failure(name: str, why: str) -> None:
     """Say that a case failed; one that could not be read has no name."""
     say(f"failed: case {name!r}: {why}" if name else f"failed: {why}", "red")
 
 
-def remark(words: str) -> None:
+def warn(words: str) -> None:
     """Say what went wrong and was mended."""
     say(words, "yellow")
 
 
-def telling(*, quiet: bool) -> Tell:
+def warning_printer(*, quiet: bool) -> Tell:
     """Who hears of troubles that a run survives."""
-    return ignore if quiet else remark
+    return ignore if quiet else warn
 
 
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
-    put(printable_json(msgspec.json.format(msgspec.json.encode(value))) + b"\n")
+    write_result(printable_json(msgspec.json.format(msgspec.json.encode(value))) + b"\n")
 
 
-def put(data: bytes) -> None:
+def write_result(data: bytes) -> None:
     """Write a result to standard output, at once: what cannot be written is found here, not at the end."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)

@@ -1,16 +1,19 @@
 """`caps plan`: what every strategy would ask, before anything is spent."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from caps.building import load_templates, make_strategy
+from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
-from caps.cli.output import JsonFlag, SetOption, print_json
+from caps.cli.output import JsonFlag, SetOption, bar, print_json, say, stdout
 from caps.cli.plan_capacity import (
     BatchHours,
     BatchPrice,
@@ -23,26 +26,25 @@ from caps.cli.plan_capacity import (
     print_capacity,
     with_capacity,
 )
-from caps.cli.plan_cases import plan_file
-from caps.cli.plan_pool import pool_rows, print_pool
 from caps.config import Keys, RunConfig, parse_assignments
-from caps.core.errors import SettingError
+from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
-from caps.core.text import number
+from caps.core.text import number, percent
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
-from caps.costs.forecast import PER_CHARACTER
+from caps.costs.forecast import PER_CHARACTER, field_of, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output
-from caps.datasets.imports import open_cases
+from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import tokens_per_character
 from caps.registry import STRATEGIES
-from caps.studies.planning import Task
+from caps.reports.console import by_level, short, table
+from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
@@ -237,3 +239,199 @@ def _configured(
             strategy = make_strategy(name, {**assigned, "finalists": str(finalists)}, known)
         made[name] = strategy
     return made
+
+
+def pool_rows(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> list[dict[str, Any]]:
+    """The figures of every strategy."""
+    entrants = field_of(pool)
+    baseline = forecast(make_strategy(BASELINE), entrants, sizes).tokens
+    rows = []
+    for name, strategy in strategies.items():
+        expected = forecast(strategy, entrants, sizes)
+        rows.append(
+            {
+                "strategy": name,
+                "calls": {level: whole(count) for level, count in expected.calls.items()},
+                "calls_total": whole(expected.total),
+                "calls_least": expected.least,
+                "calls_most": expected.most,
+                "depth": whole(expected.depth),
+                "tokens": round(expected.tokens),
+                "token_share": round(expected.tokens / baseline, 4) if baseline else None,
+            }
+        )
+    return rows
+
+
+def print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes) -> None:
+    """One line a strategy."""
+    cells = [
+        (
+            row["strategy"],
+            by_level(row["calls"]),
+            number(row["calls_total"], 1) + _range(row),
+            number(row["depth"], 1),
+            number(row["tokens"], 0),
+            percent(row["token_share"]),
+        )
+        for row in rows
+    ]
+    title = (
+        f"One problem, {pool} distinct candidates; T1 {number(sizes.per_partial, 0)}, "
+        f"T2 {number(sizes.per_full, 0)} tokens, rho {sizes.rho:.3f}"
+    )
+    columns = ("strategy", "E1 + E2", "calls", "rounds", "tokens", f"% of {BASELINE}")
+    stdout().print(table(title, columns, cells))
+
+
+def _range(row: dict[str, Any]) -> str:
+    least, most = row["calls_least"], row["calls_most"]
+    return "" if least == most else f" ({least}-{most})"
+
+
+WORTH_MORE_PROCESSES = 60
+
+
+def plan_file(
+    cases: str,
+    limit: int | None,
+    task: Task,
+    terms: Terms,
+    *,
+    names: list[str],
+    named: bool,
+    as_json: bool,
+    scale: Scale | None = None,
+    counted: str,
+) -> int:
+    """Plan a file and print it; the exit code: 1 if a line is bad, or a strategy asked for cannot play.
+
+    `counted` says where the count of tokens comes from.
+    """
+    make_prepare(task.profile, task.views)  # raises where a name is wrong
+    source = _Source(cases, limit)
+    baseline, *totals = _counted(
+        source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
+    )
+    rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
+    rows = with_capacity(rows, scale)
+    refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
+    for name, why in refused:
+        words = f"{name}: cannot play {len(why)} of {source.good} cases; {why[0]}"
+        say(words, "dim")
+    if as_json:
+        print_json(rows)
+    else:
+        _print(rows, source.good, terms, counted)
+    if scale is not None and not as_json:
+        print_capacity(rows, scale)
+    return 1 if source.bad or (named and refused) else 0
+
+
+def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any]:
+    """The figures of one strategy, summed over all cases."""
+    dollars = {
+        "least": terms.dollars(one.least, one.calls_least, reread=True),
+        "mean": terms.dollars(one.mean, one.calls),
+        "most": terms.dollars(one.most, one.calls_most),
+    }
+    return {
+        "strategy": name,
+        "cases": one.cases,
+        "calls": {"E1": whole(one.partial), "E2": whole(one.full)},
+        "calls_total": whole(one.calls),
+        "calls_least": one.calls_least,
+        "calls_most": one.calls_most,
+        "depth": {"mean": whole(one.rounds / one.cases) if one.cases else None, "most": one.depth},
+        "first_stage_tokens": one.first_stage,
+        "tokens": {"least": one.least, "mean": round(one.mean), "most": one.most},
+        "output_tokens": round(one.calls * terms.output),
+        "usd": None if terms.price is None else dollars,
+        "seconds": terms.seconds(one.mean, one.calls, one.depth),
+        "token_share": round(one.mean / baseline.mean, 4) if baseline.mean else None,
+    }
+
+
+class _Source:
+    """The cases of a file; bad lines are named as they come and counted."""
+
+    def __init__(self, path: str, limit: int | None) -> None:
+        self._path, self._limit = path, limit
+        self.good, self.bad = 0, 0
+
+    @property
+    def total(self) -> int | None:
+        """How many lines there are to come, if that can be known."""
+        counted = count_cases(self._path)
+        return None if counted is None else min(counted, self._limit or 2**62)
+
+    def __iter__(self) -> Iterator[Case]:
+        for case in islice(open_cases(self._path), self._limit):
+            if isinstance(case, InputError):
+                self.bad += 1
+                say(f"failed: {case}", "red")
+            else:
+                self.good += 1
+                yield case
+
+
+def _counted(source: _Source, task: Task) -> list[Totals]:
+    """Forecast all cases, with a progress bar, and on all cores where that is worth starting them."""
+    total = source.total
+    processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1
+    columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with bar(*columns) as progress:
+        counted = progress.add_task("cases", total=total)
+        return plan_cases(
+            source, task, processes=processes, report=lambda done: progress.update(counted, advance=done)
+        )
+
+
+def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: str) -> None:
+    columns = ["strategy", "calls E1 + E2", "rounds", "first round", "tokens", "least–most"]
+    columns += ["USD", "least–most"] if terms.price is not None else []
+    timed = any(one["seconds"] is not None for one in rows)
+    columns += [*(["time"] if timed else []), f"% of {BASELINE}"]
+    title = f"{cases} cases, summed up; to the tokens come replies, {number(terms.output, 1)} each"
+    stdout().print(table(title, columns, [_cells(one, timed=timed) for one in rows]))
+    money = (
+        ""
+        if terms.price is not None
+        else ("; money: unknown, give --price-input and --price-output, or --model and --base-url")
+    )
+    remarks = (
+        f"tokens: {counted}; least to most is over all who may survive a round; "
+        f"a reply that cannot be read is asked for again, which is not reckoned with{money}"
+    )
+    stdout().print(remarks, style="dim")
+
+
+def _cells(one: dict[str, Any], *, timed: bool) -> list[str]:
+    calls, tokens, usd, depth = one["calls"], one["tokens"], one["usd"], one["depth"]
+    spread = "" if one["calls_least"] == one["calls_most"] else f" ({one['calls_least']}–{one['calls_most']})"
+    cells = [
+        one["strategy"],
+        f"{number(calls['E1'], 0)} + {number(calls['E2'], 0)}{spread}",
+        str(depth["most"]),
+        short(one["first_stage_tokens"]),
+        short(tokens["mean"]),
+        f"{short(tokens['least'])}–{short(tokens['most'])}",
+    ]
+    if usd is not None:
+        cells += [_dollars(usd["mean"]), f"{_dollars(usd['least'])}–{_dollars(usd['most'])}"]
+    return [*cells, *([_duration(one["seconds"])] if timed else []), percent(one["token_share"])]
+
+
+def _dollars(value: float) -> str:
+    return f"{value:,.2f}" if value >= 1 else f"{value:.4f}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{seconds:.1f}s"
+
+
+def whole(value: float) -> float:
+    """A whole number stays one in JSON."""
+    return int(value) if value == int(value) else round(value, 3)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli import options
-from caps.cli.output import SetOption, put, say
+from caps.cli.output import SetOption, say, write_result
 from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
@@ -140,7 +140,7 @@ class _Replay:
                 "lead to comes on top: add --ask to send them"
             )
         for line in self._lines:
-            put(json_lines([line]))
+            write_result(json_lines([line]))
         if not quiet:
             for name in self._open:
                 say(f"unfinished: case {name!r}", "yellow")

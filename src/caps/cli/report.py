@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from caps.cli.output import print_json, put, say
+from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
 from caps.journal.store import Journal
 from caps.reports.console import shown
@@ -58,18 +58,18 @@ def report(
     if serve:
         from caps.reports.live import serve_page  # noqa: PLC0415 - a web server is loaded by those who want one
 
-        serve_page(runs[0], opened, port=port, say=say)
+        serve_page(runs[0], open_run, port=port, say=say)
         return
     with ExitStack() as stack:
-        told = [stack.enter_context(opened(run)) for run in runs]
+        loaded = [stack.enter_context(open_run(run)) for run in runs]
         if case is not None and as_json:
-            print_json(receipt_line(told[0], case))
+            print_json(receipt_line(loaded[0], case))
             return
-        _write(told, case, output, texts=texts)
+        _write(loaded, case, output, texts=texts)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[RebuiltRun]:
+def open_run(path: Path) -> Iterator[RebuiltRun]:
     """A run with its journal, as far as that is there."""
     kept = read_run(path).file.config.journal
     where = None if kept is None else Path(kept)
@@ -89,15 +89,15 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
-        told = load_report(runs[0])
-        page, held, usual = run_page(told), receipts(told, texts=texts), "report.html"
+        narrative = load_report(runs[0])
+        page, held, usual = run_page(narrative), receipts(narrative, texts=texts), "report.html"
     else:
         all_ = [load_report(run) for run in runs]
         both = chain.from_iterable(receipts(one, texts=texts) for one in all_[:2])
         page, held, usual = pair_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)
-    put(f"{shown(str(out)) if sys.stdout.isatty() else out}\n".encode())
+    write_result(f"{shown(str(out)) if sys.stdout.isatty() else out}\n".encode())
     if len(files) > 1:
         say(f"its receipts lie in {files[1].parent}: keep that folder beside it ({len(files) - 1} files)")
     for note in dict.fromkeys(note for run in runs for note in run.notes):

@@ -4,31 +4,135 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from caps.cli.calibrating import Calibrating
-from caps.cli.listening import listen
-from caps.cli.meter import Meter
-from caps.cli.output import put, say, say_failed, stderr, stdout
-from caps.cli.parcel import Parcel, pack
-from caps.cli.stopping import say_stopped, unless_stopped
-from caps.core.errors import InputError
+from rich.text import Text
+
+from caps.cli.output import report_failure, say, stderr, stdout, write_result
+from caps.cli.progress import JudgeProgress
+from caps.cli.signals import report_interrupted, run_until_signal
+from caps.core.errors import InputError, SettingError
+from caps.core.play import Strategy
 from caps.core.settings import settings_of
+from caps.core.text import number
 from caps.core.types import Case
-from caps.engines.base import Outcome, ReorderBuffer
+from caps.engines.base import Engine, Outcome, ReorderBuffer
+from caps.evidence.anatomy import last_boxed
 from caps.files import file_errors
 from caps.models.fleet_servers import ServerRecord
 from caps.reports import calibration as calibrated
+from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
 from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_others
-from caps.runs.result_lines import selection_line
+from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
 from caps.runs.run_file import RunFile, run_file_of
 from caps.runs.summary import Summary
-from caps.studies.calibration import Calibration
+from caps.statistics.judge_measures import LEAST_CASES
+from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPacket:
+    """The lines of a case; for people its row of the table, its picture, or why it failed."""
+
+    name: str
+    selection: bytes
+    rulings: bytes
+    failure: str | None
+    picture: list[Text]
+    row: tuple[str, ...] | None
+
+
+def result_packet(outcome: Outcome, line: Line, *, rulings: bool, picture: bool, row: bool) -> ResultPacket:
+    """Take what is wanted of an outcome, whose line is given."""
+    chosen = outcome.failure is None
+    drawn = outcome.contest if picture and chosen else None
+    return ResultPacket(
+        name=outcome.name,
+        selection=json_lines([line]),
+        rulings=json_lines(ruling_lines(outcome)) if rulings else b"",
+        failure=outcome.failure,
+        picture=[] if drawn is None else draw(drawn),
+        row=_row(line) if row and chosen else None,
+    )
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    notes = [word for word in ("provisional",) if line[word]]
+    if line["rescued"] is not None:
+        notes.append("rescue")
+    if line["malformed"]:
+        notes.append(f"{line['malformed']} unreadable")
+    last = last_boxed(line["text"]) or (line["text"].strip().splitlines() or [""])[-1]
+    calls = line["calls"]
+    return (
+        line["id"], last[:40], str(line["winner"]), str(line["clusters"]), f"{calls['E1']} + {calls['E2']}",
+        number(line["tokens"]["asked"], 0), ", ".join(notes),
+    )  # fmt: skip
+
+
+def report_batches(engine: Engine, *, quiet: bool) -> None:
+    """Say what batches are doing; what goes on or goes wrong without us is said in any case."""
+    from caps.engines.batch import BatchEngine  # noqa: PLC0415  (an engine is there: all of it is loaded)
+
+    if isinstance(engine, BatchEngine):
+        engine.batch_client.warned = lambda words: say(words, "yellow")
+        if not quiet:
+            engine.batch_client.told = say
+
+
+MOST_CASES = 2000  # they are held in memory until the last of them is asked about
+Source = Iterable[Case | InputError]
+
+
+class Calibrator:
+    """How many cases come first, and the strategy that is to learn from them."""
+
+    def __init__(self, runner: Runner) -> None:
+        config = runner.config
+        self.count, self._runner = config.calibrate or 0, runner
+        if not LEAST_CASES <= self.count <= MOST_CASES:
+            raise SettingError(
+                f"--calibrate {self.count}: must be from {LEAST_CASES} to {MOST_CASES} cases; fewer say "
+                "nothing, 50 are a good start"
+            )
+        if config.journal is None:
+            raise SettingError(
+                "--calibrate asks about the first cases before they are judged: without a journal "
+                "that would be paid twice; leave --no-journal out"
+            )
+        if config.engine != "local":
+            raise SettingError(
+                f"--calibrate asks in two steps: it goes with --engine local, not {config.engine}"
+            )
+        self._changes = {name.replace("-", "_"): str(value) for name, value in config.settings.items()}
+        self._believer = believer_of(runner.strategy, runner.strategy_name)
+
+    def probes(self, place: int, case: Case) -> tuple[Strategy, ...]:
+        """What is asked of a case before it is played, by its place."""
+        return (probe_of(case, self._believer),) if place < self.count else ()
+
+    async def learn(
+        self, session: Session, source: Source, *, advance: Callable[[], object]
+    ) -> tuple[Calibration, Strategy, Source]:
+        """Ask about the first cases: what was learnt, the strategy that knows it, and all cases again."""
+        cases, runner = iter(source), self._runner
+        first = list(islice(cases, self.count))
+        readable = [case for case in first if isinstance(case, Case)]
+        found = await calibrate(
+            session.engine,
+            readable,
+            self._believer,
+            seed=runner.config.seed,
+            fixed=self._changes,
+            advance=advance,
+        )
+        informed = found.inform(runner.strategy, runner.strategy_name, self._changes)
+        return found, informed, chain(first, cases)
 
 
 class Run:
@@ -43,7 +147,7 @@ class Run:
         quiet: bool,
         bracket: bool,
         lines: bool,
-        first: Calibrating | None = None,
+        first: Calibrator | None = None,
     ) -> None:
         self._first = first
         self._calibration: Calibration | None = None
@@ -51,7 +155,7 @@ class Run:
         self._limit, self._force = limit, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
-        self._parcels = ReorderBuffer[Parcel]()
+        self._packets = ReorderBuffer[ResultPacket]()
         self._guessed: Counter[str] = Counter()
         self._servers: Callable[[], list[ServerRecord]] = list
 
@@ -59,10 +163,10 @@ class Run:
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
     ) -> int:
         """Play all cases; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
-        code = await unless_stopped(self.play(source, total, out, cases))
+        code = await run_until_signal(self.play(source, total, out, cases))
         if code is not None:
             return code
-        say_stopped(self._runner.journal_path, f" after {self._parcels.following} cases")
+        report_interrupted(self._runner.journal_path, f" after {self._packets.following} cases")
         return 130
 
     async def play(
@@ -75,9 +179,9 @@ class Run:
         async with self._runner.session(paid=self._summary.pay_trial) as ready:
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
-            with Meter(total, self._runner.price, hidden=self._quiet) as meter:
-                ready.engine.watch = meter.hear
-                listen(ready.engine, quiet=self._quiet)
+            with JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter:
+                ready.engine.watch = meter.count
+                report_batches(ready.engine, quiet=self._quiet)
                 outcomes = ready.run(source, self._runner.strategy)
                 kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
                 self._servers = ready.servers
@@ -106,7 +210,7 @@ class Run:
                 async for outcome in outcomes:
                     self._count(outcome)
                     line = selection_line(outcome, self._runner.config, price=self._runner.price)
-                    parcel = pack(
+                    packet = result_packet(
                         outcome,
                         line,
                         rulings=folder is not None,
@@ -114,19 +218,19 @@ class Run:
                         row=not self._lines,
                     )
                     advance()
-                    for ready in self._parcels.add(outcome.number, parcel):
+                    for ready in self._packets.add(outcome.number, packet):
                         self._write(ready, folder)
             self._summary.servers = self._servers()
             if folder is not None:
                 folder.finish(self._summary.as_line(self._runner.price))
 
     async def _calibrate(
-        self, first: Calibrating, ready: Session, source: Iterable[Case | InputError], total: int | None
+        self, first: Calibrator, ready: Session, source: Iterable[Case | InputError], total: int | None
     ) -> Iterable[Case | InputError]:
         """Freeze what the first cases tell of the judge; all cases, to be played with it."""
         cases = first.count if total is None else min(first.count, total)
-        with Meter(cases, self._runner.price, hidden=self._quiet, doing="calibrating") as meter:
-            ready.engine.watch = meter.hear
+        with JudgeProgress(cases, self._runner.price, hidden=self._quiet, doing="calibrating") as meter:
+            ready.engine.watch = meter.count
             found, informed, source = await first.learn(ready, source, advance=meter.advance)
         fitted = replace(self._runner.config, settings=settings_of(informed), judge_profile=None)
         self._runner = self._runner.with_config(fitted)
@@ -152,20 +256,20 @@ class Run:
         if outcome.prepared is not None and outcome.prepared.case.guessed:
             self._guessed[outcome.prepared.case.domain] += 1
 
-    def _write(self, parcel: Parcel, folder: RunFolder | None) -> None:
+    def _write(self, packet: ResultPacket, folder: RunFolder | None) -> None:
         if folder is not None:
-            folder.add(parcel.selection, parcel.rulings)
-        if parcel.failure is not None:
-            say_failed(parcel.name, parcel.failure)
+            folder.add(packet.selection, packet.rulings)
+        if packet.failure is not None:
+            report_failure(packet.name, packet.failure)
             return
         if self._bracket:
-            say(f"case {parcel.name}", "bold")
-            for drawn in parcel.picture:
+            say(f"case {packet.name}", "bold")
+            for drawn in packet.picture:
                 stderr().print(drawn)
-        if parcel.row is not None:
-            self._rows.append(parcel.row)
+        if packet.row is not None:
+            self._rows.append(packet.row)
         else:
-            put(parcel.selection)
+            write_result(packet.selection)
 
     def close(self, seconds: float) -> int:
         """Print what is left to print; the exit code."""

@@ -2,24 +2,31 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, ExitStack, aclosing
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Annotated
 
 import msgspec
 import typer
 
-from caps.building import load_templates
+from caps.building import load_templates, make_graders
 from caps.cli import options
-from caps.cli.config_options import configured
+from caps.cli.options import configured
 from caps.cli.output import JsonFlag, print_json, say, stdout
-from caps.cli.running import runner_for
-from caps.cli.sample_run import SampleRun
+from caps.cli.preflight import runner_for
+from caps.cli.progress import SampleProgress
+from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra
+from caps.core.text import number
 from caps.core.types import Case
-from caps.datasets.case_files import count_lines, read_cases
+from caps.costs.ledger import Ledger
+from caps.datasets.case_files import count_lines, read_cases, write_case
 from caps.files import Output as OutputFile
 from caps.files import is_stream
 from caps.models.base import Request
@@ -27,7 +34,11 @@ from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.reports.console import shown
 from caps.runner import Runner
-from caps.sampling.sampler import Sampler
+from caps.runs.summary import Tally
+from caps.sampling.base import Sampled
+from caps.sampling.sampler import Sampler, sample_all
+from caps.solving import aids_for
+from caps.studies.grading import GradeStore
 
 Problems = Annotated[
     str, typer.Argument(metavar="PROBLEMS", help="Problems, one JSON object a line; - is standard input.")
@@ -86,14 +97,14 @@ def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: b
     """Show the request of the first sample of the first problem that can be read."""
     templates = load_templates(runner.prompts_folder, shelf="generation")
     model = runner.config.model or "MODEL"
-    desk = Sampler(
+    sampler = Sampler(
         ScriptedModel([]), model, runner.preset, templates, capacity=lambda: 1, extra=runner.config.extra
     )
     for problem in source:
         if isinstance(problem, InputError):
             say(f"failed: {problem}", "red")
             continue
-        request = desk.request(problem, 0)
+        request = sampler.request(problem, 0)
         request = msgspec.structs.replace(request, extra=recorded_extra(request.extra))
         if as_json:
             print_json(msgspec.json.decode(encode_body(request)))
@@ -105,8 +116,88 @@ def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: b
 
 def _show(request: Request) -> None:
     body = msgspec.json.decode(encode_body(request))
-    told = ", ".join(f"{name} = {value}" for name, value in body.items() if name != "messages")
+    fields = ", ".join(f"{name} = {value}" for name, value in body.items() if name != "messages")
     console = stdout()
-    console.print(shown(f"{request.template}: {told}"), markup=False, soft_wrap=True)
+    console.print(shown(f"{request.template}: {fields}"), markup=False, soft_wrap=True)
     for message in request.messages:
         console.print(shown(f"\n[{message.role}]\n{message.content}"), markup=False, soft_wrap=True)
+
+
+TEST_SECONDS = 10.0  # a program's for each of its tests
+
+
+class SampleRun:
+    """Samples a stream of problems; every case is written as soon as those before it are."""
+
+    def __init__(
+        self, runner: Runner, *, logprobs: bool, out: OutputFile, quiet: bool, as_json: bool
+    ) -> None:
+        self._runner = runner
+        self._logprobs, self._out, self._quiet, self._as_json = logprobs, out, quiet, as_json
+        self._tally, self._judged, self._guessed = Tally(), Ledger(), Counter[str]()
+        self._price = runner.generation_price
+
+    async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
+        """Sample all problems; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
+        code = await run_until_signal(self._sample(source, total))
+        if code is not None:
+            return code
+        kept = "" if self._out.name == "-" else f", the cases so far in {self._out.name}.partial"
+        after = f" after {self._tally.problems} problems, {self._tally.samples} samples"
+        report_interrupted(self._runner.journal_path, after, kept)
+        return 130
+
+    async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
+        started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))
+        async with (
+            AsyncExitStack() as ending,
+            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.pay) as sampler,
+            aids_for(self._runner, grade=truth.grade, paid=self._judged) as aids,
+        ):
+            ending.push_async_callback(truth.close)
+            with ExitStack() as stack:
+                meter = stack.enter_context(SampleProgress(total, self._tally, hidden=self._quiet))
+                sampler.watch = meter.count
+                all_ = sample_all(
+                    source,
+                    self._runner.method,
+                    sampler,
+                    n=self._runner.config.samples,
+                    aids=aids,
+                    grace=self._runner.grace,
+                )
+                async with aclosing(all_) as stream:
+                    async for sampled in stream:
+                        self._deliver(sampled)
+                        meter.advance()
+                self._out.finish()
+        self._close(time.perf_counter() - started)
+        return 3 if self._tally.lost["budget"] else 1 if self._tally.failed else 0
+
+    def _deliver(self, sampled: Sampled) -> None:
+        self._tally.add(sampled)
+        named = f"problem {sampled.name!r}: " if sampled.name else ""
+        if sampled.case is None:
+            say(f"failed: {named}{sampled.failure}", "red")
+            return
+        for sample in sampled.samples:
+            if sample.failure:
+                say(f"{named}sample {sample.number} failed: {sample.failure}", "yellow")
+        if sampled.case.guessed:
+            self._guessed[sampled.case.domain] += 1
+        # The prompt went by the domain, so it is stated, unless it said nothing.
+        case = sampled.case
+        self._out.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
+
+    def _close(self, seconds: float) -> None:
+        if self._as_json and self._out.name != "-":
+            judged = {"judge": self._judged.total().asked} if self._judged.lines else {}
+            print_json(self._tally.as_line(self._price) | judged)
+        if self._quiet:
+            return
+        say(self._tally.as_text(self._price, seconds))
+        if self._judged.lines:
+            say(f"tokens read by the judge between loops: {number(self._judged.total().asked, 0)}")
+        if self._guessed:
+            guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
+            say(f'domain guessed: {guesses}; say "domain" in a problem to be sure')

@@ -12,12 +12,10 @@ import typer
 
 from caps.building import cases_for
 from caps.cli import options
-from caps.cli.beforehand import opened, refuse_if_too_expensive, rehearse
-from caps.cli.calibrating import Calibrating
-from caps.cli.config_options import configured
+from caps.cli.options import configured
 from caps.cli.output import JsonFlag
-from caps.cli.run import Run
-from caps.cli.running import runner_for
+from caps.cli.preflight import checked_source, print_first_round, refuse_if_too_expensive, runner_for
+from caps.cli.run import Calibrator, Run
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
@@ -54,7 +52,7 @@ def select(
     """
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        rehearse(opened(partial(cases_for, "local", runner.cluster, cases), limit), runner)
+        print_first_round(checked_source(partial(cases_for, "local", runner.cluster, cases), limit), runner)
         return
     if config.engine == "ray":
         join(Runner(config).cluster)  # before anything is asked, and before signals are handled: Ray does too
@@ -80,11 +78,14 @@ def select_cases(
     """Select from a file of cases, and end the command."""
     config = _with_prompts_of_run(config, out)
     read = partial(cases_for, config.engine, Runner(config).cluster, cases)
-    source = opened(read, limit)
+    source = checked_source(read, limit)
     with runner_for(config, keys, quiet=quiet) as runner:
-        first = None if config.calibrate is None else Calibrating(runner)
+        first = None if config.calibrate is None else Calibrator(runner)
         if max_usd is not None:
-            refuse_if_too_expensive(cases, partial(opened, read, limit), runner, max_usd, first=first)
+            probes = None if first is None else first.probes
+            refuse_if_too_expensive(
+                cases, partial(checked_source, read, limit), runner, max_usd, probes=probes
+            )
         lines = as_json or not sys.stdout.isatty()
         run = Run(runner, first=first, force=force, limit=limit, quiet=quiet, bracket=bracket, lines=lines)
         code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from caps.cli.config_options import configured, loaded_settings
-from caps.cli.fetching import fetch_bar
+from caps.cli.options import configured, loaded_settings
+from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
 from caps.runner import Runner

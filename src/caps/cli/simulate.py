@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from caps.building import make_strategy
+from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.output import JsonFlag, bar, print_json, stdout
-from caps.cli.picturing import Html, Plots, put_out
 from caps.core.errors import SettingError
 from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
@@ -78,7 +78,7 @@ def simulate(
     rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
     about = _about(pools, model, seed, source)
     picture = simulation_picture(about, rows)
-    put_out([picture], simulation_page(about, picture, baseline=BASELINE), plots=plots, html=html)
+    write_figures([picture], simulation_page(about, picture, baseline=BASELINE), plots=plots, html=html)
     if as_json:
         print_json({**about, "strategies": rows})
         return

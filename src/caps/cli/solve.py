@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli import options
-from caps.cli.config_options import configured
-from caps.cli.output import JsonFlag, put, say
-from caps.cli.running import runner_for
-from caps.cli.sample_run import SampleMeter
-from caps.cli.stopping import say_stopped, unless_stopped
+from caps.cli.options import configured
+from caps.cli.output import JsonFlag, say, write_result
+from caps.cli.preflight import runner_for
+from caps.cli.progress import SampleProgress
+from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.text import number
@@ -74,16 +74,16 @@ def _domain(word: str | None) -> str | None:
 
 async def _until_done_or_stopped(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
     """Solve; on Ctrl-C or SIGTERM keep what was paid."""
-    code = await unless_stopped(_solve(runner, case, quiet=quiet, as_json=as_json))
+    code = await run_until_signal(_solve(runner, case, quiet=quiet, as_json=as_json))
     if code is None:
-        say_stopped(runner.journal_path)
+        report_interrupted(runner.journal_path)
     return 130 if code is None else code
 
 
 async def _solve(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
     started, tally = time.perf_counter(), Tally()
-    with SampleMeter(1, tally, hidden=quiet) as meter:
-        sampled, outcome = await solve_case(runner, case, watch=meter.hear)
+    with SampleProgress(1, tally, hidden=quiet) as meter:
+        sampled, outcome = await solve_case(runner, case, watch=meter.count)
     tally.add(sampled)
     failure = sampled.failure if outcome is None else outcome.failure
     if sampled.case is None or outcome is None or outcome.selection is None:
@@ -94,7 +94,7 @@ async def _solve(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> i
     if as_json:
         drawn = {"candidates": [candidate_row(one) for one in sampled.case.candidates]}
         sampling = {"sampling": tally.as_line(price)}
-        put(json_lines([line | drawn | sampling]))
+        write_result(json_lines([line | drawn | sampling]))
     else:
         _answer(sampled.case, line["winner"])
     if not quiet:
@@ -110,7 +110,7 @@ def _answer(case: Case, winner: int) -> None:
     words = text + (f"\n\nanswer: {last}" if last else "")
     if sys.stdout.isatty():
         words = shown(words)
-    put(words.encode("utf-8", "replace") + b"\n")
+    write_result(words.encode("utf-8", "replace") + b"\n")
 
 
 def _report(

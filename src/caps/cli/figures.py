@@ -22,7 +22,7 @@ Html = Annotated[
 ]
 
 
-def put_out(pictures: Sequence[Picture], page: Page, *, plots: Path | None, html: Path | None) -> None:
+def write_figures(pictures: Sequence[Picture], page: Page, *, plots: Path | None, html: Path | None) -> None:
     """Write the pictures into a folder, the page into a file, as far as they are wanted."""
     if plots is not None:
         for path in write_pictures(pictures, plots):

@@ -15,10 +15,10 @@ from caps.cli.output import say
 
 T = TypeVar("T")
 
-HEARD_SECONDS = 5.0  # within which an event loop that works hears a signal, on a busy machine too
+RESPONSE_SECONDS = 5.0  # within which an event loop that works hears a signal, on a busy machine too
 
 
-async def unless_stopped(work: Coroutine[Any, Any, T]) -> T | None:
+async def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
     """Do some work; None where a signal ended it."""
     task = asyncio.ensure_future(work)
     with _signals(task):
@@ -41,13 +41,13 @@ def _signals(task: "asyncio.Task[Any]") -> Iterator[None]:
 
     def stop(*_: object) -> None:
         if alarm is not None:
-            signal.setitimer(signal.ITIMER_REAL, HEARD_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, RESPONSE_SECONDS)
         loop.call_soon_threadsafe(cancel)
 
-    def ignore(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({} if alarm is None else {alarm: ignore})
+    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({} if alarm is None else {alarm: interrupt})
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
@@ -58,7 +58,7 @@ def _signals(task: "asyncio.Task[Any]") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def say_stopped(journal: Path | None, after: str = "", kept: str = "") -> None:
+def report_interrupted(journal: Path | None, after: str = "", kept: str = "") -> None:
     """Say that a run was interrupted, what is kept, and how to go on."""
     replies = "every reply so far is in the journal" if journal else "no journal was kept"
     say(f"interrupted{after}; {replies}{kept}: run the same command again to go on", "yellow")

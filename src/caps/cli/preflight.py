@@ -1,25 +1,56 @@
 """What a run looks at before it asks anything: its cases, what it would ask, what that costs at least."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain, islice
 
 import typer
 
 from caps.building import make_prepare
-from caps.cli.calibrating import Calibrating
-from caps.cli.output import say, stdout
+from caps.cli.output import say, stdout, warning_printer
+from caps.cli.progress import fetch_bar
+from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
+from caps.core.play import Strategy
 from caps.core.text import number
 from caps.core.types import Case
 from caps.files import is_stream
 from caps.reports.console import table
 from caps.runner import Runner
-from caps.studies.planning import forecast_case
+
+GRACE_SECONDS = 3.0  # replies that come in that long after Ctrl-C are paid for, and kept
 
 
-def opened(read: Callable[[], Iterator[Case | InputError]], limit: int | None) -> Iterator[Case | InputError]:
-    """The cases; a file that cannot be read at all is found before anything is opened or asked."""
+@contextmanager
+def runner_for(
+    config: RunConfig,
+    keys: Keys,
+    *,
+    strategy: Strategy | None = None,
+    generating: bool = False,
+    quiet: bool,
+) -> Iterator[Runner]:
+    """The runner of a command; the model's weights are fetched first if they must be."""
+    with fetch_bar(hidden=quiet) as report:
+        runner = Runner(
+            config,
+            keys=keys,
+            strategy=strategy,
+            generating=generating,
+            warn=warning_printer(quiet=quiet),
+            fetching=report,
+            grace=GRACE_SECONDS,
+        )
+        if generating or runner.asks_judge:
+            _ = runner.endpoints  # fetches weights, and raises what is missing, before anything else happens
+    yield runner
+
+
+def checked_source(
+    read: Callable[[], Iterator[Case | InputError]], limit: int | None
+) -> Iterator[Case | InputError]:
+    """The cases; a file that cannot be read at all is found before anything is checked_source or asked."""
     source = read()
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
@@ -31,9 +62,11 @@ def refuse_if_too_expensive(
     runner: Runner,
     most: float,
     *,
-    first: Calibrating | None = None,
+    probes: Callable[[int, Case], tuple[Strategy, ...]] | None = None,
 ) -> None:
     """Refuse to start what would surely cost more: the least that can be asked, at the input price."""
+    from caps.studies.planning import forecast_case  # noqa: PLC0415  (only for --max-usd)
+
     price = runner.price
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
@@ -44,7 +77,7 @@ def refuse_if_too_expensive(
     for place, case in enumerate(read()):
         if isinstance(case, InputError):
             continue
-        asking = [runner.strategy, *(first.asking(place, case) if first is not None else ())]
+        asking = [runner.strategy, *(probes(place, case) if probes is not None else ())]
         tokens += max(forecast_case(prepare(case), one, runner.templates, seed=seed).least for one in asking)
     dollars = price.of(tokens, 0)
     if dollars > most:
@@ -54,7 +87,7 @@ def refuse_if_too_expensive(
         )
 
 
-def rehearse(source: Iterable[Case | InputError], runner: Runner) -> None:
+def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> None:
     """Show what the first round of each case would ask, without asking."""
     rows, failed = [], 0
     prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
