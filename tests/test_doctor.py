@@ -35,7 +35,7 @@ def test_every_extra_of_the_package_is_known_to_the_doctor():
 def test_an_extra_is_there_or_missing_or_broken(tmp_path, monkeypatch):
     assert check_extra(Extra("some", ("json",), "reading")).state == "ok"
     absent = check_extra(Extra("some", ("json", "no_such_package"), "reading"))
-    assert (absent.state, absent.mend) == ("missing", "pip install 'caps[some]'")
+    assert (absent.state, absent.mend) == ("missing", "pip install 'caps-select[some]'")
     (tmp_path / "crooked_package.py").write_text("raise RuntimeError('built for another machine')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from caps.strategies.posterior import Posterior
     from caps.strategies.sprint import Sprint
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AnswerError",
     "Candidate",

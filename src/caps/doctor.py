@@ -79,13 +79,13 @@ def check_python() -> Check:
 
 def check_extra(extra: Extra) -> Check:
     """Whether an optional part is installed and can be imported, tried in a process of its own."""
-    name, mend = f"extra {extra.name}", f"pip install 'caps[{extra.name}]'"
+    name, mend = f"extra {extra.name}", f"pip install 'caps-select[{extra.name}]'"
     absent = [module for module in extra.imports if find_spec(module) is None]
     if absent:
         return Check(name, "missing", f"no {absent[0]}: {extra.purpose}", mend)
     problem = _run([sys.executable, "-c", f"import {', '.join(extra.imports)}"])
     if problem:
-        return Check(name, "broken", problem, f"pip install --force-reinstall 'caps[{extra.name}]'")
+        return Check(name, "broken", problem, f"pip install --force-reinstall 'caps-select[{extra.name}]'")
     return Check(name, "ok", extra.purpose)
 
 

@@ -196,7 +196,7 @@ def test_the_command_says_so_in_one_line(tmp_path):
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'caps\[ray\]'") as missing:
+    with pytest.raises(MissingExtraError, match=r"pip install 'caps-select\[ray\]'") as missing:
         connect(Cluster())
     assert str(pickle.loads(pickle.dumps(missing.value))) == str(missing.value)
 

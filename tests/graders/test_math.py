@@ -127,7 +127,7 @@ def test_without_math_verify_the_cheap_way_still_grades_and_the_rest_says_what_t
     assert grade("42", "43").correct is False
     found = grade(r"\sqrt{8}", r"\boxed{2\sqrt{2}}")
     assert found.correct is None
-    assert "caps[bench]" in found.detail
+    assert "caps-select[bench]" in found.detail
 
 
 def test_classes_name_the_first_of_each_and_ask_each_pair_once():

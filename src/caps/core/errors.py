@@ -53,7 +53,7 @@ class MissingExtraError(UserError):
 
     def __str__(self) -> str:
         package, extra, purpose = self.args
-        return f"{purpose} needs {package!r}: install it with  pip install 'caps[{extra}]'"
+        return f"{purpose} needs {package!r}: install it with  pip install 'caps-select[{extra}]'"
 
 
 class ModelError(CapsError):

@@ -174,7 +174,7 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
 def footer() -> str:
     """Who made the page."""
     try:
-        return f"Made by caps {version('caps')}. Nothing on this page asks anything of the network."
+        return f"Made by caps {version('caps-select')}. Nothing on this page asks anything of the network."
     except PackageNotFoundError:
         return "Made by caps. Nothing on this page asks anything of the network."
 

@@ -22,7 +22,11 @@ from caps.runner import Runner
 
 FORMAT = 2
 NAME = "run.json"
-PACKAGES = ("caps", "aiohttp", "msgspec")
+PACKAGES = {
+    "caps": "caps-select",
+    "aiohttp": "aiohttp",
+    "msgspec": "msgspec",
+}  # key in the file -> distribution
 #: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
 DECIDING = (
     "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply", "extra", "profile",
@@ -151,11 +155,11 @@ def digests(templates: Mapping[str, str]) -> dict[str, str]:
 def versions() -> dict[str, str]:
     """The versions of what a run is made with."""
     found = {"python": sys.version.partition(" ")[0]}
-    for package in PACKAGES:
+    for name, distribution in PACKAGES.items():
         try:
-            found[package] = version(package)
+            found[name] = version(distribution)
         except PackageNotFoundError:
-            found[package] = "unknown"
+            found[name] = "unknown"
     return found
 
 

@@ -194,6 +194,6 @@ def _identity(runner: Runner) -> list[Any]:
 
 def _version() -> str:
     try:
-        return version("caps")
+        return version("caps-select")
     except PackageNotFoundError:
         return "unknown"
