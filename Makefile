@@ -6,9 +6,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Many tests wait for servers and child processes: twice as many workers as cores keep the cores busy.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# A strict build: a broken link, a missing anchor or a page outside the nav is an error.
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench soak peers growth node-client clean
+.PHONY: help demo test check format docs golden bench soak peers growth node-client tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -22,18 +24,21 @@ test: $(VENV)/.dev       ## Set up and run the tests
 	@sh scripts/install_chromium.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-check: $(VENV)/.dev      ## Lint, types, and who may import whom
+check: $(VENV)/.dev      ## Lint, types, who may import whom, spelling, and every link of the documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(MKDOCS) build
 
 format: $(VENV)/.dev     ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.dev       ## Write the command reference from the program
+docs: $(VENV)/.dev       ## Write the command reference from the program, and the documentation site to site/
 	$(BIN)/python scripts/cli_reference.py
+	$(MKDOCS) build
 
 golden: $(VENV)/.dev     ## Record golden transcripts and outputs anew (say why in the commit)
 	$(BIN)/python tests/golden/record.py
@@ -62,8 +67,14 @@ growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connect
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py
 
+tools: $(VENV)/.dev wheel node-client  ## What needs the network and some minutes: the wheel with each extra, the npm client, a short soak
+	$(BIN)/python benchmarks/soak --minutes 2
+
+wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
+	$(BIN)/python scripts/check_wheel.py
+
 clean:                   ## Remove what the targets above made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .schemathesis site
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
