@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shlex
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import pytest
 
 from batching import BatchServer
 from server.serving import running
-from shell import caps
+from shell import caps, caps_json
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r'^```\w+ title="([\w.]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
+ENDPOINT = "http://localhost:8000/v1"
 
 
 def blocks(language):
@@ -30,6 +33,13 @@ def blocks(language):
     ]
 
 
+def write_files(page, folder):
+    """Write the blocks of a page that have the name of a file as their title."""
+    for name, body in FILE.findall(page.read_text()):
+        (folder / name).write_text(body)
+        sys.modules.pop(Path(name).stem, None)
+
+
 @pytest.fixture
 def server():
     with BatchServer() as running:
@@ -39,13 +49,18 @@ def server():
 @pytest.mark.parametrize(("page", "body"), blocks("python"))
 def test_python_runs(page, body, server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    write_files(page, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     names = {"BASE_URL": server.url, "MODEL": "stub"}
+    body = body.replace(ENDPOINT, server.url)
     with running(server.url) if "SERVE_URL" in body else nullcontext() as serving:
         exec(compile(body, str(page), "exec"), names | ({"SERVE_URL": serving.url} if serving else {}))
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if "```console" in page.read_text()], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if "```console" in page.read_text()],
+    ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_commands_run(page, server, tmp_path, monkeypatch):
     """A page's own commands are run in order, against a stub where they name an endpoint; make targets must exist."""
@@ -104,6 +119,23 @@ def test_json_is_json(page, body):
         assert isinstance(json.loads(line), dict)
 
 
+def test_every_block_is_run_or_is_plain_text():
+    run = {"python", "console", "json"}
+    for page in PAGES:
+        kinds = set(re.findall(r"^ *```(\w+)", page.read_text(), re.MULTILINE))
+        assert kinds <= run | {"text", "toml", "sh"}, page
+
+
+def test_the_shares_in_the_readme_are_those_of_the_plan():
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    plan = caps_json("plan", "--pool", 16, "--rho", 0.12, "--strategy", "caps,caps-r,v1-infer")
+    plain, rescuing, tournament = plan
+    assert f"{plain['calls_total']} calls and {plain['token_share']:.1%} of".replace("%", " %") in readme
+    assert f"makes {rescuing['calls_total']} calls on average" in readme
+    assert f"takes {rescuing['token_share']:.1%}".replace("%", " %") in readme
+    assert f"makes {tournament['calls_total']} full calls" in readme
+
+
 def test_the_readme_result_is_what_the_command_prints(server, tmp_path):
     readme = (ROOT / "README.md").read_text()
     case, shown = (json.loads(found[2]) for found in BLOCK.finditer(readme) if found[1] == "json")
@@ -114,10 +146,8 @@ def test_the_readme_result_is_what_the_command_prints(server, tmp_path):
     assert json.loads(done.stdout) == shown
 
 
-def test_the_picture_of_the_readme_is_what_the_demo_draws():
-    readme = (ROOT / "README.md").read_text()
-    (picture,) = (
-        found[2] for found in BLOCK.finditer(readme) if found[1] == "text" and "win rate" in found[2]
-    )
+def test_the_drawn_contest_is_what_the_demo_draws():
+    page = (ROOT / "docs" / "explanation" / "how-caps-works.md").read_text()
+    (picture,) = (found[2] for found in BLOCK.finditer(page) if found[1] == "text" and "win rate" in found[2])
     drawn = "\n".join(line.rstrip() for line in caps("demo", "--simulated").stdout.splitlines())
     assert picture.strip() in drawn
