@@ -194,7 +194,7 @@ def test_the_log_of_a_server_is_printed_harmlessly():
     said = io.StringIO()
     log = JsonLog(prompts=True, file=said)
     log.write(f"event {ALL}", path=ALL)
-    log.write_text("run", prompt=ALL)
+    log.write_content("run", prompt=ALL)
     harmless(said.getvalue())
     first, second = map(json.loads, said.getvalue().splitlines())
     assert (first["path"], second["prompt"]) == (ALL, ALL)

@@ -158,7 +158,7 @@ def test_the_settings_of_the_document_are_options_and_so_are_those_of_the_files_
     [
         ((), "no model server"),
         (("--base-url", "localhost:1"), "base URL must look like"),
-        (("--base-url", "http://localhost:1/v1", "--host", "0.0.0.0"), "whoever reaches it could spend"),
+        (("--base-url", "http://localhost:1/v1", "--host", "0.0.0.0"), "anyone who can reach this address"),
         (("--base-url", "http://localhost:1/v1", "--strategy", "capz"), "did you mean"),
     ],
 )

@@ -297,9 +297,9 @@ def test_words_are_logged_when_that_is_asked_for(stub):
         await call(body=asked("my secret plan", caps={"n": 1}))
         return call.log.getvalue()
 
-    words = json.loads(inside(stub.url, work, prompts=True).splitlines()[0])
-    assert (words["event"], words["messages"][0]["content"]) == ("words", "my secret plan")
-    assert words["choices"][0]["content"] == "It is 4."
+    line = json.loads(inside(stub.url, work, prompts=True).splitlines()[0])
+    assert (line["event"], line["messages"][0]["content"]) == ("content", "my secret plan")
+    assert line["choices"][0]["content"] == "It is 4."
 
 
 def test_another_server_may_judge_and_the_key_of_the_first_is_not_shown_to_it(stub):

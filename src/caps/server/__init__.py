@@ -1,1 +1,1 @@
-"""An OpenAI-compatible endpoint whose answers are selected."""
+"""An OpenAI-compatible server that answers with the best of several samples."""

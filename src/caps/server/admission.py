@@ -1,7 +1,4 @@
-"""How much clients may ask for.
-
-How many requests are worked on at once, and how many may wait for that.
-"""
+"""Admission of requests: the limits clients are held to, and the queue of requests that wait to run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,47 +14,52 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Ceilings; a request beyond one is refused, except that time which ends brings the answer so far."""
+    """Limits of requests. At the time limit a request gets the best answer so far, else an error."""
 
-    max_samples: int = setting(32, "samples of a request, or candidates of a case", least=1)
-    max_body: int = setting(16 * MIB, "bytes of a body", least=1)
-    max_held: int = setting(512 * MIB, "bytes of all bodies held at once", least=1)
-    max_concurrent: int = setting(256, "requests worked on at once", least=1)
-    max_waiting: int = setting(1024, "requests that may wait for their turn", least=0)
-    max_seconds: float = setting(600.0, "of a request, its wait included", least=0.1)
-    body_seconds: float = setting(30.0, "seconds in which a request must be sent", least=0.1)
-    max_judge_tokens: int = setting(0, "a judge may read and write for a request; 0 is no limit", least=0)
+    max_samples: int = setting(32, "samples per request, or candidates per case", least=1)
+    max_body: int = setting(16 * MIB, "bytes per request body", least=1)
+    max_held: int = setting(512 * MIB, "bytes of all request bodies in memory", least=1)
+    max_concurrent: int = setting(256, "requests that run at the same time", least=1)
+    max_waiting: int = setting(1024, "requests that may wait to run", least=0)
+    max_seconds: float = setting(600.0, "seconds per request, including its wait", least=0.1)
+    body_seconds: float = setting(30.0, "seconds in which a request must arrive", least=0.1)
+    max_judge_tokens: int = setting(
+        0, "judge tokens per request, input and output; 0 means no limit", least=0
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
 
 
 class Admission:
-    """Lets requests in, first come first served; too many who wait, or too long, are sent away."""
+    """Runs a limited number of requests at a time, in order of arrival, and rejects the rest."""
 
     def __init__(self, limits: Limits) -> None:
-        self._gate, self._most = Gate(limits.max_concurrent), limits.max_waiting
+        self._gate, self._max_waiting = Gate(limits.max_concurrent), limits.max_waiting
         self.waiting = 0
 
     @property
     def working(self) -> int:
-        """Requests under way."""
+        """Requests that run now."""
         return self._gate.busy
 
     @asynccontextmanager
-    async def admit(self, until: float) -> AsyncIterator[None]:
-        """Wait for a turn, at most until a time of the loop's clock."""
-        if self.working >= self._gate.limit and self.waiting >= self._most:
+    async def admit(self, deadline: float) -> AsyncIterator[None]:
+        """Wait to run, at most until `deadline` by the event loop's clock; hold the place in the context."""
+        if self.working >= self._gate.limit and self.waiting >= self._max_waiting:
             raise ApiError(
-                429, "too many requests wait already: try again later", code="too_busy", retry_after=1
+                429, "too many requests are waiting: try again later", code="too_busy", retry_after=1
             )
         self.waiting += 1
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 await self._gate.__aenter__()
         except TimeoutError:
             raise ApiError(
-                503, "no turn came in time: try again later", code="too_busy", retry_after=5
+                503,
+                "the request had to wait for longer than its time limit: try again later",
+                code="too_busy",
+                retry_after=5,
             ) from None
         finally:
             self.waiting -= 1

@@ -1,11 +1,11 @@
-"""From settings to a server that listens: the composition of everything in this folder.
+"""The application and its process: configuration, routes, connections, uvicorn, signals.
 
-A server that listens; uvicorn is imported nowhere else.
+Invariants:
 
-Rules that must not be broken:
+* On SIGTERM or SIGINT new requests are refused and running ones finish, for at most `grace` seconds.
+* A connection that does not send a complete request head in time is closed.
 
-* On SIGTERM or SIGINT nobody new is let in, and whoever is inside gets an answer, as far as `grace` reaches.
-* A connection that says nothing whole in time is closed.
+No other module imports uvicorn.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ from caps.text_workers import TextWorkers
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKLOG = 2048
-KEEP_ALIVE = 65  # longer than most clients keep a connection: they hang up, not we
+KEEP_ALIVE = 65  # seconds; longer than most clients keep idle connections, so that the client closes them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Everything that makes a server; `runner` holds the config that requests start from."""
+    """The configuration of a server. Requests start from the config of `runner`."""
 
     runner: Runner
     host: str = "127.0.0.1"
@@ -63,69 +63,72 @@ class ServerConfig:
     heartbeat: float = 10.0
     grace: float = 60.0
     log: JsonLog = field(default_factory=JsonLog)
-    settings: str | None = None  # the file that some came from
+    settings: str | None = None  # which settings came from which file, for the log
 
     def __post_init__(self) -> None:
         if any(not key.strip() or not key.isprintable() for key in self.keys):
-            raise SettingError("an --api-key is empty, or has a line break or control character in it")
+            raise SettingError("--api-key: a key is empty or contains a line break or control character")
         if self.host not in LOOPBACK_HOSTS and not self.keys and not self.allow_anyone:
             raise SettingError(
-                f"--host {self.host}: whoever reaches it could spend: give --api-key, or --allow-anyone"
+                f"--host {self.host}: anyone who can reach this address could spend tokens: "
+                "give --api-key, or --allow-anyone"
             )
         if self.runner.config.confidence == "auto":
-            raise SettingError("--confidence auto tries an endpoint before a run: verbal or logprobs?")
-        _ = self.runner.strategy  # raises what is wrong with it
+            raise SettingError("--confidence auto is not possible on a server: give verbal or logprobs")
+        _ = self.runner.strategy  # raises if the strategy or its settings are wrong
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Names a client must call the server by, where nothing else keeps others out."""
+        """The host names that requests must use; any, if keys protect the server or anyone is allowed."""
         return (
             frozenset() if self.keys or self.allow_anyone else LOOPBACK_HOSTS | {"[::1]", self.host.lower()}
         )
 
 
-async def serve(serving: ServerConfig) -> None:
-    """Listen until told to stop."""
-    with listen(serving.host, serving.port) as sock:
-        await _answer(serving, sock)
-    serving.log.write("stopped")
+async def serve(config: ServerConfig) -> None:
+    """Run a server until a signal stops it."""
+    with listen(config.host, config.port) as sock:
+        await _serve_on(config, sock)
+    config.log.write("stopped")
 
 
-async def _answer(serving: ServerConfig, sock: socket.socket) -> None:
-    async with open_app(serving) as app:
-        host = f"[{serving.host}]" if ":" in serving.host else serving.host
-        more = {} if serving.settings is None else {"settings": serving.settings}
+async def _serve_on(config: ServerConfig, sock: socket.socket) -> None:
+    async with open_app(config) as app:
+        host = f"[{config.host}]" if ":" in config.host else config.host
+        more = {} if config.settings is None else {"settings": config.settings}
         url = f"http://{host}:{sock.getsockname()[1]}/v1"
-        serving.log.write("listening", url=url, upstream=app.state.service.upstream.address, **more)
-        await run(app, sock, grace=serving.grace, header_seconds=serving.limits.body_seconds, log=serving.log)
+        config.log.write("listening", url=url, upstream=app.state.service.upstream.address, **more)
+        await run_server(
+            app, sock, grace=config.grace, header_seconds=config.limits.body_seconds, log=config.log
+        )
 
 
 @asynccontextmanager
-async def open_app(serving: ServerConfig) -> AsyncIterator[Starlette]:
+async def open_app(config: ServerConfig) -> AsyncIterator[Starlette]:
     """The application within its lifespan. What fails at the start is raised here, not logged by uvicorn."""
-    app = create_app(serving)
+    app = create_app(config)
     async with app.router.lifespan_context(app):
         yield app
 
 
-def create_app(serving: ServerConfig) -> Starlette:
+def create_app(config: ServerConfig) -> Starlette:
     """The application: routes, middleware, and a lifespan that connects `state.service`."""
-    admission = Admission(serving.limits)
+    admission = Admission(config.limits)
     metrics = Metrics(admission)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with _open_service(serving, admission) as service:
+        async with _open_service(config, admission) as service:
             app.state.service = service
             yield
 
     app = Starlette(
-        routes=_routes(Handlers(log=serving.log, metrics=metrics, heartbeat=serving.heartbeat)),
+        routes=_routes(Handlers(log=config.log, metrics=metrics, heartbeat=config.heartbeat)),
         middleware=[
-            Middleware(RequestLogMiddleware, log=serving.log, metrics=metrics),
+            Middleware(RequestLogMiddleware, log=config.log, metrics=metrics),
             Middleware(ErrorMiddleware),
-            Middleware(AuthMiddleware, keys=serving.keys, hosts=serving.hosts),
-            Middleware(BodyLimitMiddleware, limits=serving.limits),
+            Middleware(AuthMiddleware, keys=config.keys, hosts=config.hosts),
+            Middleware(BodyLimitMiddleware, limits=config.limits),
         ],
         exception_handlers={HTTPException: _routing_error},
         lifespan=lifespan,
@@ -157,19 +160,19 @@ def _routes(handlers: Handlers) -> list[Route]:
 
 
 async def _routing_error(request: Request, error: Exception) -> Response:
-    """Raise what Starlette's router says (404, 405) as an error of this API."""
+    """Raise the 404 or 405 of Starlette's router as an error of this API."""
     if isinstance(error, HTTPException) and error.status_code == 405:
         methods = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-        message = f"{RequestContext.of(request.scope).route} answers to {methods}"
+        message = f"{RequestContext.of(request.scope).route}: the method must be {methods}"
         raise ApiError(405, message, code="method_not_allowed", headers={"allow": methods}) from None
-    raise ApiError(404, "there is nothing at this path; see /openapi.json", code="not_found") from None
+    raise ApiError(404, "no such path: GET /openapi.json describes all paths", code="not_found") from None
 
 
 @asynccontextmanager
-async def _open_service(serving: ServerConfig, admission: Admission) -> AsyncIterator[SelectionService]:
+async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIterator[SelectionService]:
     """The service with its connections and worker processes, which are closed at the end."""
     async with AsyncExitStack() as stack:
-        runner = serving.runner
+        runner = config.runner
         generator, judging, _ = runner.endpoints
         upstream = await _connect(stack, generator, runner)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
@@ -184,41 +187,41 @@ async def _open_service(serving: ServerConfig, admission: Admission) -> AsyncIte
             selector=Selector(runner, judge, findings, texts),
             config=runner.config,
             model=generator.model or None,
-            limits=serving.limits,
+            limits=config.limits,
             admission=admission,
             texts=texts,
         )
 
 
 async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Upstream:
-    """The model server at an address; weights in a file get one of their own."""
+    """The model server at an address. For weights in a file, one is started."""
     model = runner.connected(where)
     stack.push_async_callback(model.close)
     if isinstance(model, EmbeddedModel):
         return await model.started()
     if isinstance(model, HttpModel | FleetModel):
         return model
-    raise SettingError(
-        f"{shown_address(where.base_url)}: caps serve stands before an HTTP address or a GGUF file"
-    )
+    raise SettingError(f"{shown_address(where.base_url)}: caps serve needs an HTTP address or a GGUF file")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that hears, so that its port is known before anyone is served."""
+    """A listening socket; its port is known before the server starts."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
-        raise SettingError(f"cannot listen on {host}:{port} ({error}): give another --host, --port") from None
-    # Those it accepts inherit this; else a body, sent after its head, waits 40 ms for an echo of that.
+        raise SettingError(
+            f"cannot listen on {host}:{port} ({error}): give another --host or --port"
+        ) from None
+    # Accepted connections inherit this. Without it a body sent after its head waits 40 ms for an ACK.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-async def run(
+async def run_server(
     app: ASGIApp, sock: socket.socket, *, grace: float, header_seconds: float, log: JsonLog
 ) -> None:
-    """Serve until a signal comes, then let everyone finish."""
+    """Serve until a signal arrives, then let running requests finish."""
     try:
         import h11  # noqa: PLC0415  (uvicorn's own)
         import uvicorn  # noqa: PLC0415
@@ -227,36 +230,36 @@ async def run(
         raise MissingExtraError("uvicorn", "server", "caps serve") from None
 
     class Server(uvicorn.Server):
-        """Without signals of its own: it would raise them again when it is done."""
+        """Without uvicorn's signal handlers, which would raise the signal again at the end."""
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             yield
 
     class HeaderTimeoutProtocol(H11Protocol):
-        """Hangs up on whoever takes too long over the head of a request, the first or a later one."""
+        """Closes connections that take too long to send a request head, the first or a later one."""
 
-        _late: asyncio.TimerHandle | None = None
+        _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._late = self.loop.call_later(header_seconds, transport.close)
+            self._timer = self.loop.call_later(header_seconds, transport.close)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            begun = self.conn.their_state is h11.IDLE  # and so not whole: a whole one is being answered
-            if begun and self._late is None:
-                self._late = self.loop.call_later(header_seconds, self.transport.close)
-            elif not begun and self._late is not None:
-                self._late.cancel()
-                self._late = None
+            incomplete = self.conn.their_state is h11.IDLE  # a complete head would have changed the state
+            if incomplete and self._timer is None:
+                self._timer = self.loop.call_later(header_seconds, self.transport.close)
+            elif not incomplete and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
-            if self._late is not None:
-                self._late.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
-    config = uvicorn.Config(
+    settings = uvicorn.Config(
         app,
         http=HeaderTimeoutProtocol,
         ws="none",
@@ -268,22 +271,22 @@ async def run(
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(grace)),
     )
-    server = Server(config)
+    server = Server(settings)
     with _uvicorn_warnings(log), _signals(lambda: _stop(server)):
         await server.serve(sockets=[sock])
 
 
 def _stop(server: Any) -> None:
-    """The first signal lets everyone finish, a second one does not."""
+    """Stop after running requests on the first signal, at once on the second."""
     server.force_exit, server.should_exit = server.should_exit, True
 
 
 @contextmanager
-def _signals(end: Callable[[], None]) -> Iterator[None]:
+def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     caught = (signal.SIGINT, signal.SIGTERM)
     for one in caught:
-        loop.add_signal_handler(one, end)
+        loop.add_signal_handler(one, on_signal)
     try:
         yield
     finally:
@@ -293,7 +296,7 @@ def _signals(end: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def _uvicorn_warnings(log: JsonLog) -> Iterator[None]:
-    """What uvicorn has to warn of goes to the same log."""
+    """Write uvicorn's warnings to the same log."""
 
     class Relay(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -41,11 +41,15 @@ class AuthMiddleware:
         context = RequestContext.of(scope)
         context.authenticated = self._is_known(headers.get("authorization", ""))
         if not context.authenticated and scope["path"] != HEALTH_PATH:
-            message = "this server wants a key it knows: Authorization: Bearer <key>"
+            message = "the API key is missing or wrong: send Authorization: Bearer <key>"
             raise ApiError(401, message, code="invalid_api_key")
         # A web page can make a browser send requests to this machine, but not under this machine's own name.
         if self.hosts and _host_name(headers.get("host", "")) not in self.hosts:
-            raise ApiError(403, "this server is not called by that name", code="wrong_host")
+            raise ApiError(
+                403,
+                "the Host header names another server: use localhost or the address that caps serve prints",
+                code="wrong_host",
+            )
 
     def _is_known(self, authorization: str) -> bool:
         scheme, _, key = authorization.partition(" ")
@@ -60,7 +64,9 @@ def _check_framing(scope: Scope, headers: Headers) -> None:
     """Reject a body whose end a proxy might see elsewhere: a request could be smuggled in behind it."""
     chunked, sized = "transfer-encoding" in headers, "content-length" in headers
     if chunked and (sized or scope.get("http_version") == "1.0"):
-        message = "a body has either a Content-Length or, in HTTP/1.1, a Transfer-Encoding"
+        message = (
+            "the length of the body is ambiguous: send Content-Length or, in HTTP/1.1, Transfer-Encoding"
+        )
         raise ApiError(400, message, code="ambiguous_length", close_connection=True)
 
 

@@ -1,6 +1,6 @@
-"""What goes wrong, in the words and statuses that clients of the OpenAI API expect.
+"""Errors as clients of the OpenAI API expect them: a status and an error object.
 
-A client learns what it can mend; addresses, keys and traces stay here.
+A message says what the client can change. It never contains addresses, keys or tracebacks.
 """
 
 from collections.abc import Mapping
@@ -8,24 +8,24 @@ from typing import Any
 
 from caps.core.errors import CapsError, ModelError, UserError
 
-_CLIENT_ERRORS = {  # the upstream's own words help: the client's request is at fault
+_CLIENT_ERRORS = {  # faults of the request: the upstream's own message is passed on
     "unknown-model": (404, "model_not_found"),
     "too-long": (400, "context_length_exceeded"),
     "refused": (400, "upstream_refused"),
     "missing-feature": (400, "upstream_missing_feature"),
 }
 _UPSTREAM_ERRORS = {
-    "access": (502, "the model server refused the key of this gateway: whoever runs it must give another"),
+    "access": (502, "the model server rejected the key of this gateway: its operator must set another one"),
     "unreachable": (502, "the model server cannot be reached"),
-    "busy": (503, "the model server takes no more requests for now: try again later"),
+    "busy": (503, "the model server is overloaded: try again later"),
     "timeout": (504, "the model server did not reply in time"),
-    "server": (502, "the model server failed, after every try"),
-    "garbled": (502, "the model server sent what is not a chat completion"),
+    "server": (502, "the model server failed on every attempt"),
+    "garbled": (502, "the reply of the model server is not a chat completion"),
 }
 
 
 class ApiError(Exception):
-    """A request that gets an error object for an answer."""
+    """An error that is sent to the client: a status, a message, and headers such as Retry-After."""
 
     def __init__(
         self,
@@ -47,45 +47,48 @@ class ApiError(Exception):
         }
 
     def body(self) -> dict[str, Any]:
-        """The error object."""
-        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}
+        """The error object of the OpenAI API."""
+        error = {"message": str(self), "type": self.error_type, "param": self.param, "code": self.code}
         return {"error": error}
 
     @property
-    def kind(self) -> str:
-        """Whose fault it is, as the OpenAI API names it."""
-        named = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error"}
+    def error_type(self) -> str:
+        """The type of the error, as the OpenAI API names it."""
+        types = {401: "authentication_error", 429: "rate_limit_error", 500: "server_error"}
         if self.code.startswith("upstream") and self.status >= 500:
             return "upstream_error"
-        return named.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return types.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
 
 
 def to_api_error(error: BaseException, address: str) -> ApiError:
-    """What a client is told of an error, whatever it is."""
+    """Any exception as an error for the client; `address` of the upstream is removed from its message."""
     if isinstance(error, ApiError):
         return error
     return _caps_error(error, address) if isinstance(error, CapsError) else internal_error()
 
 
-def _caps_error(error: CapsError, address: str = "") -> ApiError:
-    """An error of ours as an error object; the upstream's `address` is not told."""
+def _caps_error(error: CapsError, address: str) -> ApiError:
     if isinstance(error, UserError):
         return ApiError(400, str(error), code="invalid_value", param="caps")
     if not isinstance(error, ModelError):
         return internal_error()
     if error.cause in _CLIENT_ERRORS:
         status, code = _CLIENT_ERRORS[error.cause]
-        words = str(error).replace(address, "the model server") if address else str(error)
-        return ApiError(status, words, code=code, param="model" if status == 404 else None)
-    status, words = _UPSTREAM_ERRORS.get(error.cause, (502, "the model server failed"))
-    return ApiError(status, words, code=f"upstream_{error.cause}", retry_after=5 if status == 503 else None)
+        message = str(error).replace(address, "the model server") if address else str(error)
+        return ApiError(status, message, code=code, param="model" if status == 404 else None)
+    status, message = _UPSTREAM_ERRORS.get(error.cause, (502, "the model server failed"))
+    return ApiError(status, message, code=f"upstream_{error.cause}", retry_after=5 if status == 503 else None)
 
 
 def internal_error() -> ApiError:
-    """What a client is told of a fault of ours."""
-    return ApiError(500, "this server failed; its log says more under the run id", code="internal_error")
+    """The error for a fault of this server, without details."""
+    return ApiError(
+        500,
+        "this server failed; its log has the details under the id in x-caps-run-id",
+        code="internal_error",
+    )
 
 
-def invalid_value(param: str, words: str) -> ApiError:
-    """A field of a body that cannot be taken as it is."""
-    return ApiError(400, f"{param}: {words}", code="invalid_value", param=param)
+def invalid_value(param: str, problem: str) -> ApiError:
+    """The error for a field of the body with a wrong value."""
+    return ApiError(400, f"{param}: {problem}", code="invalid_value", param=param)

@@ -1,7 +1,4 @@
-"""Requests that are none of ours: sent on as they are, and what comes back likewise, streams included.
-
-Where requests are taken: one method a route, each an ASGI app of its own.
-"""
+"""Handlers: one method per route of the API, and responses that are forwarded from the upstream."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -36,8 +33,8 @@ from caps.server.service import SelectionService
 from caps.server.telemetry import JsonLog, Metrics
 
 FORWARDED_PATHS = ("completions", "embeddings", "responses")
-PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-# Neither cookies nor anything about the connection, which is another one.
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+# Cookies and headers about the connection are not forwarded: they belong to the connection to the upstream.
 KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-request-id")
 
 
@@ -56,9 +53,9 @@ class ForwardedResponse:
         await run_until_disconnect(self._forward(send), receive)
 
     async def _forward(self, send: Send) -> None:
-        until = asyncio.get_running_loop().time() + self.seconds
-        async with self.admission.admit(until), self._response() as response:
-            # Some servers repeat the key they were sent, which is not the client's.
+        deadline = asyncio.get_running_loop().time() + self.seconds
+        async with self.admission.admit(deadline), self._response() as response:
+            # Some servers repeat the key they were sent, which belongs to this gateway and not to the client.
             status = response.status if response.status < 600 else 502
             secrets = self.upstream.secrets(failed=status >= 400)
             stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets)), status)
@@ -77,13 +74,19 @@ class ForwardedResponse:
         except TimeoutError:
             fault = ApiError(504, "the model server did not reply in time", code="upstream_timeout")
         except OversizedReplyError:
-            fault = ApiError(502, "the model server sent more than is passed on", code="upstream_oversized")
+            fault = ApiError(
+                502,
+                f"the reply of the model server is larger than {FORWARDED_BYTES:,} bytes",
+                code="upstream_oversized",
+            )
         except (aiohttp.ClientError, OSError):
-            words = "the model server broke off" if started else "the model server sent no reply"
-            fault = ApiError(502, words, code="upstream_server")
+            message = (
+                "the model server closed the connection" if started else "the model server sent no reply"
+            )
+            fault = ApiError(502, message, code="upstream_server")
         else:
             return
-        raise fault  # not where it was caught: what aiohttp raises may hold the request with its headers
+        raise fault  # outside the handlers: an exception of aiohttp may hold the request and its headers
 
 
 async def _scrubbed(response: aiohttp.ClientResponse, scrubber: StreamScrubber) -> AsyncIterator[bytes]:
@@ -118,7 +121,7 @@ class Handlers:
         body = decode_body(payload)
         if not wants_selection(body):
             return _forwarded(request, payload)
-        chat, context = await service.read(body, payload), RequestContext.of(request.scope)
+        chat, context = await service.parse_chat(body, payload), RequestContext.of(request.scope)
         context.facts |= {"model": chat.model, "n": chat.config.samples, "stream": chat.stream}
         if chat.stream:
             return self._stream(service, chat, context)
@@ -138,7 +141,9 @@ class Handlers:
         """Any other request of the OpenAI API, forwarded to the same path."""
         payload = await request.body()
         if wants_selection(decode_body(payload)):
-            raise invalid_value("model", "caps/… answers chat completions only: POST /v1/chat/completions")
+            raise invalid_value(
+                "model", "caps/… models answer chat completions only: use POST /v1/chat/completions"
+            )
         return _forwarded(request, payload)
 
     async def models(self, request: Request) -> ASGIApp:
@@ -147,7 +152,9 @@ class Handlers:
         if name is not None:
             listed = next((row for row in listed["data"] if row["id"] == name), {})
             if not listed:
-                raise ApiError(404, "there is no such model", code="model_not_found", param="model")
+                raise ApiError(
+                    404, "no such model: GET /v1/models lists them", code="model_not_found", param="model"
+                )
         return JsonResponse(listed)
 
     async def health(self, request: Request) -> ASGIApp:
@@ -158,8 +165,8 @@ class Handlers:
         return JsonResponse(shown, 200 if health["status"] == "ok" else 503)
 
     async def metrics_page(self, request: Request) -> ASGIApp:  # noqa: ARG002
-        """The page that Prometheus reads."""
-        return Response(self.metrics.render(), media_type=PLAIN)
+        """The metrics in the text format of Prometheus."""
+        return Response(self.metrics.render(), media_type=PROMETHEUS_TEXT)
 
     async def openapi(self, request: Request) -> ASGIApp:
         """The OpenAPI description of this server."""
@@ -184,7 +191,7 @@ class Handlers:
     def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Completion) -> None:
         self._record(context, completion["usage"], completion["caps"])
         choices = [choice["message"] for choice in completion["choices"]]
-        self.log.write_text(context.run, messages=chat.fields["messages"], choices=choices)
+        self.log.write_content(context.run, messages=chat.fields["messages"], choices=choices)
 
     def _record(self, context: RequestContext, usage: dict[str, Any], facts: dict[str, Any]) -> None:
         self.metrics.record_answer(usage, facts)

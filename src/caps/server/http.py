@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-HEARTBEAT = b": still at it\n\n"
+HEARTBEAT = b": keep-alive\n\n"
 
 
 class JsonResponse(Response):

@@ -100,7 +100,7 @@ class ErrorMiddleware:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and answer for what it raises."""
+        """Pass a request on, and send an error object for what it raises."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -112,7 +112,7 @@ class ErrorMiddleware:
         except asyncio.CancelledError:
             if not context.status:
                 stopping = ApiError(
-                    503, "this server stops before it could answer", code="stopping", retry_after=5
+                    503, "this server is stopping: try again later", code="stopping", retry_after=5
                 )
                 await error_response(stopping)(scope, receive, send)
             raise
@@ -155,7 +155,7 @@ class BodyLimitMiddleware:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                words = f"the body did not arrive within {self.limits.body_seconds:g} s"
+                words = f"the body did not arrive within {self.limits.body_seconds:g} seconds"
                 raise ApiError(408, words, code="request_timeout") from None
             if message["type"] == "http.request":
                 arrived = len(message.get("body", b""))
@@ -172,7 +172,11 @@ class BodyLimitMiddleware:
 
     def _check_headers(self, headers: Headers) -> None:
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(415, "the body must be application/json", code="unsupported_media_type")
+            raise ApiError(
+                415,
+                "the body must be JSON: send Content-Type: application/json",
+                code="unsupported_media_type",
+            )
         length = headers.get("content-length", "")
         if length.isdecimal() and len(length) < 20 and int(length) > self.limits.max_body:
             raise self._too_large()
@@ -181,10 +185,15 @@ class BodyLimitMiddleware:
         if size > self.limits.max_body:
             raise self._too_large()
         if self.held > self.limits.max_held:
-            raise ApiError(503, "too many bodies at once: try again later", code="too_busy", retry_after=1)
+            raise ApiError(
+                503,
+                "the requests in progress hold too much memory: try again later",
+                code="too_busy",
+                retry_after=1,
+            )
 
     def _too_large(self) -> ApiError:
-        words = f"the body may have {self.limits.max_body:,} bytes at most"
+        words = f"the body is larger than {self.limits.max_body:,} bytes"
         return ApiError(413, words, code="request_too_large")
 
 

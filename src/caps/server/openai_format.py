@@ -1,7 +1,4 @@
-"""What an answer cost: generation and verifier together, as clients bill it, and apart, by stage.
-
-What a client gets: the chosen choices as one completion, whole or in chunks.
-"""
+"""Chat completions in the format of the OpenAI API: whole or in chunks, with their usage."""
 
 import math
 from collections.abc import Iterator
@@ -15,14 +12,14 @@ from caps.server.requests import PREFIX, ChatRequest
 from caps.server.selection import ContestResult, Samples
 
 NO_USAGE = Usage(0, 0)
-CHUNK_CHARACTERS = 1024  # characters of a chunk
+CHUNK_CHARACTERS = 1024
 DONE = b"data: [DONE]\n\n"
 
 Completion = dict[str, Any]
 
 
 def usage_object(samples: Samples | None, ledger: Ledger) -> dict[str, Any]:
-    """The object `usage` of an answer; `caps` in it holds the split."""
+    """The object `usage`: samples and judge together; split by part and stage under `caps`."""
     spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE) if samples else NO_USAGE
     judged = ledger.total()
     prompt, output = spent.prompt + judged.asked, spent.output + judged.output
@@ -69,17 +66,17 @@ def _stages(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def _saved(samples: Samples) -> dict[str, int]:
-    """What was not drawn, and its tokens, reckoned at the mean of what was."""
+    """The samples that an early exit saved, and their tokens, estimated by the mean of the other samples."""
     left = samples.planned - len(samples.choices)
     mean = fmean(one.sample.usage.prompt + one.sample.usage.output for one in samples.choices)
     return {"planned": samples.planned, "saved_samples": left, "saved_tokens_estimated": round(left * mean)}
 
 
 def chat_completion(
-    request: ChatRequest, samples: Samples, choice: ContestResult, *, run: str, created: int
+    request: ChatRequest, samples: Samples, result: ContestResult, *, run: str, created: int
 ) -> Completion:
-    """The best `n` choices, whole and in order, as the upstream gave them."""
-    good, order = samples.good, choice.selection.order
+    """The best `n` choices in order, each as the upstream sent it."""
+    good, order = samples.good, result.selection.order
     best = [{**good[place].choice, "index": rank} for rank, place in enumerate(order[: request.n])]
     return {
         "id": f"chatcmpl-{run}",
@@ -87,16 +84,16 @@ def chat_completion(
         "created": created,
         "model": PREFIX + request.model,
         "choices": best,
-        "usage": usage_object(samples, choice.outcome.ledger),
-        "caps": selection_facts(request, samples, choice, run=run),
+        "usage": usage_object(samples, result.outcome.ledger),
+        "caps": selection_facts(request, samples, result, run=run),
     }
 
 
 def selection_facts(
-    request: ChatRequest, samples: Samples, choice: ContestResult, *, run: str
+    request: ChatRequest, samples: Samples, result: ContestResult, *, run: str
 ) -> dict[str, Any]:
-    """How the answer came about; candidates are counted among those that came in."""
-    outcome, selection = choice.outcome, choice.selection
+    """How the answer was selected; `winner` and `order` count the samples that did not fail."""
+    outcome, selection = result.outcome, result.selection
     entrants = outcome.prepared.evidence.entrants if outcome.prepared else ()
     causes = outcome.ledger.malformed + outcome.ledger.unanswered
     return {
@@ -115,7 +112,7 @@ def selection_facts(
 
 
 def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterator[bytes]:
-    """The events of a stream: role, pieces, calls, end of each choice, then the usage if it was asked for."""
+    """The events of a stream: role, text, tool calls and end of each choice, then the usage if requested."""
     head = {name: completion[name] for name in ("id", "created", "model")}
     head = {**head, "object": "chat.completion.chunk"}
     empty = {"usage": None} if include_usage else {}
@@ -129,7 +126,7 @@ def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterato
 
 
 def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Deltas of a choice, each with what else its chunk holds."""
+    """The deltas of a choice, each with the other fields of its chunk."""
     message = choice["message"]
     known = {"role", "content", "tool_calls", "reasoning_content", "reasoning"}
     rest = {name: value for name, value in message.items() if name not in known and value is not None}
@@ -149,7 +146,7 @@ def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, 
 
 
 def _pieces(content: object) -> Iterator[object]:
-    """A text in pieces; parts of other kinds go as they are."""
+    """A text in pieces; content of any other type in one."""
     if isinstance(content, str):
         for place in range(math.ceil(len(content) / CHUNK_CHARACTERS)):
             yield content[place * CHUNK_CHARACTERS : (place + 1) * CHUNK_CHARACTERS]

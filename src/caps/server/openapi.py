@@ -1,4 +1,4 @@
-"""The description at /openapi.json, with the settings a request may change and this server's limits."""
+"""The OpenAPI description of the server, with the settings a request may change and the limits in force."""
 
 from typing import Any
 
@@ -8,31 +8,34 @@ from caps.server.admission import Limits
 from caps.server.requests import MIN_SECONDS, strategy_names, within_limits
 
 ERRORS = {
-    "400": "The request cannot be taken as it is",
-    "401": "No key, or one that is not known",
-    "408": "The body came too slowly",
+    "400": "A field of the request is wrong; the message names it",
+    "401": "The API key is missing or wrong",
+    "408": "The body did not arrive in time",
     "413": "The body is too large",
     "415": "The body is not application/json",
-    "429": "Too many requests wait",
+    "429": "Too many requests are waiting",
     "502": "The model server failed",
-    "503": "No turn came in time, or the model server is busy",
+    "503": "The request waited too long, or the model server is overloaded",
     "504": "The model server did not reply in time",
 }
 
 
 def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
-    """What can be asked for and how."""
+    """The description as a JSON object."""
     from caps import __version__  # noqa: PLC0415  (the package imports its parts first)
 
     chat = {"type": "object", "required": ["model", "messages"], "additionalProperties": True}
     chat["properties"] = {
-        "model": {"type": "string", "description": "caps/<model>, or any other to be forwarded as it is"},
+        "model": {
+            "type": "string",
+            "description": "caps/<model>; requests for any other model are forwarded",
+        },
         "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
         "n": {
             "type": "integer",
             "minimum": 1,
             "maximum": limits.max_samples,
-            "description": "the best n, in order",
+            "description": "number of choices to return, best first",
         },
         "stream": {"type": "boolean"},
         "stream_options": {"type": "object"},
@@ -43,7 +46,10 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
         "problem": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
         "candidates": {"type": "array", "minItems": 1, "maxItems": limits.max_samples},
         "domain": {"enum": list(DOMAINS)},
-        "model": {"type": "string", "description": "caps/<model>: who judges, if the server has no judge"},
+        "model": {
+            "type": "string",
+            "description": "caps/<model>: the judge model, if the server has none configured",
+        },
         "caps": _options(base, limits),
     }
     return {
@@ -52,11 +58,11 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "security": [{"key": []}, {}],
         "paths": {
-            "/v1/chat/completions": {"post": _post("The winner of n samples", chat)},
-            "/v1/select": {"post": _post("The best of a case's own candidates", case)},
+            "/v1/chat/completions": {"post": _post("A chat completion: the best of several samples", chat)},
+            "/v1/select": {"post": _post("The best of given candidates", case)},
             "/v1/models": {"get": _get("Models of the upstream, each also as caps/<model>")},
             "/health": {"get": _get("Whether the upstream answers; 503 if not")},
-            "/metrics": {"get": _get("Figures for Prometheus", "text/plain")},
+            "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
         },
     }
 
@@ -96,5 +102,5 @@ def _post(about: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _get(about: str, kind: str = "application/json") -> dict[str, Any]:
-    errors = {status: {"description": words} for status, words in ERRORS.items()}
+    errors = {status: {"description": meaning} for status, meaning in ERRORS.items()}
     return {"summary": about, "responses": {"200": {"description": about, "content": {kind: {}}}, **errors}}

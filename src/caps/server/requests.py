@@ -1,8 +1,7 @@
-"""A chat request: what goes upstream as it is, and what is meant for us.
+"""Parsing of requests: chat requests, cases, and the settings a client may change.
 
-What a judge reads of a chat request: every message, tool and wanted format as text; total and pure.
-
-What a client asks of the selection: the object `caps` of a body, under the server's ceilings.
+What goes upstream stays as the client sent it. What is meant for `caps` is checked against the limits of the
+server. Parsing is total: an `ApiError` or `InputError` names the field that is wrong.
 """
 
 from collections.abc import Mapping
@@ -25,15 +24,18 @@ from caps.server.errors import ApiError, invalid_value
 PREFIX = "caps/"
 OWN_FIELDS = ("caps", "model", "n", "stream", "stream_options")
 LARGE_BODY = 64_000  # bytes
-LARGE_FIELD = 16_000
+LARGE_FIELD = 16_000  # bytes
 FINDING_FIELDS = ("tests", "entry_point", "starter_code", "preamble")  # fields that findings read
 STRUCTURED_FIELDS = ("tools", "functions", "response_format")
-MIN_SECONDS = 0.1  # seconds
+MIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request for an answer that is selected: `wanted` choices of the model `upstream`."""
+    """A chat request to answer by selection: the best `n` of the samples of `model`.
+
+    `fields` are the fields that are sent to the upstream as they are.
+    """
 
     model: str
     n: int
@@ -44,7 +46,7 @@ class ChatRequest:
     fields: dict[str, Any] = field(repr=False)
 
     def upstream_body(self, number: int) -> bytes:
-        """The body of the i-th draw: all of the client's, with a seed of its own where there is one."""
+        """The body of the request for one sample; a seed of the client counts up from sample to sample."""
         body = {"model": self.model, **self.fields}
         seed = body.get("seed")
         if isinstance(seed, int) and not isinstance(seed, bool):
@@ -52,7 +54,7 @@ class ChatRequest:
         return msgspec.json.encode(body)
 
     def domain(self, candidates: tuple[Candidate, ...]) -> tuple[str, bool]:
-        """The kind of task, and whether it was guessed; tool calls and JSON are `general`."""
+        """The domain, and whether it was guessed. Requests with tools or a response format are `general`."""
         if self.config.domain is not None:
             return self.config.domain, False
         structured = any(self.fields.get(name) for name in STRUCTURED_FIELDS)
@@ -60,10 +62,10 @@ class ChatRequest:
 
 
 def decode_body(payload: bytes) -> dict[str, Any]:
-    """A body as the JSON object it must be; of a large one, only its small fields are decoded.
+    """The JSON object of a body. Of a large body, only the small fields are decoded.
 
-    Building the objects of 16 MB of JSON may take seconds, finding where its fields end takes none: the large
-    fields stay `msgspec.Raw`, to be decoded in another process, or sent on as they are.
+    Building the objects of 16 MB of JSON may take seconds; finding where its fields end does not. Large
+    fields stay `msgspec.Raw`, to be decoded in another process or sent on as they are.
     """
     try:
         if len(payload) <= LARGE_BODY:
@@ -82,7 +84,7 @@ def decode_body(payload: bytes) -> dict[str, Any]:
 
 
 def decode_object(payload: bytes) -> dict[str, Any]:
-    """All of a body; `InputError` where it is no JSON object."""
+    """The JSON object of a body, completely decoded; `InputError` if it is not one."""
     try:
         body = msgspec.json.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -93,19 +95,19 @@ def decode_object(payload: bytes) -> dict[str, Any]:
 
 
 def is_large(body: dict[str, Any]) -> bool:
-    """Whether some of a body is not decoded yet."""
+    """Whether some fields of a body are not decoded yet."""
     return any(isinstance(value, msgspec.Raw) for value in body.values())
 
 
 def parse_large_problem(payload: bytes) -> Problem:
-    """The problem that a large chat request poses; `InputError` names the field that is wrong."""
+    """The problem of a large chat request, parsed in a worker process; `InputError` names the wrong field."""
     body = decode_object(payload)
     check_messages(body)
     return chat_problem(body)
 
 
 def check_messages(body: dict[str, Any]) -> None:
-    """Refuse what is no list of messages."""
+    """`InputError` unless `messages` is a list of objects."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InputError("messages: must be a list of at least one message")
@@ -114,38 +116,40 @@ def check_messages(body: dict[str, Any]) -> None:
 
 
 def parse_case_body(body: dict[str, Any]) -> Case:
-    """The case a body holds; `InputError` where it holds none."""
+    """The case in a body; `InputError` if it is not one."""
     row = {name: value for name, value in body.items() if name not in ("caps", "model")}
     try:
         return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID)
     except (OverflowError, UnicodeEncodeError) as error:
-        raise InputError(f"cannot be read ({error})"[:200]) from None
+        raise InputError(f"cannot be encoded ({error})"[:200]) from None
 
 
 def parse_large_case(payload: bytes) -> Case:
-    """The case in a large body, without the fields that nothing looks at: those may be of any shape."""
+    """The case in a large body, parsed in a worker process; extra fields are kept if findings read them."""
     case = parse_case_body(decode_object(payload))
     return replace(case, extra={name: case.extra[name] for name in FINDING_FIELDS if name in case.extra})
 
 
 def field_error(error: InputError) -> ApiError:
-    """What is wrong with a field, which the words of the error begin with."""
-    name, colon, words = str(error).partition(": ")
-    return invalid_value(name, words) if colon and name.isidentifier() else invalid_value("body", str(error))
+    """An `InputError` as an error for the client; its message may start with the name of the field."""
+    name, colon, problem = str(error).partition(": ")
+    return (
+        invalid_value(name, problem) if colon and name.isidentifier() else invalid_value("body", str(error))
+    )
 
 
 def wants_selection(body: dict[str, Any]) -> bool:
-    """Whether a request wants its answer selected: its model is `caps` or `caps/…`."""
+    """Whether a request is to be answered by selection: its model is `caps` or `caps/…`."""
     model = body.get("model")
     return isinstance(model, str) and (model == PREFIX[:-1] or model.startswith(PREFIX))
 
 
 def upstream_model(body: dict[str, Any], default: str | None) -> str:
-    """The model behind `caps/<model>`; plain `caps` is the server's default."""
+    """The model that `caps/<model>` names; `caps` alone is the default model of the server."""
     model = body.get("model")
     name = model.removeprefix(PREFIX[:-1]).removeprefix("/") if isinstance(model, str) else ""
     if not name and not default:
-        raise invalid_value("model", "name one as caps/<model>; GET /v1/models lists them")
+        raise invalid_value("model", "names no model: use caps/<model>; GET /v1/models lists the models")
     return name or str(default)
 
 
@@ -156,34 +160,43 @@ def parse_chat_request(
     default_model: str | None,
     problem: Problem | None = None,
 ) -> ChatRequest:
-    """Read a request, or raise a `Refusal` that names the field; `problem` is that of a large body."""
+    """A chat request from its body; `problem` is given if the body is large and was parsed elsewhere."""
     if problem is None:
         try:
             check_messages(body)
         except InputError as error:
             raise field_error(error) from None
-    stream, told = body.get("stream"), body.get("stream_options")
+    stream, options = body.get("stream"), body.get("stream_options")
     if stream is not None and not isinstance(stream, bool):
         raise invalid_value("stream", "must be true or false")
-    wanted = int(number(body, "n", default=1, least=1, most=limits.max_samples))
+    n = _choice_count(body.get("n"), limits.max_samples)
     request = ChatRequest(
         model=upstream_model(body, default_model),
-        n=wanted,
-        config=request_config(body.get("caps"), base, limits, least=wanted),
+        n=n,
+        config=request_config(body.get("caps"), base, limits, least=n),
         problem=chat_problem(body) if problem is None else problem,
         stream=bool(stream),
-        include_usage=isinstance(told, dict) and told.get("include_usage") is True,
+        include_usage=isinstance(options, dict) and options.get("include_usage") is True,
         fields={name: value for name, value in body.items() if name not in OWN_FIELDS},
     )
     try:
         request.upstream_body(request.config.samples)
     except (OverflowError, UnicodeEncodeError, RecursionError) as error:
-        raise invalid_value("body", f"cannot be sent on ({error})"[:200]) from None
+        raise invalid_value("body", f"cannot be encoded for the model server ({error})"[:200]) from None
     return request
 
 
+def _choice_count(value: object, most: int) -> int:
+    """The field `n` of a chat request: how many choices to return."""
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise invalid_value("n", f"must be a whole number from 1 to {most}")
+    return value
+
+
 def chat_problem(body: Mapping[str, Any]) -> Problem:
-    """The request as a problem; what is no text is named, not shown."""
+    """The problem that the judge reads: messages, tools and format as text; other content is named only."""
     messages = [_message(one) for one in body["messages"]]
     context = [
         Message(name, as_json(body[name]))
@@ -194,12 +207,12 @@ def chat_problem(body: Mapping[str, Any]) -> Problem:
 
 
 def as_json(value: object) -> str:
-    """A value on one line."""
+    """A value as JSON on one line."""
     return msgspec.json.encode(value).decode()
 
 
 def tool_calls_of(message: Mapping[str, Any]) -> list[Any]:
-    """The tool calls of a message, those of the older kind too."""
+    """The tool calls of a message, including a `function_call` of the older format."""
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
         return calls
@@ -232,9 +245,9 @@ def _part(part: object) -> str:
 
 
 def request_config(given: object, base: RunConfig, limits: Limits, *, least: int = 1) -> RunConfig:
-    """The config of one request: the server's, with what the client may change; `least` samples at any rate.
+    """The config of one request: the server's, with the changes in the client's `caps` object.
 
-    A `Refusal` names the field that cannot be taken.
+    There are at least `least` samples. An `ApiError` names the field that is wrong.
     """
     row = {} if given is None else given
     if not isinstance(row, dict):
@@ -252,10 +265,10 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
     changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.max_samples)}
     if changes.get("domain") not in (None, *DOMAINS):
         raise invalid_value("caps.domain", f"must be one of {', '.join(DOMAINS)}")
-    ceilings = {"samples": (1, limits.max_samples), "budget_seconds": (MIN_SECONDS, limits.max_seconds)}
+    bounds = {"samples": (1, limits.max_samples), "budget_seconds": (MIN_SECONDS, limits.max_seconds)}
     if limits.max_judge_tokens:
-        ceilings["budget_tokens"] = (0, limits.max_judge_tokens)
-    for limited, (lowest, highest) in ceilings.items():
+        bounds["budget_tokens"] = (0, limits.max_judge_tokens)
+    for limited, (lowest, highest) in bounds.items():
         if changes.get(limited) is not None and not lowest <= changes[limited] <= highest:
             name = next(one for one in row if _option(one).name == limited)
             kind = "a whole number" if _option(name).kind == "integer" else "a number"
@@ -270,7 +283,7 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
 
 
 def within_limits(base: RunConfig, limits: Limits) -> RunConfig:
-    """The server's config within its own limits."""
+    """The config of the server within its limits."""
     return replace(
         base,
         samples=min(base.samples, limits.max_samples),
@@ -286,49 +299,28 @@ def _option(name: str) -> Option:
         raise invalid_value(f"caps.{name}"[:80], str(error).partition(": ")[2][:300]) from None
 
 
-def number(
-    row: Mapping[str, object],
-    name: str,
-    *,
-    default: float,
-    least: float,
-    most: float,
-    where: str = "",
-    whole: bool = True,
-) -> float:
-    """A number of a row within limits, or a `Refusal` that names it."""
-    value = row.get(name)
-    if value is None:
-        return default
-    kinds = int if whole else int | float
-    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-        kind = "a whole number" if whole else "a number"
-        raise invalid_value(f"{where}{name}", f"must be {kind} from {least:g} to {most:g}")
-    return value
-
-
 @cache
 def strategy_names() -> tuple[str, ...]:
-    """All listed strategies; looked up once, since that reads the metadata of every package."""
+    """The names of all listed strategies; cached, since the lookup reads the metadata of every package."""
     return (*(name for name, *_ in listing(STRATEGIES)), *STRATEGIES.aliases)
 
 
 def _listed_strategy(name: object, base: RunConfig) -> str:
-    """A listed strategy: whoever sends requests may not name a module of this machine to be imported."""
+    """The name of a listed strategy; clients may not name modules of this machine to be imported."""
     known = strategy_names()
     if not isinstance(name, str) or name not in (*known, base.strategy):
         hint = nearest(name, list(known)) if isinstance(name, str) else ""
-        raise invalid_value("caps.strategy", f"must be a listed strategy; {hint}see caps list strategies")
+        raise invalid_value("caps.strategy", f"unknown strategy; {hint}caps list strategies shows all")
     return name
 
 
 def _settings(given: Mapping[str, object] | None, most: int) -> dict[str, object]:
-    """Fields of a strategy; a number among them may not ask for more work than samples may."""
+    """The settings of a strategy; numbers are limited, since they may multiply the work."""
     for name, value in (given or {}).items():
         if not isinstance(value, int | float | str):
-            raise invalid_value("caps.set", f"{name[:40]!r} must be a number, a text, true or false")
+            raise invalid_value("caps.set", f"{name[:40]!r} must be a number, a string, true or false")
         if _size(str(value)) > most:
-            raise invalid_value("caps.set", f"{name[:40]!r} must be at most {most} here")
+            raise invalid_value("caps.set", f"{name[:40]!r} must be at most {most} on this server")
     return dict(given or {})
 
 

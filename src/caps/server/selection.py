@@ -1,12 +1,10 @@
-"""Samples of a chat request: the client's body goes upstream whole, and the whole choice comes back.
+"""Sampling and selection: n samples of a chat request, and the contest that ranks them.
 
-Rules that must not be broken:
+The client's body is sent upstream as it is, and the whole choice comes back. Invariants:
 
-* Nothing of the client's is changed but the model's name, and a seed, which counts up.
-* What would fail every draw is raised at once; another failure costs one sample.
-* Whoever is cancelled, or out of time, leaves no call running upstream.
-
-How answers are selected: one judge for all requests, and a contest with its own limits for each.
+* Only the model's name and the seed of the client's body change.
+* An error that every sample would hit is raised at once; any other costs one sample.
+* After a cancellation or the deadline no call to the upstream is left running.
 """
 
 import asyncio
@@ -44,13 +42,13 @@ from caps.text_workers import TextWorkers
 
 FIRST_BATCH = 4
 SETTLED_PROBABILITY = 0.95
-SAMPLING_SHARE = 0.75  # of the time: what is left belongs to the judge
+SAMPLING_SHARE = 0.75  # of the time limit; the rest is for the judge
 FATAL_ERRORS = (AccessError, UnknownModelError, RefusedError, TooLongError)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledChoice:
-    """One sample, with the choice it came as; without one, why there is none."""
+    """One sample with the choice object it came in, or the error that it failed with."""
 
     sample: Sample
     choice: dict[str, Any] = field(default_factory=dict)
@@ -59,46 +57,51 @@ class SampledChoice:
 
 @dataclass(slots=True)
 class Samples:
-    """All samples of a request; `planned` would have been drawn without an early exit."""
+    """The samples of a request; `planned` is their number without an early exit."""
 
     planned: int
     choices: list[SampledChoice] = field(default_factory=list)
 
     @property
     def good(self) -> list[SampledChoice]:
-        """Those that brought an answer."""
+        """The samples that did not fail."""
         return [one for one in self.choices if one.sample.candidate is not None]
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Their answers."""
+        """The answers of the samples that did not fail."""
         return tuple(one.sample.candidate for one in self.choices if one.sample.candidate is not None)
 
 
 async def generate_samples(
-    model: Upstream, request: ChatRequest, texts: TextWorkers, *, start: float, until: float
+    model: Upstream, request: ChatRequest, texts: TextWorkers, *, start: float, deadline: float
 ) -> Samples:
-    """Draw all samples at once, or with `early_exit` in doubling waves until the answers have settled."""
+    """Generate all samples at once, or with `early_exit` in doubling batches until the answers settle."""
     samples, loop = Samples(request.config.samples), asyncio.get_running_loop()
-    while len(samples.choices) < samples.planned and loop.time() < until:
+    while len(samples.choices) < samples.planned and loop.time() < deadline:
         done = len(samples.choices)
         total = max(FIRST_BATCH, 2 * done) if request.config.early_exit else samples.planned
         numbers = range(done, min(max(total, request.n), samples.planned))
-        soon = start + SAMPLING_SHARE * (until - start)
+        soft_deadline = start + SAMPLING_SHARE * (deadline - start)
         samples.choices += await _generate_batch(
-            model, request, numbers, soon=soon, until=until, any_yet=bool(samples.good)
+            model,
+            request,
+            numbers,
+            soft_deadline=soft_deadline,
+            deadline=deadline,
+            has_answers=bool(samples.good),
         )
         if request.config.early_exit and has_settled(
-            await _signatures(request, samples.candidates, texts, until)
+            await _signatures(request, samples.candidates, texts, deadline)
         ):
             break
     return samples
 
 
 def has_settled(signatures: Sequence[str | None]) -> bool:
-    """Whether the commonest answer is surely (0.95) the commoner one of the first two.
+    """Whether the most frequent answer leads the second with probability 0.95 or more.
 
-    The rule of adaptive consistency (Aggarwal et al. 2023): the share of the leader has a Beta distribution.
+    The stopping rule of adaptive consistency (Aggarwal et al. 2023): the leader's share is Beta distributed.
     """
     counts: dict[object, int] = {}
     for place, signature in enumerate(signatures):
@@ -110,24 +113,30 @@ def has_settled(signatures: Sequence[str | None]) -> bool:
 
 
 async def _generate_batch(
-    model: Upstream, request: ChatRequest, numbers: range, *, soon: float, until: float, any_yet: bool
+    model: Upstream,
+    request: ChatRequest,
+    numbers: range,
+    *,
+    soft_deadline: float,
+    deadline: float,
+    has_answers: bool,
 ) -> list[SampledChoice]:
-    """Draw some at once; whoever is late is given up, unless nothing at all has come in yet."""
+    """Generate samples at once. After `soft_deadline`, late ones are dropped if there is any answer."""
     loop = asyncio.get_running_loop()
     tasks = [asyncio.ensure_future(_generate(model, request, number)) for number in numbers]
     try:
         done, late = await asyncio.wait(
-            tasks, timeout=max(0.0, soon - loop.time()), return_when=asyncio.FIRST_EXCEPTION
+            tasks, timeout=max(0.0, soft_deadline - loop.time()), return_when=asyncio.FIRST_EXCEPTION
         )
-        while late and not any_yet and not any(_good(task) for task in done) and not _fatal(done):
+        while late and not has_answers and not any(_has_answer(task) for task in done) and not _fatal(done):
             more, late = await asyncio.wait(
-                late, timeout=max(0.0, until - loop.time()), return_when=asyncio.FIRST_COMPLETED
+                late, timeout=max(0.0, deadline - loop.time()), return_when=asyncio.FIRST_COMPLETED
             )
             done |= more
             if not more:
                 break
         fatal = _fatal(done)
-        if fatal is not None and not any_yet and not any(map(_good, done)):
+        if fatal is not None and not has_answers and not any(map(_has_answer, done)):
             raise fatal
         return [_outcome(number, task) for number, task in zip(numbers, tasks, strict=True)]
     finally:
@@ -137,7 +146,9 @@ async def _generate_batch(
 
 
 async def _generate(model: Upstream, request: ChatRequest, number: int) -> SampledChoice:
-    prompt = Request(request.problem.messages, request.model)  # for the reckoning, if upstream gives none
+    prompt = Request(
+        request.problem.messages, request.model
+    )  # to estimate the usage, if the upstream reports none
 
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
         return read_completion(reply, prompt), tidy(reply["choices"][0])
@@ -152,7 +163,7 @@ async def _generate(model: Upstream, request: ChatRequest, number: int) -> Sampl
 
 
 def to_sampled_choice(number: int, completion: Completion, choice: dict[str, Any]) -> SampledChoice:
-    """A choice as a sample: tool calls stand behind the text, and are the answer that counts."""
+    """A choice as a sample. Tool calls are appended to the text, and are its final answer."""
     calls = tool_calls_of(choice["message"])
     if not calls:
         return SampledChoice(to_sample(number, completion), choice)
@@ -165,13 +176,13 @@ def to_sampled_choice(number: int, completion: Completion, choice: dict[str, Any
 
 
 async def _signatures(
-    request: ChatRequest, candidates: tuple[Candidate, ...], texts: TextWorkers, until: float
+    request: ChatRequest, candidates: tuple[Candidate, ...], texts: TextWorkers, deadline: float
 ) -> Sequence[str | None]:
-    """The signatures of the samples so far; unknown where finding out takes too long."""
+    """The signatures of the samples so far; None for all if they take too long to compute."""
     work = partial(signatures_of, request.domain(candidates)[0], candidates)
     size = sum(len(one.text) for one in candidates)
     try:
-        return await texts.run(work, size=size, limit=LONG_CODE, until=until)
+        return await texts.run(work, size=size, limit=LONG_CODE, until=deadline)
     except SlowTextError:
         return [None] * len(candidates)
 
@@ -182,7 +193,7 @@ def signatures_of(domain: str, candidates: tuple[Candidate, ...]) -> list[str | 
     return [signature(one) for one in candidates]
 
 
-def _good(task: "asyncio.Task[SampledChoice]") -> bool:
+def _has_answer(task: "asyncio.Task[SampledChoice]") -> bool:
     return task.exception() is None and task.result().sample.candidate is not None
 
 
@@ -201,16 +212,16 @@ def _outcome(number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """What a contest came to."""
+    """The outcome of a contest and the selection to use, which may be provisional."""
 
     outcome: Outcome
     selection: Selection
 
 
 class Selector:
-    """Selects from cases with one model server as the judge.
+    """Runs contests with one judge server, each with the limits of its own request.
 
-    The judge's name is fixed, or that of the model that generated the candidates.
+    The judge model is the configured one, else the model that generated the candidates.
     """
 
     def __init__(
@@ -220,14 +231,16 @@ class Selector:
 
     @property
     def judge(self) -> str | None:
-        """The judge's name, where it is fixed."""
+        """The configured judge model, if any."""
         config = self._runner.config
         fixed = config.judge_model or config.judge_base_url
         return self._runner.endpoints.full.model or None if fixed else None
 
-    async def choose(self, case: Case, config: RunConfig, *, generator: str, until: float) -> ContestResult:
-        """Run the contest of a case; where time or tokens end, the order so far stands."""
-        left = max(0.0, until - asyncio.get_running_loop().time())
+    async def select(
+        self, case: Case, config: RunConfig, *, generator: str, deadline: float
+    ) -> ContestResult:
+        """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
         own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
         runner = self._runner.with_config(own, model=self._model)
         engine = runner.local_engine(
@@ -238,11 +251,11 @@ class Selector:
 
 
 def _selection(outcome: Outcome) -> Selection:
-    """The selection, a provisional one too: where no judge answered, there are still answers."""
+    """The selection of an outcome, or its provisional one: without a judge there is still a best answer."""
     if outcome.selection is not None:
         return outcome.selection
     if outcome.contest is None:
-        raise ApiError(400, f"nothing could be chosen: {outcome.failure}", code="invalid_value", param="caps")
+        raise ApiError(400, f"the selection failed: {outcome.failure}", code="invalid_value", param="caps")
     if outcome.contest.selection is None:
         raise internal_error()
     return outcome.contest.selection

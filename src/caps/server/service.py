@@ -1,6 +1,6 @@
-"""Where requests are worked on: the model server behind, the judge, and how many at once.
+"""The selection service: answers chat requests and cases, lists models, and reports health.
 
-Nothing is kept: neither samples nor verdicts go into a journal, since they are the clients'.
+Nothing is stored: samples and verdicts belong to the clients and go into no journal.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ PROBE_AGE = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionService:
-    """Answers requests; `model` is what plain `caps` stands for."""
+    """Answers requests by sampling from `upstream` and selecting; `model` is the default model."""
 
     upstream: Upstream
     selector: Selector
@@ -53,8 +53,8 @@ class SelectionService:
     texts: TextWorkers
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
-    async def read(self, body: dict[str, Any], payload: bytes) -> ChatRequest:
-        """Read a chat request; the problem of a large one in another process."""
+    async def parse_chat(self, body: dict[str, Any], payload: bytes) -> ChatRequest:
+        """Parse a chat request; the problem of a large one is parsed in a worker process."""
         problem = None
         if is_large(body):
             try:
@@ -66,47 +66,53 @@ class SelectionService:
         return parse_chat_request(body, self.config, self.limits, self.model, problem)
 
     async def chat(self, request: ChatRequest, run: str) -> Completion:
-        """Draw and choose."""
+        """Generate samples, select among them, and return the best as a completion."""
         start = asyncio.get_running_loop().time()
-        until = start + (request.config.budget_seconds or 0.0)
-        async with self.admission.admit(until):
-            samples = await generate_samples(self.upstream, request, self.texts, start=start, until=until)
+        deadline = start + (request.config.budget_seconds or 0.0)
+        async with self.admission.admit(deadline):
+            samples = await generate_samples(
+                self.upstream, request, self.texts, start=start, deadline=deadline
+            )
             if not samples.candidates:
                 raise _no_candidates_error(samples)
             domain, guessed = request.domain(samples.candidates)
             case = Case(DEFAULT_ID, request.problem, samples.candidates, domain, guessed)
-            choice = await self.selector.choose(case, request.config, generator=request.model, until=until)
-        return chat_completion(request, samples, choice, run=run, created=int(time.time()))
+            result = await self.selector.select(
+                case, request.config, generator=request.model, deadline=deadline
+            )
+        return chat_completion(request, samples, result, run=run, created=int(time.time()))
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
         config = request_config(body.get("caps"), self.config, self.limits)
-        until = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
+        deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
                 work = partial(parse_large_case, payload)
-                case = await self.texts.run(work, size=len(payload), limit=0, until=until)
+                case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
                 case = parse_case_body(body)
         except InputError as error:
             raise invalid_value("body", str(error)) from None
         if len(case.candidates) > self.limits.max_samples:
-            raise invalid_value("candidates", f"may be {self.limits.max_samples} at most")
+            raise invalid_value(
+                "candidates", f"{len(case.candidates):,} candidates: send at most {self.limits.max_samples}"
+            )
         judge = self.selector.judge or self._judge_for(body, config)
-        async with self.admission.admit(until):
-            choice = await self.selector.choose(case, config, generator=judge, until=until)
-        choice.outcome.failure = None if choice.selection.provisional else choice.outcome.failure
-        line = selection_line(choice.outcome, config, price=None)
-        return {**line, "run_id": run, "usage": usage_object(None, choice.outcome.ledger)}
+        async with self.admission.admit(deadline):
+            result = await self.selector.select(case, config, generator=judge, deadline=deadline)
+        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
+        line = selection_line(result.outcome, config, price=None)
+        return {**line, "run_id": run, "usage": usage_object(None, result.outcome.ledger)}
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
-        """The judge that a request names; a strategy that asks none needs none."""
+        """The judge model that a request names; not required for a strategy without a judge."""
         if not Runner(config, offline=True).asks_judge and not body.get("model"):
             return self.model or ""
         return upstream_model(body, self.model)
 
     async def models(self) -> dict[str, Any]:
-        """The upstream's models, each once more as `caps/…`."""
+        """The models of the upstream, each also as `caps/…`."""
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 _, listed = await self.upstream.listing()
@@ -114,7 +120,11 @@ class SelectionService:
             listed = None
         rows = listed.get("data") if isinstance(listed, dict) else None
         if not isinstance(rows, list):
-            raise ApiError(502, "the model server does not list its models", code="upstream_unreachable")
+            raise ApiError(
+                502,
+                "the model server did not list its models: it is down, or has no /models",
+                code="upstream_unreachable",
+            )
         named = [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
         ours = [
             {
@@ -128,7 +138,7 @@ class SelectionService:
         return {"object": "list", "data": [*ours, *named]}
 
     async def health(self) -> dict[str, Any]:
-        """How the upstream does; asked at most every two seconds, whoever asks."""
+        """The state of the upstream, probed at most every two seconds, and the load of this server."""
         now = time.monotonic()
         if not self._probed or now - self._probed[-1][0] > PROBE_AGE:
             self._probed[:] = [(now, "unknown" if not self._probed else self._probed[-1][1])]
@@ -159,11 +169,11 @@ class SelectionService:
 
 
 def _no_candidates_error(samples: Samples) -> ModelError | ApiError:
-    """The error of the first sample that failed; time, or an empty reply, is none of the upstream's."""
+    """Why there is no answer: the first error of the upstream, else empty replies, else the time limit."""
     first = next((one.error for one in samples.choices if one.error is not None), None)
     if first is not None:
         return first
     causes = {one.sample.cause for one in samples.choices}
     if "empty" in causes:
-        return ApiError(502, "every sample came back empty", code="upstream_empty")
-    return ApiError(504, "no sample came in within the time of the request", code="timeout")
+        return ApiError(502, "every sample of the model server is empty", code="upstream_empty")
+    return ApiError(504, "no sample arrived within the time limit of the request", code="timeout")

@@ -1,8 +1,9 @@
-"""Log lines: JSON, one an event, without prompts, answers and keys unless asked for.
+"""Telemetry: log lines in JSON, and metrics for Prometheus.
 
-Figures for Prometheus; its package is imported nowhere else.
+Log lines contain no prompts and answers unless these are switched on, and never keys. No label of a metric
+contains text from a client, so the number of time series is bounded.
 
-No label takes a word of a client's, so the number of series has a bound.
+No other module imports prometheus_client.
 """
 
 import sys
@@ -16,21 +17,21 @@ from caps.core.errors import MissingExtraError
 from caps.core.text import printable_json
 from caps.server.admission import Admission
 
-MAX_TEXT = 200
+MAX_TEXT = 200  # characters of a text in a log line
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLog:
-    """Writes lines; `prompts` lets what clients and models say in, `quiet` everything out but faults."""
+    """Writes one JSON object per line. `prompts` adds prompts and answers, `quiet` leaves only errors."""
 
     prompts: bool = False
     quiet: bool = False
     file: IO[str] = field(default_factory=lambda: sys.stderr)
 
     def write(self, event: str, *, level: str = "info", **fields: object) -> None:
-        """Write one line; texts are cut, and line breaks in them escaped, so a line is a line."""
+        """Write one line. Texts are truncated and line breaks escaped, so an event is always one line."""
         if self.quiet and level == "info":
             return
         line = {"time": round(time.time(), 3), "level": level, "event": event}
@@ -38,10 +39,10 @@ class JsonLog:
         self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
         self.file.flush()
 
-    def write_text(self, run: str, **words: object) -> None:
-        """Write what was said, if that is wanted."""
+    def write_content(self, run: str, **content: object) -> None:
+        """Write prompts and answers, if `prompts` is set."""
         if self.prompts:
-            line = {"time": round(time.time(), 3), "level": "info", "event": "words", "run": run, **words}
+            line = {"time": round(time.time(), 3), "level": "info", "event": "content", "run": run, **content}
             self.file.write(printable_json(msgspec.json.encode(line)).decode() + "\n")
             self.file.flush()
 
@@ -72,27 +73,27 @@ class Metrics:
 
         self._requests = counter("requests", "Requests answered", "route", "status")
         self._seconds = Histogram(
-            "caps_request_seconds", "Time of a request", ["route"], buckets=SECONDS, registry=self._registry
+            "caps_request_seconds", "Seconds per request", ["route"], buckets=SECONDS, registry=self._registry
         )
-        self._tokens = counter("tokens", "Tokens, by what they were for", "part", "kind")
-        self._calls = counter("calls", "Upstream calls, by what they were for", "part")
-        self._failed = counter("samples_failed", "Samples that never came in")
-        self._unanimous = counter("unanimous", "Answers that needed no judge")
-        self._provisional = counter("provisional", "Answers chosen before the contest was over")
-        self._saved = counter("samples_saved", "Samples not drawn because the answers had settled")
+        self._tokens = counter("tokens", "Tokens, by part (generation, verifier) and kind", "part", "kind")
+        self._calls = counter("calls", "Calls to the upstream, by part (generation, verifier)", "part")
+        self._failed = counter("samples_failed", "Samples that failed")
+        self._unanimous = counter("unanimous", "Answers selected without a judge call")
+        self._provisional = counter("provisional", "Answers selected before the contest was complete")
+        self._saved = counter("samples_saved", "Samples saved by early exit")
         for name, about, value in (
-            ("working", "Requests under way", lambda: admission.working),
-            ("waiting", "Requests that wait for their turn", lambda: admission.waiting),
+            ("working", "Requests that run now", lambda: admission.working),
+            ("waiting", "Requests that wait to run", lambda: admission.waiting),
         ):
             Gauge(f"caps_{name}", about, registry=self._registry).set_function(value)
 
     def record_request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request and its duration."""
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def record_answer(self, usage: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Count what an answer took."""
+        """Count the samples, calls and tokens of an answer."""
         split = usage["caps"]
         for part in ("generation", "verifier"):
             spent = split.get(part, {"calls": 0})
@@ -105,5 +106,5 @@ class Metrics:
         self._saved.inc(split.get("early_exit", {}).get("saved_samples", 0))
 
     def render(self) -> bytes:
-        """The page Prometheus reads."""
+        """The metrics in the text format of Prometheus."""
         return bytes(self._write(self._registry))
