@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from caps.journal.rows import Reply
+from caps.journal.records import Reply
 from caps.journal.store import Journal
 
 TEXT = "The first solution handles the empty list; the second does not. " * 8

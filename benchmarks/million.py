@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from caps.journal.rows import Reply
+from caps.journal.records import Reply
 from caps.journal.store import Journal
 from caps.models.base import Completion, ConnectOptions, Request, estimate_usage
 

@@ -43,7 +43,7 @@ from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
 from caps.findings.base import Findings
-from caps.journal.base import JournalProtocol
+from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Budget, Judge, PreparedCase, Ruling
 from caps.judging.callables import CallableJudge, JudgeFunction, as_judge
@@ -415,7 +415,7 @@ class Runner:
         judge = self.judge(lambda _: model)
         return RecordedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
 
-    def findings(self, journal: JournalProtocol | None, texts: TextWorkers | None = None) -> Findings | None:
+    def findings(self, journal: ReplyStore | None, texts: TextWorkers | None = None) -> Findings | None:
         """What is found out before any judge is asked, unless that is off."""
         if self.config.hard_evidence == "off":
             return None
@@ -426,7 +426,7 @@ class Runner:
         self,
         models: Mapping[Endpoint, Model],
         *,
-        journal: JournalProtocol | None = None,
+        journal: ReplyStore | None = None,
         texts: TextWorkers,
         findings: Findings | None = None,
         confidence: str | None = None,
@@ -550,7 +550,7 @@ class Runner:
 
     @asynccontextmanager
     async def worker(
-        self, confidence: str, journal: JournalProtocol | None, budget_pool: BudgetPool | None
+        self, confidence: str, journal: ReplyStore | None, budget_pool: BudgetPool | None
     ) -> AsyncIterator[WorkerContext]:
         """What a worker process runs contests with: connections of its own, closed in the end."""
         async with AsyncExitStack() as stack:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from caps.cli.main import make_app
-from caps.journal.upkeep import stock
+from caps.journal.maintenance import read_stats
 from judging import better_quality_wins, write_cases
 from models.server import StubServer
 from shell import CAPS, caps, caps_json
@@ -135,20 +135,20 @@ def test_limits_narrow_one_another(path, limits, gone):
     made_older(path, 10)
     done = journal("prune", "--journal", path, "--yes", "--json", *limits)
     assert json.loads(done.stdout)["replies"] == gone
-    assert stock(path).replies == 12 - gone
+    assert read_stats(path).replies == 12 - gone
 
 
 def test_redacted_words_are_gone_from_the_file_and_the_request_is_asked_anew(path, select):
-    before = stock(path)
+    before = read_stats(path)
     assert WORDS in raw(path)
     told = caps_json("journal", "redact", "--all", "--yes", "--journal", path)
     assert (told["replies"], told["dry_run"]) == (12, False)
     assert WORDS not in raw(path)
-    after = stock(path)
+    after = read_stats(path)
     assert (after.replies, after.redacted) == (0, 12)
     assert (after.prompt_tokens, after.output_tokens) == (before.prompt_tokens, before.output_tokens)
     assert (select(path), select(path)) == (CANARY + 6, CANARY)
-    stub = stock(path).shares[0]
+    stub = read_stats(path).by_model[0]
     assert (stub.model, stub.replies, stub.redacted) == ("stub", 6, 6)
 
 
@@ -171,13 +171,13 @@ def test_leave_is_asked_for_at_a_terminal(path):
     done = at_terminal("y\n", "journal", "redact", "--all", "--journal", path)
     assert done.returncode == 0, done.stderr
     assert "words of 12 replies out of" in done.stderr
-    assert stock(path).redacted == 12
+    assert read_stats(path).redacted == 12
 
 
 def test_a_model_that_is_not_there_is_remarked_on(path):
     done = journal("prune", "--model", "stubb", "--yes", "--journal", path)
     assert "'stubb'; models in the journal: 'other', 'stub'" in done.stderr
-    assert stock(path).replies == 12
+    assert read_stats(path).replies == 12
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from caps.core.errors import JournalError
-from caps.journal.migrations import MIGRATIONS, inspect, migrate
-from caps.journal.rows import Reply
+from caps.journal.database import MIGRATIONS, inspect, migrate
+from caps.journal.records import Reply
 from caps.journal.store import Journal
 
 NOBODY = 65534

@@ -12,7 +12,7 @@ from caps.journal.store import Journal
 
 APPENDER = """
 import asyncio, os, sys
-from caps.journal.rows import Reply
+from caps.journal.records import Reply
 from caps.journal.store import Journal
 
 path, name, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

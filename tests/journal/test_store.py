@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.core.errors import JournalError
-from caps.journal.rows import Reply
+from caps.journal.records import Reply
 from caps.journal.store import Journal, default_path
 
 

@@ -14,8 +14,8 @@ from caps.cli.options import JournalFile
 from caps.cli.output import JsonFlag, print_json, say, stdout
 from caps.core.errors import SettingError
 from caps.core.text import number
-from caps.journal import upkeep
-from caps.journal.stock import Stats
+from caps.journal import maintenance
+from caps.journal.maintenance import Stats
 from caps.journal.store import default_path
 from caps.reports.console import shown, table
 
@@ -42,7 +42,7 @@ def group() -> None:
 @app.command()
 def stats(journal: JournalFile = None, as_json: JsonFlag = False) -> None:
     """What the journal holds: replies, facts, tokens paid for, by model."""
-    found = upkeep.stock(_path(journal))
+    found = maintenance.read_stats(_path(journal))
     if as_json:
         print_json(_stats_line(found))
         return
@@ -59,7 +59,7 @@ def stats(journal: JournalFile = None, as_json: JsonFlag = False) -> None:
     stdout().print(table("", ("", ""), totals, numbers_from=9))
     rows = [
         (share.model, *(number(n, 0) for n in (share.replies, share.redacted, *_tokens(share).values())))
-        for share in found.shares
+        for share in found.by_model
     ]
     rows.append(("total", *(number(n, 0) for n in (found.replies, found.redacted, *_tokens(found).values()))))
     columns = ("model", "replies", "redacted", "tokens read", "tokens written")
@@ -88,7 +88,7 @@ def prune(
         if not yes:
             _state_loss(found, dry_run=False)
         _ask(f"Take {words} out of {path} for good?", found, yes=yes)
-        found = upkeep.prune(path, which)
+        found = maintenance.prune(path, which)
         words = _words(found)
     _print_removal("would go" if dry_run else "gone", words, found, dry_run=dry_run, as_json=as_json)
 
@@ -115,7 +115,7 @@ def redact(
     _state_loss(found, dry_run=dry_run)
     if not dry_run:
         _ask(f"Take the words of {_words(found)} out of {path} for good?", found, yes=yes)
-        found = upkeep.redact(path, which, now=time.time())
+        found = maintenance.redact(path, which, now=time.time())
     what = "would be redacted" if dry_run else "redacted"
     _print_removal(what, _words(found), found, dry_run=dry_run, as_json=as_json)
 
@@ -124,30 +124,30 @@ def _path(journal: Path | None) -> Path:
     return journal or default_path(user_data_path("caps"))
 
 
-def _which(older_than: float | None, model: str | None, everything: bool) -> upkeep.ReplyFilter:  # noqa: FBT001
+def _which(older_than: float | None, model: str | None, everything: bool) -> maintenance.ReplyFilter:  # noqa: FBT001
     if older_than is None and model is None and not everything:
         raise SettingError("say which replies: --older-than DAYS, --model NAME or --all")
-    return upkeep.ReplyFilter(model, None if older_than is None else time.time() - older_than * DAY)
+    return maintenance.ReplyFilter(model, None if older_than is None else time.time() - older_than * DAY)
 
 
-def _found(path: Path, which: upkeep.ReplyFilter, *, yes: bool, dry_run: bool) -> upkeep.Removal:
+def _found(path: Path, which: maintenance.ReplyFilter, *, yes: bool, dry_run: bool) -> maintenance.Removal:
     """What is meant; refuses where nobody can be asked, remarks on a model that is not there."""
     if not (yes or dry_run or sys.stdin.isatty()):
         raise SettingError(
             "there is no terminal to ask for leave at: add --yes, or look first with --dry-run"
         )
-    found = upkeep.count(path, which)
+    found = maintenance.count(path, which)
     if which.model is not None and not found.replies and not found.redacted:
-        known = ", ".join(repr(share.model) for share in upkeep.stock(path).shares) or "none"
+        known = ", ".join(repr(share.model) for share in maintenance.read_stats(path).by_model) or "none"
         remark = f"no such reply of model {which.model!r}; models in the journal: {known}"
         say(remark, "yellow")
     return found
 
 
-def _state_loss(found: upkeep.Removal, *, dry_run: bool) -> None:
+def _state_loss(found: maintenance.Removal, *, dry_run: bool) -> None:
     """State what the loss of replies means, before it is asked for."""
     if found.replies:
-        replies = _words(upkeep.Removal(replies=found.replies))
+        replies = _words(maintenance.Removal(replies=found.replies))
         read, written = number(found.prompt_tokens, 0), number(found.output_tokens, 0)
         say(
             f"{replies} ({read} tokens read, {written} written) {'would' if dry_run else 'will'} have to be "
@@ -156,7 +156,7 @@ def _state_loss(found: upkeep.Removal, *, dry_run: bool) -> None:
         )
 
 
-def _ask(question: str, found: upkeep.Removal, *, yes: bool) -> None:
+def _ask(question: str, found: maintenance.Removal, *, yes: bool) -> None:
     # With nothing to lose there is nothing to ask: the file is only tidied.
     if yes or not (found.replies or found.redacted or found.facts):
         return
@@ -165,7 +165,7 @@ def _ask(question: str, found: upkeep.Removal, *, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def _words(found: upkeep.Removal) -> str:
+def _words(found: maintenance.Removal) -> str:
     parts = [f"{number(found.replies, 0)} {'reply' if found.replies == 1 else 'replies'}"]
     if found.redacted:
         parts.append(f"figures of {number(found.redacted, 0)} redacted")
@@ -174,7 +174,7 @@ def _words(found: upkeep.Removal) -> str:
     return ", ".join(parts)
 
 
-def _print_removal(what: str, words: str, found: upkeep.Removal, *, dry_run: bool, as_json: bool) -> None:
+def _print_removal(what: str, words: str, found: maintenance.Removal, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         counts = {"replies": found.replies, "redacted": found.redacted, "facts": found.facts}
         print_json(
@@ -203,7 +203,7 @@ def _stats_line(found: Stats) -> dict[str, Any]:
                 "redacted": share.redacted,
                 "tokens": _tokens(share),
             }
-            for share in found.shares
+            for share in found.by_model
         ],
     }
 

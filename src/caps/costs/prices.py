@@ -11,8 +11,7 @@ from pathlib import Path
 
 from caps.core.errors import InputError, SettingError
 from caps.costs.ledger import Sums
-from caps.journal.faults import explain
-from caps.journal.migrations import inspect
+from caps.journal.database import explain, inspect
 
 MILLION = 1_000_000
 

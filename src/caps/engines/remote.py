@@ -24,8 +24,7 @@ from caps.engines.base import CaseRun, Outcome, Prepare, prepare_case
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
 from caps.engines.local import LocalEngine
 from caps.findings.base import Findings
-from caps.journal.base import JournalProtocol
-from caps.journal.rows import Reply
+from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling
 from caps.text_workers import TextWorkers
@@ -103,7 +102,7 @@ class WorkerContext(NamedTuple):
 
 
 Equip: TypeAlias = Callable[
-    [JournalProtocol | None, BudgetPool | None], AbstractAsyncContextManager[WorkerContext]
+    [ReplyStore | None, BudgetPool | None], AbstractAsyncContextManager[WorkerContext]
 ]
 
 

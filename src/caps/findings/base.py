@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import Case, Found
-from caps.journal.base import JournalProtocol
+from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 
 
@@ -57,7 +57,7 @@ class Findings:
     """
 
     def __init__(
-        self, finders: Mapping[str, Finder], journal: JournalProtocol | None = None, *, insist: bool = False
+        self, finders: Mapping[str, Finder], journal: ReplyStore | None = None, *, insist: bool = False
     ) -> None:
         self._finders, self._journal, self._insist = finders, journal, insist
         self.unusable: Counter[str] = Counter()

@@ -21,7 +21,7 @@ from caps.core.types import Message
 VERSION = "caps-key-1"
 
 
-class RequestFields(Protocol):
+class KeyedRequest(Protocol):
     """The fields of a request that make up its key; `models.base.Request` has them."""
 
     @property
@@ -46,7 +46,7 @@ class RequestFields(Protocol):
     def extra(self) -> Mapping[str, object]: ...  # noqa: D102
 
 
-def request_key(request: RequestFields, *, digest: str | None = None) -> str:
+def request_key(request: KeyedRequest, *, digest: str | None = None) -> str:
     """Content address of a request; `digest` is its `prompt_digest`, if it is known already."""
     listed = [
         VERSION,

@@ -33,7 +33,7 @@ from caps.core.errors import SettingError
 from caps.core.play import AskKind
 from caps.core.text import printable_line
 from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, Solo, Unanswered, Usage, Verdict
-from caps.journal.base import JournalProtocol
+from caps.journal.records import ReplyStore
 from caps.judging.base import NOTHING, Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.prompts.tags import verdict_of
 
@@ -68,11 +68,7 @@ class CallableJudge:
     """Rules as a Python function says; see the module's docstring."""
 
     def __init__(
-        self,
-        function: JudgeFunction,
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        journal: JournalProtocol | None = None,
+        self, function: JudgeFunction, *, timeout: float = DEFAULT_TIMEOUT, journal: ReplyStore | None = None
     ) -> None:
         self._function, self._timeout, self._journal = function, timeout, journal
         self._rate, self._pick = (getattr(function, name, None) for name in ("rate", "pick"))
@@ -99,7 +95,7 @@ class CallableJudge:
         found.update(["pick"] if callable(self._pick) else [])
         return frozenset(found)
 
-    def kept_in(self, journal: JournalProtocol) -> "CallableJudge":
+    def kept_in(self, journal: ReplyStore) -> "CallableJudge":
         """The same judge, its answers kept in a journal if it has a `judge_id`."""
         if self.judge_id is None:
             return self

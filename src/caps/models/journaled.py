@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from caps.core.errors import NotRecordedError
 from caps.core.types import TokenLogprob, Usage
-from caps.journal.base import JournalProtocol
 from caps.journal.keys import prompt_digest, request_key
-from caps.journal.rows import Reply
+from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.models.base import Completion, HoldsConnections, Model, Request
 from caps.models.wire import finite
@@ -34,7 +33,7 @@ class JournaledModel:
     The journal is the caller's to close: several models may share it.
     """
 
-    def __init__(self, inner: Model, journal: JournalProtocol) -> None:
+    def __init__(self, inner: Model, journal: ReplyStore) -> None:
         self.inner = inner
         self.journal = journal
         self._holding = inner if isinstance(inner, HoldsConnections) else None

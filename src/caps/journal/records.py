@@ -1,9 +1,12 @@
-"""What is stored: replies by the key of their request, and facts by kind and key."""
+"""What is stored: replies by the key of their request, and facts by kind and key.
 
-from collections.abc import Iterator
+The seam to whatever keeps replies and findings: the journal itself, or one in another process.
+"""
+
+from collections.abc import Awaitable, Iterator
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -104,3 +107,23 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace").decode()
     return text
+
+
+class ReplyStore(Protocol):
+    """Keeps what was paid for and what was found; every answer may have to be waited for."""
+
+    def recall(self, key: str) -> Awaitable[Reply | None]:
+        """The reply under a key."""
+        ...
+
+    async def append(self, reply: Reply) -> Reply:
+        """Store a reply and return, once it is durable, the one that stands under its key."""
+        ...
+
+    async def recall_fact(self, kind: str, key: str) -> Any:
+        """The fact under a kind and key, or None."""
+        ...
+
+    async def record(self, kind: str, key: str, value: object) -> Any:
+        """Store a fact and return, once it is durable, the one that stands."""
+        ...

@@ -1,4 +1,6 @@
-"""Being rid of what is stored: replies taken out whole, or only their words.
+"""What is in a journal: rows, bytes on disk, tokens paid, when and to which models.
+
+Being rid of what is stored: replies taken out whole, or only their words.
 
 Rules that must not be broken:
 
@@ -9,25 +11,120 @@ Rules that must not be broken:
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from caps.core.errors import JournalError
-from caps.journal.faults import explain, is_unwritable
-from caps.journal.opening import BUSY_SECONDS, connect, examine, make_ready, refuse_directory
-from caps.journal.rows import REPLIES
-from caps.journal.stock import Read, Stats, beside, collect_stats, size_on_disk, tables
-
-WORDS = ("text", "reasoning", "logprobs")
-FIGURES = tuple(column for column in REPLIES.columns if column not in WORDS)
-_MOVE = (
-    f"INSERT INTO redacted ({', '.join(FIGURES)}, redacted_at) SELECT {', '.join(FIGURES)}, ? FROM replies"  # noqa: S608
+from caps.journal.database import (
+    BUSY_SECONDS,
+    check_is_file,
+    connect,
+    examine,
+    explain,
+    is_unwritable,
+    prepare,
 )
+from caps.journal.records import REPLIES, Row
+
+Read: TypeAlias = Callable[[str, list[Any]], list[Row]]
+_MODEL_COLUMNS = "model, count(*), total(prompt_tokens), total(output_tokens), min(at), max(at)"
+CONTENT_COLUMNS = ("text", "reasoning", "logprobs")
+METADATA_COLUMNS = tuple(column for column in REPLIES.columns if column not in CONTENT_COLUMNS)
+_METADATA = ", ".join(METADATA_COLUMNS)
+_MOVE = f"INSERT INTO redacted ({_METADATA}, redacted_at) SELECT {_METADATA}, ? FROM replies"  # noqa: S608
 _WHOLE = sys.maxsize  # however large, the file is looked through for damage: it is read whole anyway
-_BYTES = " + ".join(f"ifnull(length(CAST({column} AS BLOB)), 0)" for column in WORDS)
+_BYTES = " + ".join(f"ifnull(length(CAST({column} AS BLOB)), 0)" for column in CONTENT_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStats:
+    """What one model was paid for; tokens of redacted replies count too."""
+
+    model: str
+    replies: int
+    redacted: int
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A journal in figures; `replies` can be served, of those `redacted` only figures are left."""
+
+    path: Path
+    bytes: int
+    version: int
+    facts: int
+    first_at: float | None
+    last_at: float | None
+    by_model: tuple[ModelStats, ...]
+
+    @property
+    def replies(self) -> int:
+        """How many replies are stored."""
+        return sum(share.replies for share in self.by_model)
+
+    @property
+    def redacted(self) -> int:
+        """How many replies have lost their words."""
+        return sum(share.redacted for share in self.by_model)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """How many tokens models read."""
+        return sum(share.prompt_tokens for share in self.by_model)
+
+    @property
+    def output_tokens(self) -> int:
+        """How many tokens models wrote."""
+        return sum(share.output_tokens for share in self.by_model)
+
+    @property
+    def models(self) -> Mapping[str, int]:
+        """How many replies are stored of each model."""
+        return {share.model: share.replies for share in self.by_model if share.replies}
+
+
+def collect_stats(read: Read, path: Path) -> Stats:
+    """Count what is stored; reads the whole file, of whatever version."""
+    present = tables(read)
+    ((version,),) = read("PRAGMA user_version", [])
+    facts = read("SELECT count(*) FROM facts", [])[0][0] if "facts" in present else 0
+    counted: dict[str, dict[str, Row]] = {}
+    for table in ("replies", "redacted"):
+        if table in present:
+            for model, *figures in read(f"SELECT {_MODEL_COLUMNS} FROM {table} GROUP BY model", []):  # noqa: S608
+                counted.setdefault(model, {})[table] = tuple(figures)
+    times = [time for rows in counted.values() for row in rows.values() for time in row[3:]]
+    shares = [_model_stats(model, rows) for model, rows in counted.items()]
+    shares.sort(key=lambda share: (-share.replies, -share.redacted, share.model))
+    first, last = (min(times), max(times)) if times else (None, None)
+    return Stats(path, size_on_disk(path), version, facts, first, last, tuple(shares))
+
+
+def tables(read: Read) -> set[str]:
+    """The tables that are there; a file of an older version lacks some."""
+    return {name for (name,) in read("SELECT name FROM sqlite_master WHERE type = 'table'", [])}
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of the file and of the log beside it."""
+    files = (path, beside(path, "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def beside(path: Path, ending: str) -> Path:
+    """The file SQLite keeps beside a journal."""
+    return path.with_name(path.name + ending)
+
+
+def _model_stats(model: str, rows: Mapping[str, Row]) -> ModelStats:
+    none = (0, 0, 0)
+    live, redacted = rows.get("replies", none), rows.get("redacted", none)
+    return ModelStats(model, live[0], redacted[0], int(live[1] + redacted[1]), int(live[2] + redacted[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +158,16 @@ class Removal:
     output_tokens: int = 0
 
 
-def stock(path: Path, *, patience: float = BUSY_SECONDS) -> Stats:
+def read_stats(path: Path, *, patience: float = BUSY_SECONDS) -> Stats:
     """Count what a journal holds."""
-    with _looking(path, patience) as read:
+    with _open_to_read(path, patience) as read:
         return collect_stats(read, path)
 
 
 def count(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> Removal:
     """Count what `prune` would take out; nothing goes."""
     condition, values = which.where()
-    with _looking(path, patience) as read:
+    with _open_to_read(path, patience) as read:
         present = tables(read)
         counted = {
             table: read(f"SELECT count(*) FROM {table}{condition}", values)[0][0]  # noqa: S608
@@ -88,7 +185,7 @@ def prune(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> 
     """Take replies out whole, the figures of redacted ones and facts of that age too."""
     condition, values = which.where()
     before = _size(path)
-    with _changing(path, patience) as connection:
+    with _open_to_change(path, patience) as connection:
         with _transaction(connection):
             gone = {
                 table: connection.execute(f"DELETE FROM {table}{condition}", values).rowcount  # noqa: S608
@@ -102,7 +199,7 @@ def redact(path: Path, which: ReplyFilter, *, now: float, patience: float = BUSY
     """Take the words of replies out and keep their figures."""
     condition, values = which.where()
     before = _size(path)
-    with _changing(path, patience) as connection:
+    with _open_to_change(path, patience) as connection:
         with _transaction(connection):
             connection.execute(f"{_MOVE}{condition}", [now, *values])
             gone = connection.execute(f"DELETE FROM replies{condition}", values).rowcount  # noqa: S608
@@ -112,14 +209,14 @@ def redact(path: Path, which: ReplyFilter, *, now: float, patience: float = BUSY
 
 def _size(path: Path) -> int:
     """Bytes before anything is done; a file that is not there is an error."""
-    refuse_directory(path)
+    check_is_file(path)
     if not path.exists():
         raise JournalError(f"journal {str(path)!r} does not exist: name the one that was used")
     return size_on_disk(path)
 
 
 @contextmanager
-def _looking(path: Path, patience: float) -> Iterator[Read]:
+def _open_to_read(path: Path, patience: float) -> Iterator[Read]:
     """A way to read a file that changes nothing."""
     _size(path)
     try:
@@ -153,10 +250,10 @@ def _examined(path: Path, patience: float, more: str = "") -> sqlite3.Connection
 
 
 @contextmanager
-def _changing(path: Path, patience: float) -> Iterator[sqlite3.Connection]:
+def _open_to_change(path: Path, patience: float) -> Iterator[sqlite3.Connection]:
     try:
         with closing(connect(path, patience, create=False)) as connection:
-            make_ready(connection, path, patience, checked=_WHOLE)
+            prepare(connection, path, patience, checked=_WHOLE)
             connection.execute("PRAGMA secure_delete = ON")
             yield connection
     except (sqlite3.Error, OSError) as error:

@@ -10,10 +10,10 @@ import pytest
 
 from caps.core.errors import JournalError
 from caps.core.types import Message
-from caps.journal.migrations import MIGRATIONS
-from caps.journal.rows import Reply
+from caps.journal.database import MIGRATIONS
+from caps.journal.maintenance import Removal, ReplyFilter, count, prune, read_stats, redact
+from caps.journal.records import Reply
 from caps.journal.store import Journal
-from caps.journal.upkeep import Removal, ReplyFilter, count, prune, redact, stock
 from caps.models.base import Request
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
@@ -57,11 +57,11 @@ def raw(path):
 
 def test_redacted_words_are_gone_from_the_bytes_and_their_figures_stay(tmp_path):
     path = filled(tmp_path / "j")
-    before = stock(path)
+    before = read_stats(path)
     assert raw(path).count(f"{SECRET}a".encode()) > 20
     assert redact(path, ReplyFilter(), now=50.0).replies == 40
     assert SECRET.encode() not in raw(path)
-    after = stock(path)
+    after = read_stats(path)
     assert (after.replies, after.redacted, after.facts) == (0, 40, 2)
     assert (after.prompt_tokens, after.output_tokens) == (before.prompt_tokens, before.output_tokens)
     assert (after.first_at, after.last_at) == (before.first_at, before.last_at) == (0.0, 39.0)
@@ -116,7 +116,7 @@ def test_only_what_is_meant_goes_and_it_is_what_was_counted(tmp_path, which, gon
     assert raw(path) == before
     taken = prune(path, which)
     assert (taken.replies, taken.facts) == (counted.replies, counted.facts) == gone
-    assert stock(path).replies == 40 - gone[0]
+    assert read_stats(path).replies == 40 - gone[0]
 
 
 def test_the_bytes_of_words_are_counted_as_they_are_stored(tmp_path):
@@ -141,9 +141,9 @@ def test_a_redacted_request_is_asked_anew_stored_and_may_be_redacted_again(tmp_p
         assert (again.text, again.replayed) == (f"{SECRET}{number}", True)
         redact(path, ReplyFilter(), now=1.0)
         assert SECRET.encode() not in raw(path)
-        assert (stock(path).replies, stock(path).redacted) == (0, number + 1)
+        assert (read_stats(path).replies, read_stats(path).redacted) == (0, number + 1)
     assert prune(path, ReplyFilter()).redacted == 3
-    assert stock(path).shares == ()
+    assert read_stats(path).by_model == ()
 
 
 def older(path):
@@ -159,21 +159,21 @@ def older(path):
 
 def test_a_journal_of_version_1_is_looked_at_as_it_is_and_brought_up_to_date_when_changed(tmp_path):
     path = older(tmp_path / "j")
-    assert (stock(path).version, stock(path).replies, stock(path).redacted) == (1, 1, 0)
+    assert (read_stats(path).version, read_stats(path).replies, read_stats(path).redacted) == (1, 1, 0)
     assert count(path, ReplyFilter()).replies == 1
     with Journal.open(path) as journal:
         assert journal.get("k").text == "plain"
-    assert stock(path).version == len(MIGRATIONS)
+    assert read_stats(path).version == len(MIGRATIONS)
     assert redact(older(tmp_path / "other"), ReplyFilter(), now=8.0).replies == 1
 
 
 def test_an_empty_file_holds_nothing(tmp_path):
     (tmp_path / "j").touch()
-    assert (stock(tmp_path / "j").version, stock(tmp_path / "j").replies) == (0, 0)
+    assert (read_stats(tmp_path / "j").version, read_stats(tmp_path / "j").replies) == (0, 0)
     assert count(tmp_path / "j", ReplyFilter()) == Removal()
 
 
-ALL = [stock, lambda path: count(path, ReplyFilter()), lambda path: prune(path, ReplyFilter()),
+ALL = [read_stats, lambda path: count(path, ReplyFilter()), lambda path: prune(path, ReplyFilter()),
        lambda path: redact(path, ReplyFilter(), now=0.0)]  # fmt: skip
 
 
@@ -222,7 +222,7 @@ def test_a_journal_that_another_process_writes_to_is_waited_for(tmp_path):
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match="another process.*end that one"):
             prune(path, ReplyFilter(), patience=0.1)
-        assert stock(path, patience=0.1).replies == 40
+        assert read_stats(path, patience=0.1).replies == 40
         started = time.monotonic()
         threading.Timer(0.4, other.execute, ["COMMIT"]).start()
         assert prune(path, ReplyFilter(), patience=20.0).replies == 40
@@ -236,9 +236,9 @@ def test_a_reader_that_keeps_old_bytes_alive_is_told_and_the_same_command_again_
         other.execute("SELECT count(*) FROM replies").fetchone()
         with pytest.raises(JournalError, match="bytes are still there.*again"):
             redact(path, ReplyFilter(), now=50.0, patience=0.1)
-        assert stock(path).replies == 0
+        assert read_stats(path).replies == 0
         other.execute("ROLLBACK")
         assert SECRET.encode() in raw(path)
         assert redact(path, ReplyFilter(), now=50.0).replies == 0
         assert SECRET.encode() not in raw(path)
-    assert stock(path).redacted == 40
+    assert read_stats(path).redacted == 40

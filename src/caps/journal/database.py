@@ -1,0 +1,207 @@
+"""What SQLite complains about, in words that name the file and the way out.
+
+The schema as numbered steps; the number of steps taken is the file's `user_version`.
+
+Rules that must not be broken:
+
+* A step that was released is never edited; a change is a further step.
+* A file of a newer version, or of another program, is refused before anything in it is touched.
+
+Opening the file: all that must hold before a row is read or written.
+
+A file that does not pass is refused with its name and the way out, and is left as it is.
+"""
+
+import sqlite3
+import time
+from pathlib import Path
+
+from caps.core.errors import JournalError
+
+# Debian builds its sqlite3 without the part that .recover needs.
+_DAMAGED = (
+    "is damaged and left as it is: name another file; what can be read is saved by  "
+    "sqlite3 OLD .recover | sqlite3 NEW  (with the sqlite3 of sqlite.org: that of some systems cannot)"
+)
+# Matched from the start of SQLite's own names, so that extended codes (`READONLY_DIRECTORY`) are covered.
+_MESSAGES = (
+    ("SQLITE_READONLY", "cannot be written: make the file and its folder writable, or name another file"),
+    ("SQLITE_PERM", "cannot be written: make the file and its folder writable, or name another file"),
+    ("SQLITE_AUTH", "cannot be written: make the file and its folder writable, or name another file"),
+    ("SQLITE_CANTOPEN", "cannot be opened: its folder must exist and be writable; or name another file"),
+    ("SQLITE_FULL", "has no room left on its disk: free some, then run again; what was stored is safe"),
+    ("SQLITE_IOERR", "met a failing or full disk: mend that, then run again; what was stored is safe"),
+    ("SQLITE_NOTADB", "is not a journal (not an SQLite file): it is left as it is; name another file"),
+    ("SQLITE_CORRUPT", _DAMAGED),
+    ("SQLITE_BUSY", "is held by another process for too long: end that one, or name another file"),
+    ("SQLITE_LOCKED", "is held by another process for too long: end that one, or name another file"),
+    ("SQLITE_PROTOCOL", "is held by another process for too long: end that one, or name another file"),
+)
+
+
+def explain(error: Exception, path: Path) -> JournalError:
+    """Turn whatever SQLite or the file system raised into the error a user can act on."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    words = next((words for start, words in _MESSAGES if name.startswith(start)), "cannot be used")
+    return JournalError(f"journal {str(path)!r} {words} ({error})")
+
+
+def damage_error(path: Path, found: str) -> JournalError:
+    """The error for a file in which damage was found."""
+    return JournalError(f"journal {str(path)!r} {_DAMAGED} ({found})")
+
+
+def is_unwritable(error: sqlite3.Error) -> bool:
+    """Whether the disk or its permissions forbid to write, which says nothing about reading."""
+    return (getattr(error, "sqlite_errorname", None) or "").startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether waiting a little may help."""
+    return (getattr(error, "sqlite_errorname", None) or "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+
+APPLICATION_ID = 0x63617073  # "caps": tells our files from other SQLite files
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE replies (
+            key TEXT PRIMARY KEY, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
+            template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL, text TEXT NOT NULL,
+            reasoning TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+            cached_tokens INTEGER NOT NULL, reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL,
+            logprobs TEXT, latency REAL NOT NULL, attempts INTEGER NOT NULL)""",
+        """CREATE TABLE facts (
+            kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, at REAL NOT NULL,
+            PRIMARY KEY (kind, key))""",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+    ),
+    (
+        # A reply that lost its words; the same request may be asked, stored and redacted again, so no key.
+        """CREATE TABLE redacted (
+            key TEXT NOT NULL, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
+            template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL,
+            prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+            reasoning_tokens INTEGER NOT NULL, estimated INTEGER NOT NULL, latency REAL NOT NULL,
+            attempts INTEGER NOT NULL, redacted_at REAL NOT NULL)""",
+    ),
+)
+
+
+def inspect(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is not ours or comes from a newer version; changes nothing."""
+    # In this order: tables that another process makes come with its mark, so whoever sees them sees that too.
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (owner,) = connection.execute("PRAGMA application_id").fetchone()
+    if owner != APPLICATION_ID and tables:
+        raise JournalError(
+            f"{str(path)!r} is the SQLite file of another program, not a journal: name another file"
+        )
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise JournalError(
+            f"{str(path)!r} was written by a newer version of caps (journal version {version}, this one "
+            f"knows {len(MIGRATIONS)}): upgrade caps, or name another file"
+        )
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Take the steps that are missing, in one transaction; also shows that the file can be written."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Read inside the transaction: another process may have taken the steps while we waited for it.
+        for number in range(_version(connection), len(MIGRATIONS)):
+            for statement in MIGRATIONS[number]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+        connection.execute("UPDATE facts SET at = at WHERE 0")  # changes nothing; a read-only file fails here
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+BUSY_SECONDS = 30.0
+# Up to this size the whole file is looked through for damaged pages before it is used, at about 1 ms a
+# megabyte; in a larger one, damage is told when it is met.
+MAX_CHECKED_BYTES = 256 * 2**20
+# Keys are random, so every row writes a page of the index of a long journal: the longer the log may become
+# before it is written back, the more rows share a page. 16 MB save a sixth of the processor's time.
+CHECKPOINT_PAGES = 4000
+
+
+def connect(path: Path, patience: float, *, create: bool, more: str = "") -> sqlite3.Connection:
+    """Connect to a file, which is made only with `create`; others are waited for, `patience` seconds."""
+    # Autocommit: transactions are begun by name. Used from two threads, never at once.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}{more}",
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+
+
+def check_is_file(path: Path) -> None:
+    """Refuse a path that no file can be at."""
+    if path.is_dir():
+        raise JournalError(f"journal {str(path)!r} is a directory: name a file in it")
+    if path.exists() and not path.is_file():
+        raise JournalError(f"journal {str(path)!r} is a device or a pipe: name a file")
+
+
+def examine(connection: sqlite3.Connection, path: Path, *, checked: int = MAX_CHECKED_BYTES) -> None:
+    """Refuse a file that is not ours, of a newer version or damaged; changes nothing."""
+    inspect(connection, path)
+    if path.stat().st_size <= checked:
+        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise damage_error(path, " ".join(found.split()))
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    patience: float,
+    *,
+    durable: bool = False,
+    checked: int = MAX_CHECKED_BYTES,
+) -> None:
+    """Examine a file, then make it one that can be shared and written, with the newest schema."""
+    examine(connection, path, checked=checked)
+    _enable_wal(connection, path, patience)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    migrate(connection)
+
+
+def never_wait(connection: sqlite3.Connection) -> None:
+    """Make a connection never wait for the disk: what it commits is flushed by others."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+
+
+def _enable_wal(connection: sqlite3.Connection, path: Path, patience: float) -> None:
+    """Switch to the write-ahead log, which lets processes read and write side by side."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for this lock by itself; processes that create one file together meet it.
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise JournalError(
+            f"journal {str(path)!r} lies on a file system that cannot share it (mode {mode!r}): "
+            "name a file on a local disk"
+        )
