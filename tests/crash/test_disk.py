@@ -203,7 +203,7 @@ def test_a_disk_that_fills_up_during_the_run(select, server, tmp_path, original)
     disk = tmp_path / "disk"
     with small_disk(disk, "250k"):
         asked = server.requests
-        told(select(disk / "j", limit=40), disk / "j", "room", "run again", "what was stored is safe")
+        told(select(disk / "j", limit=40), disk / "j", "no space", "run again", "what was stored is safe")
         assert mount("-o", "remount,size=10m", disk)
         assert goes_on(select, server, disk / "j", asked)[:10] == original[1]
 

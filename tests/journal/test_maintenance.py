@@ -234,7 +234,7 @@ def test_a_reader_that_keeps_old_bytes_alive_is_told_and_the_same_command_again_
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN")
         other.execute("SELECT count(*) FROM replies").fetchone()
-        with pytest.raises(JournalError, match="bytes are still there.*again"):
+        with pytest.raises(JournalError, match="bytes remain.*again"):
             redact(path, ReplyFilter(), now=50.0, patience=0.1)
         assert read_stats(path).replies == 0
         other.execute("ROLLBACK")

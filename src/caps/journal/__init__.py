@@ -1,1 +1,1 @@
-"""What was paid for, kept: an append-only SQLite file that several processes may share."""
+"""The journal: an append-only SQLite file of replies and findings."""

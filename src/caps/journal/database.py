@@ -1,15 +1,10 @@
-"""What SQLite complains about, in words that name the file and the way out.
+"""The SQLite file of the journal: opening it, its schema, and errors of SQLite.
 
-The schema as numbered steps; the number of steps taken is the file's `user_version`.
+The schema is a list of numbered steps; the number of steps taken is the file's `user_version`. Invariants:
 
-Rules that must not be broken:
-
-* A step that was released is never edited; a change is a further step.
-* A file of a newer version, or of another program, is refused before anything in it is touched.
-
-Opening the file: all that must hold before a row is read or written.
-
-A file that does not pass is refused with its name and the way out, and is left as it is.
+* A released step is never edited; a change is a further step.
+* A file of a newer version, or of another program, is rejected before anything in it is changed.
+* An error names the file and what to do.
 """
 
 import sqlite3
@@ -18,19 +13,19 @@ from pathlib import Path
 
 from caps.core.errors import JournalError
 
-# Debian builds its sqlite3 without the part that .recover needs.
+# The sqlite3 of Debian is built without the extension that .recover needs.
 _DAMAGED = (
-    "is damaged and left as it is: name another file; what can be read is saved by  "
+    "is damaged and left as it is: name another file; to save what can be read, run  "
     "sqlite3 OLD .recover | sqlite3 NEW  (with the sqlite3 of sqlite.org: that of some systems cannot)"
 )
-# Matched from the start of SQLite's own names, so that extended codes (`READONLY_DIRECTORY`) are covered.
+# Prefixes of SQLite's error names, so that extended codes (`READONLY_DIRECTORY`) are covered.
 _MESSAGES = (
     ("SQLITE_READONLY", "cannot be written: make the file and its folder writable, or name another file"),
     ("SQLITE_PERM", "cannot be written: make the file and its folder writable, or name another file"),
     ("SQLITE_AUTH", "cannot be written: make the file and its folder writable, or name another file"),
     ("SQLITE_CANTOPEN", "cannot be opened: its folder must exist and be writable; or name another file"),
-    ("SQLITE_FULL", "has no room left on its disk: free some, then run again; what was stored is safe"),
-    ("SQLITE_IOERR", "met a failing or full disk: mend that, then run again; what was stored is safe"),
+    ("SQLITE_FULL", "has no space left on its disk: free some, then run again; what was stored is safe"),
+    ("SQLITE_IOERR", "is on a failing or full disk: repair that, then run again; what was stored is safe"),
     ("SQLITE_NOTADB", "is not a journal (not an SQLite file): it is left as it is; name another file"),
     ("SQLITE_CORRUPT", _DAMAGED),
     ("SQLITE_BUSY", "is held by another process for too long: end that one, or name another file"),
@@ -40,28 +35,28 @@ _MESSAGES = (
 
 
 def explain(error: Exception, path: Path) -> JournalError:
-    """Turn whatever SQLite or the file system raised into the error a user can act on."""
+    """An error of SQLite or the file system as one that names the file and what to do."""
     name = getattr(error, "sqlite_errorname", None) or ""
-    words = next((words for start, words in _MESSAGES if name.startswith(start)), "cannot be used")
-    return JournalError(f"journal {str(path)!r} {words} ({error})")
+    message = next((text for start, text in _MESSAGES if name.startswith(start)), "cannot be used")
+    return JournalError(f"journal {str(path)!r} {message} ({error})")
 
 
 def damage_error(path: Path, found: str) -> JournalError:
-    """The error for a file in which damage was found."""
+    """The error for a damaged file."""
     return JournalError(f"journal {str(path)!r} {_DAMAGED} ({found})")
 
 
 def is_unwritable(error: sqlite3.Error) -> bool:
-    """Whether the disk or its permissions forbid to write, which says nothing about reading."""
+    """Whether the file cannot be written; it may still be readable."""
     return (getattr(error, "sqlite_errorname", None) or "").startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN"))
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether waiting a little may help."""
+    """Whether another process holds the file, so that waiting may help."""
     return (getattr(error, "sqlite_errorname", None) or "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
 
 
-APPLICATION_ID = 0x63617073  # "caps": tells our files from other SQLite files
+APPLICATION_ID = 0x63617073  # "caps": marks journals among other SQLite files
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -77,7 +72,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         f"PRAGMA application_id = {APPLICATION_ID}",
     ),
     (
-        # A reply that lost its words; the same request may be asked, stored and redacted again, so no key.
+        # Replies without their texts. A request may be stored and redacted again, so there is no primary key.
         """CREATE TABLE redacted (
             key TEXT NOT NULL, at REAL NOT NULL, model TEXT NOT NULL, served TEXT NOT NULL,
             template TEXT NOT NULL, prompt_digest TEXT NOT NULL, finish TEXT NOT NULL,
@@ -89,8 +84,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 def inspect(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is not ours or comes from a newer version; changes nothing."""
-    # In this order: tables that another process makes come with its mark, so whoever sees them sees that too.
+    """Reject a file of another program or of a newer version; changes nothing."""
+    # In this order: another process creates tables together with the mark; without it they are foreign.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     if owner != APPLICATION_ID and tables:
@@ -106,15 +101,17 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Take the steps that are missing, in one transaction; also shows that the file can be written."""
+    """Take the missing steps in one transaction; also checks that the file can be written."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Read inside the transaction: another process may have taken the steps while we waited for it.
+        # Read inside the transaction: another process may have taken the steps meanwhile.
         for number in range(_version(connection), len(MIGRATIONS)):
             for statement in MIGRATIONS[number]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number + 1}")
-        connection.execute("UPDATE facts SET at = at WHERE 0")  # changes nothing; a read-only file fails here
+        connection.execute(
+            "UPDATE facts SET at = at WHERE 0"
+        )  # changes nothing, but fails if the file is read-only
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:
@@ -128,17 +125,17 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 BUSY_SECONDS = 30.0
-# Up to this size the whole file is looked through for damaged pages before it is used, at about 1 ms a
-# megabyte; in a larger one, damage is told when it is met.
+# Up to this size the whole file is checked for damaged pages before it is used, at about 1 ms per megabyte;
+# damage of a larger file is reported when it is met.
 MAX_CHECKED_BYTES = 256 * 2**20
-# Keys are random, so every row writes a page of the index of a long journal: the longer the log may become
-# before it is written back, the more rows share a page. 16 MB save a sixth of the processor's time.
+# Keys are random, so in a long journal every row changes a page of the index: the longer the log may become
+# before a checkpoint, the more rows share a page. 16 MB save a sixth of the CPU time.
 CHECKPOINT_PAGES = 4000
 
 
 def connect(path: Path, patience: float, *, create: bool, more: str = "") -> sqlite3.Connection:
-    """Connect to a file, which is made only with `create`; others are waited for, `patience` seconds."""
-    # Autocommit: transactions are begun by name. Used from two threads, never at once.
+    """Connect to a file, which is created only with `create`; wait up to `patience` seconds for locks."""
+    # Autocommit: transactions are explicit. Used by two threads, never at the same time.
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}{more}",
         uri=True,
@@ -150,7 +147,7 @@ def connect(path: Path, patience: float, *, create: bool, more: str = "") -> sql
 
 
 def check_is_file(path: Path) -> None:
-    """Refuse a path that no file can be at."""
+    """Reject a path that is a directory or a device."""
     if path.is_dir():
         raise JournalError(f"journal {str(path)!r} is a directory: name a file in it")
     if path.exists() and not path.is_file():
@@ -158,7 +155,7 @@ def check_is_file(path: Path) -> None:
 
 
 def examine(connection: sqlite3.Connection, path: Path, *, checked: int = MAX_CHECKED_BYTES) -> None:
-    """Refuse a file that is not ours, of a newer version or damaged; changes nothing."""
+    """Reject a file that is foreign, of a newer version or damaged; changes nothing."""
     inspect(connection, path)
     if path.stat().st_size <= checked:
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -174,7 +171,7 @@ def prepare(
     durable: bool = False,
     checked: int = MAX_CHECKED_BYTES,
 ) -> None:
-    """Examine a file, then make it one that can be shared and written, with the newest schema."""
+    """Check a file, then switch it to the write-ahead log and the newest schema."""
     examine(connection, path, checked=checked)
     _enable_wal(connection, path, patience)
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -183,25 +180,25 @@ def prepare(
 
 
 def never_wait(connection: sqlite3.Connection) -> None:
-    """Make a connection never wait for the disk: what it commits is flushed by others."""
+    """Make a connection never wait for the disk: other connections flush what it commits."""
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def _enable_wal(connection: sqlite3.Connection, path: Path, patience: float) -> None:
-    """Switch to the write-ahead log, which lets processes read and write side by side."""
+    """Switch to the write-ahead log, so that processes can read and write at the same time."""
     deadline = time.monotonic() + patience
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             break
         except sqlite3.OperationalError as error:
-            # SQLite does not wait for this lock by itself; processes that create one file together meet it.
+            # SQLite does not wait for this lock itself; processes that create a file together run into it.
             if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
     if mode != "wal":
         raise JournalError(
-            f"journal {str(path)!r} lies on a file system that cannot share it (mode {mode!r}): "
+            f"journal {str(path)!r} is on a file system that cannot share it (mode {mode!r}): "
             "name a file on a local disk"
         )

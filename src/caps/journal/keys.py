@@ -1,11 +1,11 @@
-"""What makes two requests the same: an explicit, versioned list.
+"""Keys of requests: the explicit, versioned list of what makes two requests the same.
 
-Rules that must not be broken:
+Invariants:
 
-* Whatever may change a reply is in the list; whatever may not (address, API key, connections) is out of it.
-* Extra fields are in it as the folder of a run records them, so a replay finds replies to requests whose
-  texts stand there as digests.
-* A change to the list or its encoding is a new `VERSION`: old replies are then not found, never mistaken.
+* Everything that may change a reply is in the list; nothing else is (address, API key, connections).
+* Extra fields are listed as the run folder records them, so a replay finds the replies to requests whose
+  texts are recorded as digests.
+* A change to the list or its encoding is a new `VERSION`: old replies are then not found, but never mistaken.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ VERSION = "caps-key-1"
 
 
 class KeyedRequest(Protocol):
-    """The fields of a request that make up its key; `models.base.Request` has them."""
+    """A request with the fields that make up its key, such as `models.base.Request`."""
 
     @property
     def model(self) -> str: ...  # noqa: D102
@@ -47,7 +47,7 @@ class KeyedRequest(Protocol):
 
 
 def request_key(request: KeyedRequest, *, digest: str | None = None) -> str:
-    """Content address of a request; `digest` is its `prompt_digest`, if it is known already."""
+    """The key of a request; `digest` is its `prompt_digest`, if already known."""
     listed = [
         VERSION,
         request.model,
@@ -65,16 +65,16 @@ def request_key(request: KeyedRequest, *, digest: str | None = None) -> str:
         return hashlib.sha256(msgspec.json.encode(listed, order="deterministic")).hexdigest()
     except (TypeError, UnicodeEncodeError) as error:
         names = ", ".join(map(repr, request.extra))
-        raise SettingError(f"extra {names}: must be what JSON can hold ({error})") from None
+        raise SettingError(f"extra {names}: must be JSON values ({error})") from None
 
 
 def prompt_digest(messages: Iterable[Message]) -> str:
-    """Digest of chat messages: what the journal keeps in place of a prompt."""
+    """Digest of chat messages, which the journal stores instead of the prompt."""
     digest = hashlib.sha256()
     for message in messages:
         role = message.role.encode("utf-8", "surrogatepass")
         content = message.content.encode("utf-8", "surrogatepass")
-        # Lengths go first, so that no two lists of messages run together into the same bytes.
+        # Lengths come first, so that different lists of messages cannot produce the same bytes.
         digest.update(b"%d:%b%d:" % (len(role), role, len(content)))
         digest.update(content)
     return digest.hexdigest()

@@ -1,12 +1,10 @@
-"""What is in a journal: rows, bytes on disk, tokens paid, when and to which models.
+"""Maintenance of journals: statistics, and the removal of replies or of their texts.
 
-Being rid of what is stored: replies taken out whole, or only their words.
+Invariants:
 
-Rules that must not be broken:
-
-* What is taken out is gone from the bytes of the file and its log, not only from its tables.
-* A reply without its words is never served: its figures move to a table that no lookup reads.
-* A file that is not there is not made, and looking changes nothing.
+* What is removed is gone from the bytes of the file and its log, not only from its tables.
+* A reply without its text is never served: its other fields move to a table that no lookup reads.
+* A missing file is not created, and reading changes nothing.
 """
 
 import sqlite3
@@ -35,13 +33,13 @@ CONTENT_COLUMNS = ("text", "reasoning", "logprobs")
 METADATA_COLUMNS = tuple(column for column in REPLIES.columns if column not in CONTENT_COLUMNS)
 _METADATA = ", ".join(METADATA_COLUMNS)
 _MOVE = f"INSERT INTO redacted ({_METADATA}, redacted_at) SELECT {_METADATA}, ? FROM replies"  # noqa: S608
-_WHOLE = sys.maxsize  # however large, the file is looked through for damage: it is read whole anyway
+_WHOLE = sys.maxsize  # check files of any size for damage: they are read completely anyway
 _BYTES = " + ".join(f"ifnull(length(CAST({column} AS BLOB)), 0)" for column in CONTENT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStats:
-    """What one model was paid for; tokens of redacted replies count too."""
+    """Replies and tokens of one model; tokens of redacted replies are included."""
 
     model: str
     replies: int
@@ -52,7 +50,7 @@ class ModelStats:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A journal in figures; `replies` can be served, of those `redacted` only figures are left."""
+    """Statistics of a journal. `replies` can be served; `redacted` replies have lost their texts."""
 
     path: Path
     bytes: int
@@ -64,32 +62,32 @@ class Stats:
 
     @property
     def replies(self) -> int:
-        """How many replies are stored."""
+        """Number of replies that can be served."""
         return sum(share.replies for share in self.by_model)
 
     @property
     def redacted(self) -> int:
-        """How many replies have lost their words."""
+        """Number of replies without their texts."""
         return sum(share.redacted for share in self.by_model)
 
     @property
     def prompt_tokens(self) -> int:
-        """How many tokens models read."""
+        """Input tokens of all replies."""
         return sum(share.prompt_tokens for share in self.by_model)
 
     @property
     def output_tokens(self) -> int:
-        """How many tokens models wrote."""
+        """Output tokens of all replies."""
         return sum(share.output_tokens for share in self.by_model)
 
     @property
     def models(self) -> Mapping[str, int]:
-        """How many replies are stored of each model."""
+        """Number of replies of each model."""
         return {share.model: share.replies for share in self.by_model if share.replies}
 
 
 def collect_stats(read: Read, path: Path) -> Stats:
-    """Count what is stored; reads the whole file, of whatever version."""
+    """Statistics of a journal of any version; reads the whole file."""
     present = tables(read)
     ((version,),) = read("PRAGMA user_version", [])
     facts = read("SELECT count(*) FROM facts", [])[0][0] if "facts" in present else 0
@@ -106,18 +104,18 @@ def collect_stats(read: Read, path: Path) -> Stats:
 
 
 def tables(read: Read) -> set[str]:
-    """The tables that are there; a file of an older version lacks some."""
+    """The tables of the file; an older version lacks some."""
     return {name for (name,) in read("SELECT name FROM sqlite_master WHERE type = 'table'", [])}
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes of the file and of the log beside it."""
+    """Bytes of the file and of its write-ahead log."""
     files = (path, beside(path, "-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def beside(path: Path, ending: str) -> Path:
-    """The file SQLite keeps beside a journal."""
+    """The path of a file that SQLite keeps next to a journal."""
     return path.with_name(path.name + ending)
 
 
@@ -129,43 +127,43 @@ def _model_stats(model: str, rows: Mapping[str, Row]) -> ModelStats:
 
 @dataclass(frozen=True, slots=True)
 class ReplyFilter:
-    """The replies that are meant: of a model, stored before a time, or both; with neither, all."""
+    """Which replies to remove: of a model, stored before a time, or both; all with neither."""
 
     model: str | None = None
     before: float | None = None
 
     def where(self) -> tuple[str, list[Any]]:
-        """The condition of a statement, and its values."""
+        """The WHERE clause of a statement, and its values."""
         limits = {"model = ?": self.model, "at < ?": self.before}
-        given = {words: value for words, value in limits.items() if value is not None}
+        given = {clause: value for clause, value in limits.items() if value is not None}
         return (f" WHERE {' AND '.join(given)}" if given else ""), list(given.values())
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Where there are rows that may be meant; facts belong to no model."""
+        """The tables with rows to remove; facts belong to no model."""
         return ("replies", "redacted", "facts") if self.model is None else ("replies", "redacted")
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What went, or would go: rows of each table, and bytes (of words, where nothing went yet)."""
+    """What was or would be removed: rows of each table, and bytes (before the removal: of texts only)."""
 
     replies: int = 0
     redacted: int = 0
     facts: int = 0
     bytes: int = 0
-    prompt_tokens: int = 0  # that were paid for the replies, where nothing went yet
+    prompt_tokens: int = 0  # paid for the replies; counted before a removal only
     output_tokens: int = 0
 
 
 def read_stats(path: Path, *, patience: float = BUSY_SECONDS) -> Stats:
-    """Count what a journal holds."""
+    """Statistics of the journal at a path; changes nothing."""
     with _open_to_read(path, patience) as read:
         return collect_stats(read, path)
 
 
 def count(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> Removal:
-    """Count what `prune` would take out; nothing goes."""
+    """Count what `prune` would remove; changes nothing."""
     condition, values = which.where()
     with _open_to_read(path, patience) as read:
         present = tables(read)
@@ -182,7 +180,7 @@ def count(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> 
 
 
 def prune(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> Removal:
-    """Take replies out whole, the figures of redacted ones and facts of that age too."""
+    """Remove replies, redacted replies, and facts of that age."""
     condition, values = which.where()
     before = _size(path)
     with _open_to_change(path, patience) as connection:
@@ -196,7 +194,7 @@ def prune(path: Path, which: ReplyFilter, *, patience: float = BUSY_SECONDS) -> 
 
 
 def redact(path: Path, which: ReplyFilter, *, now: float, patience: float = BUSY_SECONDS) -> Removal:
-    """Take the words of replies out and keep their figures."""
+    """Remove the texts of replies and keep their other fields."""
     condition, values = which.where()
     before = _size(path)
     with _open_to_change(path, patience) as connection:
@@ -208,7 +206,7 @@ def redact(path: Path, which: ReplyFilter, *, now: float, patience: float = BUSY
 
 
 def _size(path: Path) -> int:
-    """Bytes before anything is done; a file that is not there is an error."""
+    """Bytes of an existing file; a missing one is an error."""
     check_is_file(path)
     if not path.exists():
         raise JournalError(f"journal {str(path)!r} does not exist: name the one that was used")
@@ -217,11 +215,11 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _open_to_read(path: Path, patience: float) -> Iterator[Read]:
-    """A way to read a file that changes nothing."""
+    """A function that reads from a file without changing it."""
     _size(path)
     try:
         with closing(_reader(path, patience)) as connection:
-            connection.execute("BEGIN")  # everything that is read is of one moment
+            connection.execute("BEGIN")  # all reads see the same state
             yield lambda statement, values: connection.execute(statement, values).fetchall()
     except (sqlite3.Error, OSError) as error:
         raise explain(error, path) from error
@@ -234,7 +232,7 @@ def _reader(path: Path, patience: float) -> sqlite3.Connection:
         log = beside(path, "-wal")
         if not is_unwritable(error) or (log.exists() and log.stat().st_size):
             raise
-    # On a read-only disk SQLite cannot share the file; without a log it can be read as it stands.
+    # On a read-only disk SQLite cannot share the file; without a log it can be read as it is.
     return _examined(path, patience, "&immutable=1")
 
 
@@ -273,8 +271,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _scrub(connection: sqlite3.Connection, path: Path) -> None:
-    """Overwrite what was deleted, in the log and in the file, and give the room back."""
-    _empty_log(connection, path)  # first, so that the words are gone even if there is no room to vacuum
+    """Overwrite what was deleted, in the log and in the file, and release the space."""
+    _empty_log(connection, path)  # first, so that the texts are gone even if there is no space to vacuum
     connection.execute("VACUUM")
     _empty_log(connection, path)
 
@@ -283,6 +281,6 @@ def _empty_log(connection: sqlite3.Connection, path: Path) -> None:
     (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise JournalError(
-            f"journal {str(path)!r} is held by another process for too long: what went is not served "
-            "any more, but its bytes are still there; end that process, then run the same command again"
+            f"journal {str(path)!r} is held by another process for too long: what was removed is "
+            "not served any more, but its bytes remain; end that process, then run the same command again"
         )

@@ -1,7 +1,4 @@
-"""What is stored: replies by the key of their request, and facts by kind and key.
-
-The seam to whatever keeps replies and findings: the journal itself, or one in another process.
-"""
+"""Records of the journal: replies by the key of their request, facts by kind and key, and their tables."""
 
 from collections.abc import Awaitable, Iterator
 from functools import cache
@@ -12,10 +9,10 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class Reply(NamedTuple):
-    """A paid reply: its words, what it cost, and a digest of what was asked; never the prompt itself.
+    """A paid reply: its text, its cost, and a digest of the prompt; never the prompt itself.
 
-    The fields stand in the order of the table's columns. `model` is the one asked for, `served` the one the
-    server says answered; `at` is stamped when it is stored.
+    The fields have the order of the columns. `model` is the requested model, `served` the one that the server
+    reports; `at` is set when the reply is stored.
     """
 
     key: str
@@ -38,12 +35,12 @@ class Reply(NamedTuple):
 
     @classmethod
     def of(cls, row: Row) -> "Reply":
-        """Read a row of the table."""
+        """A reply from a row of the table."""
         reply = cls._make(row)
         return reply._replace(estimated=bool(reply.estimated))
 
     def row(self, at: float) -> Row:
-        """Write a row of the table; what SQLite cannot hold (half a surrogate pair) becomes `?`."""
+        """The row of the table; text that SQLite cannot store (half a surrogate pair) becomes `?`."""
         key, _, *rest = self
         if not "".join((*_texts(self), self.logprobs or "")).isascii():
             key, rest = clean(key), [clean(value) if isinstance(value, str) else value for value in rest]
@@ -54,9 +51,9 @@ _texts = attrgetter("key", "model", "served", "template", "prompt_digest", "fini
 
 
 class Table(NamedTuple):
-    """A table as the writer needs it: its name, its columns, how many of them (the first) are its key.
+    """A table: its name, its columns, and how many of them (the first ones) are its key.
 
-    Every statement names its columns, so an older process goes on beside the columns a newer one adds.
+    Every statement names its columns, so an older process keeps working when a newer one adds columns.
     """
 
     name: str
@@ -65,12 +62,12 @@ class Table(NamedTuple):
 
     @property
     def select(self) -> str:
-        """The start of a statement that reads rows."""
+        """The start of a SELECT statement."""
         return f"SELECT {', '.join(self.columns)} FROM {self.name}"  # noqa: S608
 
     @property
     def lookup(self) -> str:
-        """The statement that reads the row under a key."""
+        """The statement that selects the row under a key."""
         return f"{self.select} WHERE {' AND '.join(f'{key} = ?' for key in self.columns[: self.keyed])}"
 
 
@@ -80,7 +77,7 @@ FACTS = Table("facts", ("kind", "key", "value", "at"), 2)
 
 @cache
 def insertion(table: Table, rows: int) -> str:
-    """The statement that stores so many rows at once; who is there already stays."""
+    """The statement that inserts this many rows; existing rows stay."""
     marks = f"({', '.join('?' * len(table.columns))})"
     places = f"{table.name} ({', '.join(table.columns)})"
     return f"INSERT OR IGNORE INTO {places} VALUES {', '.join([marks] * rows)}"  # noqa: S608
@@ -88,18 +85,18 @@ def insertion(table: Table, rows: int) -> str:
 
 @cache
 def lookup_of_many(table: Table, keys: int) -> str:
-    """The statement that reads the rows under so many values of the first column."""
+    """The statement that selects the rows under this many values of the first column."""
     return f"{table.select} WHERE {table.columns[0]} IN ({', '.join('?' * keys)})"
 
 
 def chunks(items: list[Any], size: int) -> Iterator[list[Any]]:
-    """Cut a list into pieces of at most `size`."""
+    """Split a list into parts of at most `size` items."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def clean(text: str) -> str:
-    """A text as UTF-8 can hold it."""
+    """A text that can be encoded as UTF-8."""
     if text.isascii():
         return text
     try:
@@ -110,14 +107,14 @@ def clean(text: str) -> str:
 
 
 class ReplyStore(Protocol):
-    """Keeps what was paid for and what was found; every answer may have to be waited for."""
+    """Where replies and findings are stored: the journal, or a journal in another process."""
 
     def recall(self, key: str) -> Awaitable[Reply | None]:
         """The reply under a key."""
         ...
 
     async def append(self, reply: Reply) -> Reply:
-        """Store a reply and return, once it is durable, the one that stands under its key."""
+        """Store a reply and return, once it is durable, the reply that is stored under its key."""
         ...
 
     async def recall_fact(self, kind: str, key: str) -> Any:
@@ -125,5 +122,5 @@ class ReplyStore(Protocol):
         ...
 
     async def record(self, kind: str, key: str, value: object) -> Any:
-        """Store a fact and return, once it is durable, the one that stands."""
+        """Store a fact and return, once it is durable, the fact that is stored under its key."""
         ...

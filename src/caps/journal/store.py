@@ -1,21 +1,15 @@
-"""What comes in during one turn of an event loop is dealt with together.
+"""The journal: every paid reply and every finding, stored before it is used.
 
-Rows are stored in groups, at once where the file is free, else on a thread that may wait for it.
+Invariants:
 
-Rules that must not be broken:
+* Rows are added, never changed: the first row stored under a key stays, in this process and in others.
+* A caller gets its answer only after the commit that contains its row.
+* A failed transaction is rolled back completely and reported to all of its callers.
+* The event loop never waits here: neither for another process nor for a disk flush.
+* Only replies and digests of prompts are stored: no prompt, no API key.
+* A file that cannot be used is rejected when it is opened, before money is spent, and is left unchanged.
 
-* A caller is answered only after the commit that holds its row.
-* The first row stored under a key stands; whoever comes later is handed that one.
-* A transaction that fails is undone whole, and everyone in it is told; the next one starts afresh.
-* An event loop never waits here: not for another process, nor for a disk to flush.
-
-The journal: every paid reply and every finding, stored before anything is done with it.
-
-Rules that must not be broken:
-
-* Rows are added, never changed: the first stored under a key stands, in this process and in others.
-* Replies and digests of prompts only: no prompt, no API key.
-* A file that cannot be used is refused when it is opened, before money is spent, and is left as it is.
+Rows are stored in groups: at once while the file is free, else by a thread that may wait for it.
 """
 
 import sqlite3
@@ -48,23 +42,23 @@ from caps.journal.maintenance import Stats, beside, collect_stats
 from caps.journal.records import FACTS, REPLIES, Reply, Row, Table, chunks, clean, insertion, lookup_of_many
 
 T = TypeVar("T")
-# Rows of one statement. Every statement lets go of the interpreter's lock, which a busy event loop gives back
-# only after some milliseconds: few statements a transaction matter more than anything else here.
+# Every statement releases the interpreter lock, and a busy event loop returns it after some milliseconds: few
+# statements per transaction matter more than anything else here.
 ROWS_PER_STATEMENT = 48
-MAX_TRANSACTION_ROWS = 1024  # rows of one transaction: a bound on how long other processes wait for theirs
-LONG_LOG_BYTES = 4 * 2**20  # bytes of log after which it is worked into the file, as SQLite itself would
-LOG_CHECK_COMMITS = 64  # commits
-# Turns of an event loop whose rows share a commit. With 64 calls under way that is about thirty rows and not
-# eight, which takes a quarter less of the processor a row; an idle loop turns at once.
+MAX_TRANSACTION_ROWS = 1024  # limits how long other processes wait for their transactions
+LONG_LOG_BYTES = 4 * 2**20  # size of the write-ahead log that causes a checkpoint, as in SQLite itself
+LOG_CHECK_COMMITS = 64  # commits between two looks at the size of the log
+# Iterations of the event loop whose rows share a commit. With 64 calls in flight that is about thirty rows
+# instead of eight, which saves a quarter of the CPU time per row; an idle loop iterates at once.
 LOOP_TURNS = 4
 _LOOKUP = REPLIES.lookup
-KEYS_PER_LOOKUP = 256  # keys of one statement; SQLite before 3.32 takes 999 at most
+KEYS_PER_LOOKUP = 256  # SQLite before 3.32 accepts at most 999
 
 
 class Coalescer(Generic[T]):
-    """Gathers items for so many turns of the event loop they come from, then deals with them at once.
+    """Collects items for a few iterations of the event loop, then processes them together.
 
-    A turn of an idle loop takes no time that anyone would notice; one of a busy loop brings more items.
+    An iteration of an idle loop takes almost no time; one of a busy loop brings more items.
     """
 
     def __init__(self, process: Callable[[list[T]], None], *, turns: int = 1) -> None:
@@ -72,7 +66,7 @@ class Coalescer(Generic[T]):
         self._waiting: dict[AbstractEventLoop, list[T]] = {}
 
     def add(self, item: T, loop: AbstractEventLoop | None = None) -> None:
-        """Take an item in; `loop` is the running one, for those who have it at hand."""
+        """Add an item; `loop` is the running event loop, if the caller has it already."""
         loop = loop or get_running_loop()
         waiting = self._waiting.get(loop)
         if waiting is not None:
@@ -82,7 +76,7 @@ class Coalescer(Generic[T]):
         loop.call_soon(self._turn, loop, self._turns)
 
     def take(self) -> list[T]:
-        """All that is waiting, of every loop; it is not dealt with any more."""
+        """Remove and return all waiting items of every loop; they are not processed any more."""
         taken = list[T]()
         for loop in list(self._waiting):
             taken += self._waiting.pop(loop, [])
@@ -93,12 +87,12 @@ class Coalescer(Generic[T]):
             loop.call_soon(self._turn, loop, left - 1)
             return
         items = self._waiting.pop(loop, None)
-        if items is not None:  # else they were taken
+        if items is not None:  # else `take` returned them
             self._process(items)
 
 
 class PendingRow(msgspec.Struct, frozen=True, eq=False):
-    """A row to store, and whom to tell which row stands."""
+    """A row to store, and the future that gets the row that is stored under its key."""
 
     table: Table
     row: Row
@@ -107,15 +101,15 @@ class PendingRow(msgspec.Struct, frozen=True, eq=False):
 
 
 Outcome: TypeAlias = Row | Exception
-Task: TypeAlias = PendingRow | Callable[[], None] | None  # a row, something else to do, or the end
+Task: TypeAlias = PendingRow | Callable[[], None] | None  # a row, a function to call, or the end
 
 
 class Writer:
-    """Stores rows: what came in during a few turns of an event loop shares a transaction.
+    """Stores rows; those of a few iterations of the event loop share a transaction.
 
-    `quick` is a connection that never waits; without it (every commit is flushed to disk), or while it is
-    in use or the file is held by another process, the thread stores them over `patient`. `log_size` tells how
-    long the write-ahead log has grown, `explained` what those who wait are told of an error of SQLite's.
+    `quick` is a connection that never waits. Without it (every commit is flushed to disk), while it is in
+    use, or while another process holds the file, a thread stores the rows over `patient`. `log_size` is the
+    size of the write-ahead log, `explain_error` turns an error of SQLite into the one that callers get.
     """
 
     def __init__(
@@ -134,7 +128,7 @@ class Writer:
         self._commits = 0
 
     def append(self, table: Table, row: Row) -> "Future[Row]":
-        """Store a row and tell the one that stands; a cancelled caller's row is stored all the same."""
+        """Store a row and return the one under its key; the row of a cancelled caller is stored too."""
         loop = get_running_loop()
         future: Future[Row] = loop.create_future()
         item = PendingRow(table, row, future, loop)
@@ -145,26 +139,26 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Store what was handed in, then end the thread."""
+        """Store all pending rows, then end the thread."""
         self._enqueue(self._pending.take())
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
             self._thread = None
 
-    def _store_now_or_enqueue(self, appends: list[PendingRow]) -> None:
-        """Store what came in, unless that would mean to wait."""
-        outcomes = self._store_now(appends) if len(appends) <= MAX_TRANSACTION_ROWS else None
+    def _store_now_or_enqueue(self, rows: list[PendingRow]) -> None:
+        """Store rows at once, or let the thread do it if that would mean to wait."""
+        outcomes = self._store_now(rows) if len(rows) <= MAX_TRANSACTION_ROWS else None
         if outcomes is None:
-            self._enqueue(appends)
+            self._enqueue(rows)
         else:
-            self._resolve([(item.future, outcome) for item, outcome in zip(appends, outcomes, strict=True)])
+            self._resolve([(item.future, outcome) for item, outcome in zip(rows, outcomes, strict=True)])
 
-    def _store_now(self, appends: list[PendingRow]) -> list[Outcome] | None:
+    def _store_now(self, rows: list[PendingRow]) -> list[Outcome] | None:
         if self._quick is None or not self._in_use.acquire(blocking=False):
             return None
         try:
-            outcomes = _store(self._quick, appends)
+            outcomes = _store(self._quick, rows)
         finally:
             self._in_use.release()
         if any(isinstance(one, sqlite3.Error) and is_busy(one) for one in outcomes[:1]):
@@ -175,17 +169,17 @@ class Writer:
         return outcomes
 
     def _checkpoint(self) -> None:
-        """Work the log into the file; nobody writes meanwhile, else it would never be caught up with."""
-        with self._in_use, suppress(sqlite3.Error):  # put off: the next one is tried soon enough
+        """Write the log back into the file; writers wait meanwhile, else the log would grow as fast."""
+        with self._in_use, suppress(sqlite3.Error):  # postponed: the next attempt follows soon
             self._patient.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def _enqueue(self, appends: list[PendingRow]) -> None:
-        for item in appends:
+    def _enqueue(self, rows: list[PendingRow]) -> None:
+        for item in rows:
             self._submit(item)
 
     def _submit(self, task: Task) -> None:
         if self._thread is None:
-            # A daemon, so that a journal nobody closed does not keep the process alive.
+            # A daemon, so that a journal that was not closed does not keep the process alive.
             self._thread = Thread(target=self._run, name="caps-journal", daemon=True)
             self._thread.start()
         self._queue.put(task)
@@ -200,19 +194,19 @@ class Writer:
             except Empty:
                 pass
             open_ = None not in batch
-            appends = [item for item in batch if isinstance(item, PendingRow)]
-            if appends:
-                self._notify(appends, _store(self._patient, appends))
+            rows = [item for item in batch if isinstance(item, PendingRow)]
+            if rows:
+                self._notify(rows, _store(self._patient, rows))
             for task in {item for item in batch if callable(item)}:
                 task()
 
-    def _notify(self, appends: list[PendingRow], outcomes: list[Outcome]) -> None:
-        """Wake each event loop once for all of its callers."""
+    def _notify(self, rows: list[PendingRow], outcomes: list[Outcome]) -> None:
+        """Resolve the futures, with one call per event loop."""
         by_loop: defaultdict[AbstractEventLoop, list[tuple[Future[Row], Outcome]]] = defaultdict(list)
-        for item, outcome in zip(appends, outcomes, strict=True):
+        for item, outcome in zip(rows, outcomes, strict=True):
             by_loop[item.loop].append((item.future, outcome))
         for loop, settled in by_loop.items():
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more, the rows are stored
+            with suppress(RuntimeError):  # the loop is closed: its callers are gone, and the rows are stored
                 loop.call_soon_threadsafe(self._resolve, settled)
 
     def _resolve(self, settled: list[tuple["Future[Row]", Outcome]]) -> None:
@@ -227,21 +221,21 @@ class Writer:
                 future.set_result(outcome)
 
 
-def _store(connection: sqlite3.Connection, appends: list[PendingRow]) -> list[Outcome]:
-    """Store all in one transaction; one outcome each."""
+def _store(connection: sqlite3.Connection, rows: list[PendingRow]) -> list[Outcome]:
+    """Store all rows in one transaction, and return one outcome for each."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         by_table: defaultdict[Table, list[int]] = defaultdict(list)
-        for position, item in enumerate(appends):
+        for position, item in enumerate(rows):
             by_table[item.table].append(position)
-        standing: list[Outcome] = [item.row for item in appends]
+        standing: list[Outcome] = [item.row for item in rows]
         for table, positions in by_table.items():
             for part in chunks(positions, ROWS_PER_STATEMENT):
-                _insert(connection, table, part, appends, standing)
+                _insert(connection, table, part, rows, standing)
         connection.execute("COMMIT")
-    except Exception as error:  # whatever it is, those who wait must hear of it
+    except Exception as error:  # of any type: all callers must get it
         _rollback(connection)
-        return [error] * len(appends)
+        return [error] * len(rows)
     return standing
 
 
@@ -249,31 +243,31 @@ def _insert(
     connection: sqlite3.Connection,
     table: Table,
     positions: list[int],
-    appends: list[PendingRow],
+    rows: list[PendingRow],
     standing: list[Outcome],
 ) -> None:
-    values = chain.from_iterable(appends[position].row for position in positions)
+    values = chain.from_iterable(rows[position].row for position in positions)
     stored = connection.execute(insertion(table, len(positions)), tuple(values)).rowcount
     if stored == len(positions):
         return
     for position in positions:
-        key = appends[position].row[: table.keyed]
+        key = rows[position].row[: table.keyed]
         standing[position] = connection.execute(table.lookup, key).fetchone()
 
 
 def _rollback(connection: sqlite3.Connection) -> None:
-    with suppress(sqlite3.Error):  # the failure that led here is the one worth telling
+    with suppress(sqlite3.Error):  # the error that led here is the one to report
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
 
 def default_path(data_dir: Path) -> Path:
-    """Where the journal lies when nobody says otherwise."""
+    """The default path of the journal."""
     return data_dir / "journal.sqlite"
 
 
 class Journal:
-    """An open journal; use `Journal.open`, and close it (it is its own context manager)."""
+    """An open journal: created by `Journal.open`, closed by `close` or as a context manager."""
 
     def __init__(
         self,
@@ -287,9 +281,9 @@ class Journal:
         self._connection, self._reader, self._quick = connections
         self._reading, self._in_use = Lock(), Lock()
         log = beside(path, "-wal")
-        at_once = None if durable else self._quick
+        quick = None if durable else self._quick
         self._writer = Writer(
-            self._connection, at_once, self._in_use, lambda: log.stat().st_size, self._explain_error
+            self._connection, quick, self._in_use, lambda: log.stat().st_size, self._explain_error
         )
         self._lookups = Coalescer(self._look_up)
         self._clock = clock
@@ -305,10 +299,10 @@ class Journal:
         checked: int = MAX_CHECKED_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> "Journal":
-        """Open or create a journal; `durable` survives power loss too, for the price of a flush a commit.
+        """Open or create a journal; `durable` also survives power loss, at the cost of a flush per commit.
 
-        Other processes are waited for, when they write, for `patience` seconds. A file of up to
-        `checked` bytes is looked through for damage first.
+        If another process is writing, it is waited for, up to `patience` seconds. A file of up to `checked`
+        bytes is checked for damage first.
         """
         path = Path(path)
         check_is_file(path)
@@ -329,7 +323,7 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Store what was handed in and let go of the file; closing twice is harmless."""
+        """Store all pending rows and close the file; closing twice is harmless."""
         if self._open:
             self._open = False
             self._writer.close()
@@ -345,14 +339,14 @@ class Journal:
         self.close()
 
     async def append(self, reply: Reply) -> Reply:
-        """Store a reply and return, after the commit that holds it, the one that stands under its key."""
+        """Store a reply and return, after its commit, the reply that is stored under its key."""
         self._check_open()
         own = reply.row(self._clock())
         standing = await self._writer.append(REPLIES, own)
         return Reply._make(own) if standing is own else Reply.of(standing)
 
     async def record(self, kind: str, key: str, value: object) -> Any:
-        """Store a fact (anything JSON can hold) and return, after its commit, the one that stands."""
+        """Store a fact (any JSON value) and return, after its commit, the fact under its key."""
         text = msgspec.json.encode(value).decode()
         self._check_open()
         row = await self._writer.append(FACTS, (clean(kind), clean(key), text, self._clock()))
@@ -364,14 +358,14 @@ class Journal:
         return Reply.of(rows[0]) if rows else None
 
     def recall(self, key: str) -> "Future[Reply | None]":
-        """The reply under a key, looked up together with those that are wanted in the same moment."""
+        """The reply under a key; lookups of the same moment share a statement."""
         loop = get_running_loop()
         future: Future[Reply | None] = loop.create_future()
         self._lookups.add((key, future), loop)
         return future
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Reply]:
-        """The replies under these keys; those not there are left out."""
+        """The replies under these keys; missing ones are left out."""
         found = {}
         for part in chunks(list(keys), KEYS_PER_LOOKUP):
             for row in self._read(lookup_of_many(REPLIES, len(part)), part):
@@ -392,7 +386,7 @@ class Journal:
         return msgspec.json.decode(rows[0][2]) if rows else None
 
     async def recall_fact(self, kind: str, key: str) -> Any:
-        """The fact under a kind and key, for those who keep theirs they know not where."""
+        """The fact under a kind and key, as `ReplyStore` asks for it."""
         return self.fact(kind, key)
 
     def facts(self, kind: str) -> dict[str, Any]:
@@ -401,7 +395,7 @@ class Journal:
         return {key: msgspec.json.decode(value) for key, value in rows}
 
     def stats(self) -> Stats:
-        """Count what is stored; reads the whole file."""
+        """Statistics of the journal; reads the whole file."""
         return collect_stats(self._read, self.path)
 
     def _look_up(self, wanted: "list[tuple[str, Future[Reply | None]]]") -> None:
@@ -409,7 +403,7 @@ class Journal:
         failure: Exception | None = None
         try:
             found = self.get_many([key for key, _ in wanted])
-        except Exception as error:  # whatever it is, those who wait must hear of it
+        except Exception as error:  # of any type: all callers must get it
             failure = error
         for key, future in wanted:
             if future.done():
@@ -425,7 +419,7 @@ class Journal:
         return failure
 
     def _read(self, statement: str, values: list[Any]) -> list[Row]:
-        """Read over the connection that writes, whose pages are at hand, or while it is busy over another."""
+        """Read over the writing connection, which has cached pages, or over another while it is in use."""
         self._check_open()
         try:
             if self._in_use.acquire(blocking=False):
@@ -443,7 +437,7 @@ class Journal:
 
     def _check_open(self) -> None:
         if not self._open:
-            raise JournalError(f"journal {str(self.path)!r} was closed before this use of it")
+            raise JournalError(f"journal {str(self.path)!r} is closed: open it again")
 
 
 def _close(connections: list[sqlite3.Connection]) -> None:
