@@ -1,4 +1,4 @@
-"""A `caps serve` to talk to: as a process of its own, or inside this one through ASGI."""
+"""A running `caps serve`: as a process of its own, or as an application inside this one."""
 
 import asyncio
 import json
@@ -88,11 +88,11 @@ class Inside:
         body: object = None,
         *,
         leaves: asyncio.Event | None = None,
-        hear: Callable[[bytes], object] = len,
+        on_body: Callable[[bytes], object] = len,
         **headers: str,
     ) -> Answer:
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        told = {"host": "localhost", "content_type": "application/json", **headers}
+        sent = {"host": "localhost", "content_type": "application/json", **headers}
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -101,7 +101,7 @@ class Inside:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "root_path": "",
-            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in told.items()],
+            "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in sent.items()],
         }
         answer, parts = Answer(), [payload]
 
@@ -117,7 +117,7 @@ class Inside:
                 answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             else:
                 answer.body += message.get("body", b"")
-                hear(answer.body)
+                on_body(answer.body)
 
         await self.app(scope, receive, send)
         return answer

@@ -1,4 +1,4 @@
-"""The real client of the OpenAI API, and curl, in front of a real server: they need no change but the name."""
+"""The OpenAI client and curl against a real server: only the model name changes."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ def chat(client):
     )
 
 
-def test_the_answer_is_the_winner_and_the_usage_is_all_that_upstream_counted(chat, stub):
+def test_the_answer_is_the_winner_and_the_usage_is_what_the_upstream_counted(chat, stub):
     seen, before = stub.requests, dict(stub.tokens)
     answer = chat(extra_body={"caps": {"n": 8, "strategy": "caps-r"}})
     assert answer.choices[0].message.content.endswith(f"\\boxed{{{seen + 7}}}")
@@ -84,7 +84,7 @@ def test_the_answer_is_the_winner_and_the_usage_is_all_that_upstream_counted(cha
     assert (answer.model, answer.caps["clusters"], answer.caps["provisional"]) == ("caps/m", 8, False)
 
 
-def test_where_all_agree_no_judge_is_asked(chat, stub):
+def test_no_judge_is_called_if_all_samples_agree(chat, stub):
     seen = stub.requests
     answer = chat(messages=[{"role": "user", "content": "What is 2 + 2?"}])
     assert answer.choices[0].message.content == "It is 4."
@@ -92,7 +92,7 @@ def test_where_all_agree_no_judge_is_asked(chat, stub):
     assert answer.usage.caps["verifier"]["calls"] == 0
 
 
-def test_a_stream_brings_the_same_in_chunks_with_heartbeats_before_and_the_usage_last(server, chat):
+def test_a_stream_has_heartbeats_then_the_same_answer_in_chunks_then_the_usage(server, chat):
     parts = list(chat(stream=True, stream_options={"include_usage": True}))
     assert parts[0].choices[0].delta.role == "assistant"
     text = "".join(part.choices[0].delta.content or "" for part in parts[:-1])
@@ -123,7 +123,7 @@ def test_many_at_once_through_the_async_client(server, stub):
     assert parts[-1].choices[0].finish_reason == "stop"
 
 
-def test_tools_go_through_and_equal_calls_are_one_answer(chat, stub):
+def test_tools_are_forwarded_and_equal_calls_are_one_answer(chat, stub):
     seen = stub.requests
     answer = chat(tools=TOOLS, tool_choice="auto", seed=5, extra_body={"caps": {"strategy": "majority"}})
     sent = stub.bodies[seen : stub.requests]
@@ -139,7 +139,7 @@ def test_tools_go_through_and_equal_calls_are_one_answer(chat, stub):
     assert (streamed.index, streamed.function.name) == (0, "look_up")
 
 
-def test_json_that_says_the_same_is_one_answer_and_pictures_go_through(chat, stub):
+def test_equal_json_is_one_answer_and_images_are_forwarded(chat, stub):
     seen = stub.requests
     picture = [
         {"type": "text", "text": "What is this?"},
@@ -181,7 +181,7 @@ def test_options_of_a_request(chat, stub):
     assert few.usage.caps["verifier"]["calls"] < 10
 
 
-def test_early_exit_stops_drawing_and_says_what_that_saved(chat):
+def test_early_exit_stops_sampling_and_reports_the_savings(chat):
     same = [{"role": "user", "content": "What is 2 + 2?"}]
     answer = chat(messages=same, extra_body={"caps": {"n": 16, "early_exit": True}})
     assert answer.caps["samples"] == 4
@@ -208,7 +208,7 @@ def test_other_models_are_forwarded_as_they_are(server, client, chat, stub):
     assert first + rest == b'data: {"choices": []}\n\ndata: [DONE]\n\n'
 
 
-def test_a_forwarded_reply_that_breaks_off_does_not_look_whole(chat):
+def test_a_forwarded_reply_that_is_cut_off_is_not_completed(chat):
     with pytest.raises(openai.APIConnectionError):
         chat(model="broken")
 

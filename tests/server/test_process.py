@@ -58,7 +58,7 @@ async def ask_all(url, bodies):
         return await asyncio.gather(*(one(session, body) for body in bodies), return_exceptions=True)
 
 
-def test_a_server_by_its_file_keeps_slow_and_rude_clients_off_and_finishes_what_it_began(tmp_path):
+def test_a_server_rejects_slow_and_malformed_clients_and_finishes_running_requests(tmp_path):
     """One server for all of this: it takes a while to start."""
     config = tmp_path / "caps.toml"
     config.write_text(
@@ -106,7 +106,7 @@ def test_a_server_by_its_file_keeps_slow_and_rude_clients_off_and_finishes_what_
             asking = asyncio.ensure_future(ask_all(up.url, [asked("late", stream=False)] * 20))
             await until(lambda: stub.busy == 40)
             up.process.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.3)  # it may have ended by now, if it waits for nobody
+            await asyncio.sleep(0.3)  # a server that does not wait for requests would have ended by now
             stopped.set()
             return await asking
 
@@ -118,7 +118,7 @@ def test_a_server_by_its_file_keeps_slow_and_rude_clients_off_and_finishes_what_
     assert KEY not in json.dumps(up.lines)
 
 
-def test_with_an_upstream_that_fails_in_every_third_call_everyone_gets_an_answer_or_an_honest_error():
+def test_with_an_upstream_that_fails_in_every_third_call_every_client_gets_an_answer_or_an_error():
     chance = random.Random(5)
     ways = [
         Status(500, "oops"), Status(429, "slow down", {"Retry-After": "0"}), Reset(), Half(), Raw(b"<html>"),
@@ -140,17 +140,17 @@ def test_with_an_upstream_that_fails_in_every_third_call_everyone_gets_an_answer
     assert not any(line.get("fault") for line in up.lines)
 
 
-def test_the_settings_of_the_document_are_options_and_so_are_those_of_the_files_to_deploy(tmp_path):
+def test_the_settings_in_the_documentation_and_the_deployment_files_are_options(tmp_path):
     (shown,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/howto/serve.md").read_text(), re.DOTALL)
     (tmp_path / "serve.toml").write_text(shown)
     words = ["serve", "--config", str(tmp_path / "serve.toml"), "--host", "0.0.0.0"]
     done = CliRunner().invoke(make_app(), words)
     assert "give --api-key" in str(done.exception), "everything else was taken as it is"
-    told = CliRunner().invoke(make_app(), ["serve", "--help"]).output
+    printed = CliRunner().invoke(make_app(), ["serve", "--help"]).output
     for name in ("caps.service", "Containerfile"):
         used = re.findall(r"--(?:config|host|port)\b", (ROOT / "deploy" / name).read_text())
         assert used
-        assert all(option in told for option in used)
+        assert all(option in printed for option in used)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_the_settings_of_the_document_are_options_and_so_are_those_of_the_files_
         (("--base-url", "http://localhost:1/v1", "--strategy", "capz"), "did you mean"),
     ],
 )
-def test_what_is_wrong_with_the_settings_is_said_before_anyone_is_served(words, said):
+def test_wrong_settings_are_reported_before_the_server_starts(words, said):
     done = CliRunner(env={"CAPS_BASE_URL": "", "OPENAI_BASE_URL": ""}).invoke(make_app(), ["serve", *words])
     assert isinstance(done.exception, SettingError)
     assert said in str(done.exception)

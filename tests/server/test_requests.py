@@ -1,4 +1,4 @@
-"""Who comes in, what is refused, and that every visit ends in an answer and never in a trace."""
+"""Authentication, limits and errors: every request ends in an answer or an error object, never in a traceback."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def bearer(key):
     return {"authorization": f"Bearer {key}"}
 
 
-def test_a_key_counts_in_its_header_alone(stub):
+def test_a_key_is_read_from_its_header_only(stub):
     async def work(call):
         body = asked(caps={"n": 1})
         return [
@@ -61,7 +61,7 @@ def test_a_key_counts_in_its_header_alone(stub):
     assert "sk-" not in log + "".join(one.body.decode() for one in answers)
 
 
-def test_who_listens_to_everyone_wants_keys_or_says_so(stub):
+def test_a_server_for_other_machines_needs_keys_or_an_explicit_option(stub):
     async def work(call):
         return (await call(body=asked(caps={"n": 1}), host="evil.example")).status
 
@@ -158,7 +158,7 @@ def test_without_starlette_the_error_names_the_extra():
     ["/", "//v1/models", "/v1/models/", "/v1/../health", "/v1/%2e%2e/metrics", "/v1/chat/completions/", "/V1/models",
      "/health/", "/health/../metrics", "/v1/models/../../metrics", "/v1/models\x00", "/v1/completions\r\nx: y"],
 )  # fmt: skip
-def test_tricks_with_paths_lead_nowhere(stub, path):
+def test_manipulated_paths_are_not_found(stub, path):
     async def work(call):
         return await call("GET", path), await call("GET", path, **bearer(KEYS[0]))
 
@@ -168,7 +168,7 @@ def test_tricks_with_paths_lead_nowhere(stub, path):
     assert with_key.json["error"]["code"] in ("not_found", "model_not_found", "method_not_allowed")
 
 
-def test_those_who_find_too_many_before_them_are_sent_away_and_the_rest_is_answered():
+def test_requests_beyond_the_queue_are_rejected_and_the_others_answered():
     go = threading.Event()
 
     async def work(call):
@@ -184,7 +184,7 @@ def test_those_who_find_too_many_before_them_are_sent_away_and_the_rest_is_answe
         assert stub.requests == 4
 
 
-def test_those_whose_time_ends_while_they_wait_are_sent_away():
+def test_requests_that_wait_beyond_their_time_limit_are_rejected():
     async def work(call):
         return await asyncio.gather(*(call(body=asked(caps={"n": 1})) for _ in range(4)))
 
@@ -204,7 +204,7 @@ def test_those_whose_time_ends_while_they_wait_are_sent_away():
         (Hang(), 504, "timeout"),
     ],
 )
-def test_faults_of_the_upstream_are_told_without_its_address(behaviour, status, code):
+def test_errors_of_the_upstream_are_reported_without_its_address(behaviour, status, code):
     async def work(call):
         plain = await call(body=asked(caps={"n": 2}))
         stream = await call(body=asked(stream=True, caps={"n": 2}))
@@ -219,7 +219,7 @@ def test_faults_of_the_upstream_are_told_without_its_address(behaviour, status, 
         assert "sk-upstream" not in one.body.decode()
 
 
-def test_an_upstream_that_is_gone_is_said_to_be(stub):
+def test_an_unreachable_upstream_is_reported(stub):
     async def work(call):
         return [
             await call(body=asked(caps={"n": 2})),
@@ -233,20 +233,20 @@ def test_an_upstream_that_is_gone_is_said_to_be(stub):
     assert answers[3].json["upstream"]["state"] == "silent"
 
 
-def test_a_fault_after_the_first_heartbeat_is_an_event():
-    heard = []
+def test_an_error_after_the_first_heartbeat_is_an_event():
+    received = []
 
     async def work(call):
-        return await call(body=asked(stream=True, caps={"n": 1}), hear=heard.append)
+        return await call(body=asked(stream=True, caps={"n": 1}), on_body=received.append)
 
-    with StubServer([Status(400, {"error": {"message": "no"}}, until=lambda: heard)]) as stub:
+    with StubServer([Status(400, {"error": {"message": "no"}}, until=lambda: received)]) as stub:
         answer = inside(stub.url, work, heartbeat=0.05)
     events = [part for part in answer.body.decode().split("\n\n") if part.startswith("data: ")]
     assert answer.status == 200
     assert json.loads(events[-1].removeprefix("data: "))["error"]["code"] == "upstream_refused"
 
 
-def test_a_key_the_upstream_repeats_is_not_told_when_forwarding():
+def test_a_key_that_the_upstream_repeats_is_removed_when_forwarding():
     async def work(call):
         return await call(body=asked(model="other"))
 
@@ -257,7 +257,7 @@ def test_a_key_the_upstream_repeats_is_not_told_when_forwarding():
     assert "wrong-secret-key" not in answer.body.decode()
 
 
-def test_a_client_that_hangs_up_ends_the_work_upstream():
+def test_a_client_that_disconnects_ends_the_work_upstream():
     async def work(call):
         leaves = asyncio.Event()
         visits = [
@@ -274,7 +274,7 @@ def test_a_client_that_hangs_up_ends_the_work_upstream():
         assert inside(stub.url, work, config_={"max_connections": 16}, heartbeat=0.05) == [499, 499]
 
 
-def test_logs_hold_figures_and_no_words_and_metrics_count_them(stub):
+def test_logs_contain_no_prompts_and_metrics_count_requests(stub):
     async def work(call):
         body = asked(caps={"n": 3, "strategy": "round-robin"})
         body["messages"].insert(0, {"role": "system", "content": "my secret plan"})
@@ -292,7 +292,7 @@ def test_logs_hold_figures_and_no_words_and_metrics_count_them(stub):
     assert "secret" not in page
 
 
-def test_words_are_logged_when_that_is_asked_for(stub):
+def test_prompts_and_answers_are_logged_on_request(stub):
     async def work(call):
         await call(body=asked("my secret plan", caps={"n": 1}))
         return call.log.getvalue()
@@ -302,7 +302,7 @@ def test_words_are_logged_when_that_is_asked_for(stub):
     assert line["choices"][0]["content"] == "It is 4."
 
 
-def test_another_server_may_judge_and_the_key_of_the_first_is_not_shown_to_it(stub):
+def test_another_server_may_judge_without_seeing_the_key_of_the_first(stub):
     async def work(call):
         return await call(body=asked(caps={"n": 3}))
 
@@ -317,11 +317,13 @@ def test_the_description_names_every_route_and_the_limits(stub):
     async def work(call):
         return (await call("GET", "/openapi.json")).json
 
-    told = inside(stub.url, work, limits=Limits(max_samples=9))
-    assert told["openapi"].startswith("3.")
-    options = told["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]
+    description = inside(stub.url, work, limits=Limits(max_samples=9))
+    assert description["openapi"].startswith("3.")
+    options = description["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"][
+        "application/json"
+    ]
     assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9
-    assert {"/v1/select", "/v1/models", "/health", "/metrics"} < set(told["paths"])
+    assert {"/v1/select", "/v1/models", "/health", "/metrics"} < set(description["paths"])
 
 
 def junk(rng, depth=0):
@@ -367,7 +369,7 @@ def malformed(rng):
     return payload
 
 
-def test_no_body_brings_a_500():
+def test_no_body_causes_a_500():
     rng = random.Random(11)
     seen = set()
 

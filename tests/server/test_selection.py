@@ -1,4 +1,4 @@
-"""A winner in chunks is the winner, whatever it says, and a contest that settles early has settled."""
+"""Streams, per-request settings, early exit and time limits of selected answers."""
 
 import json
 
@@ -37,7 +37,7 @@ def completion(*messages):
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=3), st.booleans())
-def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, tell):
+def test_a_stream_contains_the_winner_and_no_event_that_the_winner_makes_up(said, tell):
     whole = completion(*({"content": text, "reasoning_content": thought} for text, thought in said))
     sent = b"".join(completion_chunks(whole, include_usage=tell))
     lines = sent.split(b"\n\n")
@@ -45,22 +45,22 @@ def test_a_stream_holds_what_the_winner_says_and_no_event_of_its_making(said, te
     assert lines.pop() == b"data: [DONE]"
     assert all(line.startswith(b"data: {") and not set(line) & set(b"\r\n") for line in lines)
     events = [json.loads(line[6:]) for line in lines]
-    heard = {}
+    streamed = {}
     for event in events:
         for choice in event["choices"]:
-            old = heard.setdefault(choice["index"], ["", ""])
+            old = streamed.setdefault(choice["index"], ["", ""])
             old[0] += choice["delta"].get("content") or ""
             old[1] += choice["delta"].get("reasoning_content") or ""
-    assert [tuple(heard[i]) for i in range(len(said))] == said
+    assert [tuple(streamed[i]) for i in range(len(said))] == said
     assert (events[-1].get("usage") == {"total_tokens": 3}) == tell
 
 
-def test_answers_have_settled_when_the_commonest_is_surely_so():
+def test_answers_have_settled_when_the_most_frequent_leads_with_high_probability():
     assert has_settled(["a"] * 4)
     assert not has_settled(["a"] * 3)
     assert not has_settled(["a", "a", "a", "b"])
     assert has_settled(["a"] * 7 + ["b"])
-    assert not has_settled([None] * 16), "answers nobody can compare"
+    assert not has_settled([None] * 16), "answers that cannot be compared"
     assert not has_settled([])
 
 
@@ -70,13 +70,13 @@ def test_answers_have_settled_when_the_commonest_is_surely_so():
      {"set": {"finalists": 10**9}}, {"set": {"budget": "1e9"}}, {"set": {"finalists": [4]}}, {"set": []},
      {"set": {"none": 1}}, {"n": True}, {"n": 1.5}, {"domain": "law"}, {"seconds": 1e9}, {"early_exit": 1}, [], 3],
 )  # fmt: skip
-def test_what_a_client_may_not_ask_for(given):
+def test_settings_that_a_client_may_not_send_are_rejected(given):
     with pytest.raises(ApiError) as caught:
         request_config(given, RunConfig(), Limits())
     assert (caught.value.status, caught.value.param.split(".")[0]) == (400, "caps")
 
 
-def test_defaults_of_the_server_hold_until_a_client_says_otherwise():
+def test_the_defaults_of_the_server_apply_unless_a_client_changes_them():
     base = RunConfig(samples=64, strategy="caps", settings={"finalists": 2})
     plain = request_config(None, base, Limits(max_samples=16, max_judge_tokens=500))
     assert (plain.samples, plain.settings, plain.budget_tokens, plain.budget_seconds) == (
@@ -91,7 +91,7 @@ def test_defaults_of_the_server_hold_until_a_client_says_otherwise():
         request_config({"budget_tokens": 501}, base, Limits(max_judge_tokens=500))
 
 
-def test_a_judge_reads_every_message_and_is_told_what_it_cannot_see():
+def test_the_judge_reads_every_message_and_the_names_of_other_content():
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     parts = [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {"url": "data:AAAA"}}, 7]
     body = {
@@ -110,7 +110,7 @@ def test_a_judge_reads_every_message_and_is_told_what_it_cannot_see():
     assert "AAAA" not in text
 
 
-def test_time_that_ends_brings_the_answer_so_far():
+def test_at_the_time_limit_the_best_answer_so_far_is_returned():
     def slow(body, number):
         if is_judge(body):
             return Hang()

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of requests. At the time limit a request gets the best answer so far, else an error."""
+    """Limits of requests. At the time limit a request gets the best answer so far; at any other, an error."""
 
     max_samples: int = setting(32, "samples per request, or candidates per case", least=1)
     max_body: int = setting(16 * MIB, "bytes per request body", least=1)
