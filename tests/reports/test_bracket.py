@@ -1,6 +1,6 @@
 import pytest
 
-from caps import Caps, Contest
+from caps import Caps, Contest, Pairing
 from caps.reports.bracket import draw
 from caps.strategies.caps import CAPS_R
 from playing import ALL, erratic, field_of, played
@@ -35,7 +35,25 @@ def test_a_rescued_player_is_announced():
 def test_any_contest_can_be_drawn(name, n):
     contest = played(name, n, erratic(1))
     drawn = text(contest)
-    assert bool(drawn.strip()) == bool(contest.transcript)
+    assert str(contest.selection.winner) in drawn
+    pairs = [ask for turn in contest.transcript for ask in turn.round.asks if isinstance(ask, Pairing)]
+    assert all(str(one) in drawn for pair in pairs for one in pair.entrants)
+
+
+def test_a_vote_without_comparisons_is_drawn_as_bars_of_its_scores():
+    contest = played("majority", 4)
+    assert not contest.transcript
+    head, first, *_ = text(contest).splitlines()
+    assert head == contest.selection.score_kind == "share of votes"
+    assert first.split()[0] == str(contest.selection.winner)
+    assert "█" in first
+
+
+def test_comparisons_outside_a_tree_are_listed_with_level_and_confidence():
+    drawn = text(played("v1-infer", 4))
+    assert "swiss (E2)" in drawn
+    assert ">>" in drawn or "<<" in drawn
+    assert "win rate" in drawn
 
 
 def test_both_orders_of_a_pair_are_one_game_of_the_tree():

@@ -1,4 +1,4 @@
-"""The picture of a contest, drawn from its transcript: who met whom, who went on, who won."""
+"""Drawing a contest in a terminal: who was compared with whom, who advanced, and who won."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,6 +10,8 @@ from caps.core.types import Answer, Ask, Group, Pairing, Pick, Rating, Unanswere
 
 Label = Callable[[int], str]
 SLOT_A = "ᴬ"
+SHOWN, BAR = 8, 24  # candidates whose scores are drawn, and the length of the longest bar
+SURE = 4  # difference of two ratings from which a verdict counts as sure
 
 
 class _Block(NamedTuple):
@@ -21,28 +23,55 @@ class _Block(NamedTuple):
 
 
 def confidence(verdict: Verdict) -> str:
-    """Name a verdict the way judges do: tie, LOW or HIGH; other margins as two ratings."""
+    """The confidence of a verdict as judges write it: tie, LOW or HIGH; other margins as two ratings."""
     named = {0.0: "tie", 2.0: "LOW", 6.0: "HIGH"}
     return named.get(float(abs(verdict.a - verdict.b)), f"{verdict.a:g}-{verdict.b:g}")
 
 
 def draw(contest: Contest, label: Label = str) -> list[Text]:
-    """Draw a contest: elimination rounds as a tree, a closing round-robin as a table, others as lists."""
+    """Draw a contest by the kinds of its rounds.
+
+    Elimination rounds are a tree, a round-robin is a table, other rounds are lists of comparisons. Without a
+    round-robin, the final scores follow as bars, so that also a vote without any comparison can be drawn.
+    """
     turns = list(contest.transcript)
     eliminations = [turn for turn in turns if turn.round.kind == "elimination"]
-    lines = _tree(eliminations, contest, label) if eliminations else []
-    for turn in turns:
-        if turn.round.kind == "round_robin":
-            lines += (
-                [Text(), *_cross_table(turn, contest, label)] if lines else _cross_table(turn, contest, label)
-            )
-        elif turn.round.kind != "elimination":
-            lines += _list(turn, label)
+    tables = [turn for turn in turns if turn.round.kind == "round_robin"]
+    others = [turn for turn in turns if turn.round.kind not in ("elimination", "round_robin")]
+    parts = [_tree(eliminations, contest, label)] if eliminations else []
+    parts += [_cross_table(turn, contest, label) for turn in tables]
+    if others:
+        parts.append([_list(turn, label) for turn in others])
+    if not tables:
+        parts.append(_scores(contest, label))
+    lines: list[Text] = []
+    for part in parts:
+        lines += [Text(), *part] if lines else part
     return lines
 
 
+def _scores(contest: Contest, label: Label) -> list[Text]:
+    """The best candidates with their final scores as bars; without scores, their order."""
+    chosen = contest.selection
+    best = chosen.order[:SHOWN]
+    more = len(chosen.order) - len(best)
+    tail = [Text(f"{more} more", style="dim")] if more else []
+    wide = max(len(label(one)) for one in best)
+    if not chosen.scores:
+        return [Text("winner: ", style="dim") + Text(label(chosen.winner), style="bold green")]
+    top = max([abs(chosen.scores.get(one, 0.0)) for one in best] + [1e-9])
+    lines = [Text(chosen.score_kind or "score", style="dim")]
+    for one in best:
+        score = chosen.scores.get(one)
+        bar = "" if score is None else "█" * round(BAR * max(score, 0.0) / top)
+        shown = "–" if score is None else f"{score:.2f}"
+        style = "bold green" if one == chosen.winner else ""
+        lines.append(Text(f"{label(one):<{wide}}  {shown:>6}  {bar}", style=style))
+    return lines + tail
+
+
 def _tree(turns: Sequence[Turn], contest: Contest, label: Label) -> list[Text]:
-    """Nested brackets, one for each finalist; the upper of two sat in slot A."""
+    """Nested brackets, one for each finalist; the upper of two was shown first."""
     chosen = contest.selection
     blocks: dict[int, _Block] = {}
     for place, turn in enumerate(turns):
@@ -75,7 +104,7 @@ def _players(turn: Turn) -> set[int]:
 
 
 def _games(turn: Turn) -> dict[tuple[int, int], Answer]:
-    """Each pair once, with the answer to it as first seated."""
+    """Each pair once, with the answer to its first order."""
     games: dict[tuple[int, int], Answer] = {}
     for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
         if isinstance(ask, Pairing) and (ask.b, ask.a) not in games:
@@ -93,7 +122,7 @@ def _widened(block: _Block, width: int) -> _Block:
 
 
 def _join(top: _Block, bottom: _Block, winner: int, answer: Answer, label: Label) -> _Block:
-    """Two subtrees meet: connect them and write who goes on, and how surely."""
+    """Join two subtrees: write who advances, and how sure the judge was."""
     width = top.lines[0].cell_len
     lines = [*top.lines, Text(" " * width), *bottom.lines]
     first, last = top.out, len(top.lines) + 1 + bottom.out
@@ -114,15 +143,14 @@ def _join(top: _Block, bottom: _Block, winner: int, answer: Answer, label: Label
 
 
 def _cross_table(turn: Turn, contest: Contest, label: Label) -> list[Text]:
-    """Everyone against everyone: + won, - lost, = tied, doubled where HIGH; A marks slot A."""
+    """All against all: + won, - lost, = tied, doubled if sure; A marks the candidate shown first."""
     cells: dict[tuple[int, int], str] = {}
     for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
         if not isinstance(ask, Pairing):
             continue
         sign = "?"
         if isinstance(answer, Verdict):
-            strength = 2 if abs(answer.a - answer.b) >= 4 else 1
-            sign = "=" if answer.a == answer.b else ("+" if answer.a > answer.b else "-") * strength
+            sign = "=" if answer.a == answer.b else ("+" if answer.a > answer.b else "-") * _strength(answer)
         cells[ask.a, ask.b] = f"{sign}{SLOT_A}"
         cells[ask.b, ask.a] = sign.translate(str.maketrans("+-", "-+"))
     players = [one for one in contest.selection.order if any(one in seats for seats in cells)]
@@ -140,10 +168,17 @@ def _cross_table(turn: Turn, contest: Contest, label: Label) -> list[Text]:
     return lines
 
 
-def _list(turn: Turn, label: Label) -> list[Text]:
-    head = Text(f"{turn.round.stage}  ", style="bold")
-    said = [_phrase(ask, answer, label) for ask, answer in zip(turn.round.asks, turn.answers, strict=True)]
-    return [head + Text(", ".join(said))]
+def _strength(verdict: Verdict) -> int:
+    """How often the sign of a verdict is written: twice if the judge was sure."""
+    return 2 if abs(verdict.a - verdict.b) >= SURE else 1
+
+
+def _list(turn: Turn, label: Label) -> Text:
+    """The answers of a round in one line, after its stage and level: a > b, doubled if sure, = for a tie."""
+    levels = dict.fromkeys(str(ask.level) for ask in turn.round.asks)
+    head = Text(f"{turn.round.stage} ({', '.join(levels)})  ", style="bold")
+    pairs = zip(turn.round.asks, turn.answers, strict=True)
+    return head + Text(", ".join(_phrase(ask, answer, label) for ask, answer in pairs))
 
 
 def _phrase(ask: Ask, answer: Answer, label: Label) -> str:
@@ -154,6 +189,6 @@ def _phrase(ask: Ask, answer: Answer, label: Label) -> str:
     if isinstance(answer, Pick) and isinstance(ask, Group):
         return f"{label(answer.winner)} of {len(ask.entrants)}"
     if isinstance(answer, Verdict) and isinstance(ask, Pairing):
-        sign = "=" if answer.a == answer.b else ">" if answer.a > answer.b else "<"
+        sign = "=" if answer.a == answer.b else (">" if answer.a > answer.b else "<") * _strength(answer)
         return f"{label(ask.a)} {sign} {label(ask.b)}"
     return "?"
