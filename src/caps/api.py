@@ -15,6 +15,7 @@ named. Engines other than the local one are reached through `Runner`.
 import asyncio
 import inspect
 import threading
+import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
-from caps.config import Keys, RunConfig, find_option, options, read_environment
+from caps.config import Keys, RunConfig, find_option, options, read_environment, renamed
 from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.settings import nearest
@@ -68,7 +69,7 @@ class ModelOptions(TypedDict, total=False):
     judge: Judge | JudgeFunction | None
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
-    reply: Literal["free", "tags"] | None
+    reply_format: Literal["free", "tags"] | None
     extra: Mapping[str, object] | None
     prompts: str | Path | None
     prompt_version: Literal["v1", "v2"]
@@ -84,7 +85,7 @@ class ModelOptions(TypedDict, total=False):
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
     timeout: float
-    context: int | None
+    context_tokens: int | None
     threads: int | None
     journal: str | Path | None
     durable: bool
@@ -284,6 +285,7 @@ _OBJECTS = ("strategy", "preset", "method")
 def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
     """The runner of a call: explicit keywords, then the environment, then the defaults."""
     known = get_type_hints(allowed)
+    keywords = {_current(name): value for name, value in keywords.items()}
     for name in keywords:
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: {nearest(name, list(known))}see help(caps.select)")
@@ -300,6 +302,14 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
         values[name] = options()[name].default if empty else value
     config = RunConfig(**values)
     return Runner(config, keys=Keys.find(config, **keys), judge=judge, generating=generating, **objects)
+
+
+def _current(name: str) -> str:
+    """The name of a keyword today; a former one still works, with a warning."""
+    now = renamed(name)
+    if now is not None:
+        warnings.warn(f"the keyword {name!r} is now {now!r}", DeprecationWarning, stacklevel=5)
+    return now or name
 
 
 async def _select_one(case: Case, runner: Runner) -> Selected:

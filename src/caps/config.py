@@ -23,7 +23,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.files import read_toml
-from caps.registry import DEFAULT_STRATEGY
+from caps.registry import DEFAULT_STRATEGY, METHODS, PRESETS, PROFILES, STRATEGIES, Registry
 
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
@@ -33,7 +33,11 @@ SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What is known of one setting: its names, what it takes, what it means, and who may set it."""
+    """One setting: its names, the values it takes, what it means, and who may set it.
+
+    `registry` lists the names it takes. `advanced` ones are rarely needed and come last in the help.
+    `formerly` are old names, which still work and print a notice.
+    """
 
     name: str
     kind: Literal["text", "integer", "number", "flag", "list", "mapping", "integer or auto"]
@@ -51,6 +55,14 @@ class Option:
     per_request: bool
     guarded: bool
     plugin: bool
+    advanced: bool
+    registry: Registry | None
+    formerly: tuple[str, ...]
+
+    @property
+    def old_env(self) -> tuple[str, ...]:
+        """Environment variables of its former names."""
+        return () if self.kind == "mapping" else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
 
     @property
     def expected(self) -> str:
@@ -105,6 +117,9 @@ def option(
     guarded: bool = False,
     plugin: bool = False,
     shown: bool = True,
+    advanced: bool = False,
+    registry: Registry | None = None,
+    formerly: tuple[str, ...] = (),
 ) -> Any:
     """Declare a setting; see `Option`. `plugin`: the value may name code to import.
 
@@ -123,15 +138,18 @@ def option(
         "per_request": per_request,
         "guarded": guarded,
         "plugin": plugin,
+        "advanced": advanced,
+        "registry": registry,
+        "formerly": formerly,
     }
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=about_it, repr=shown)
     return field(default=default, metadata=about_it, repr=shown)
 
 
-def switch(about: str, group: str, *, per_request: bool = False) -> Any:
+def switch(about: str, group: str, *, per_request: bool = False, advanced: bool = False) -> Any:
     """Declare a setting that is off unless it is switched on."""
-    return option(False, about, group, per_request=per_request)  # noqa: FBT003
+    return option(False, about, group, per_request=per_request, advanced=advanced)  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,89 +158,115 @@ class RunConfig:
 
     model: str | None = option(
         None,
-        "Model that judges, and that generates where a command generates: a name, embedded, or FILE.gguf.",
+        "Model that judges, and that generates answers: a name, embedded, or FILE.gguf.",
         "judge",
         env=("CAPS_MODEL",),
+        metavar="NAME",
         guarded=True,
     )
     base_url: tuple[str, ...] = option(
         (),
-        "OpenAI-compatible endpoint; repeat it, or separate with commas, for several servers of one model.",
+        "Address of an OpenAI-compatible server: http://localhost:8000/v1; repeat it for several servers. "
+        "Also read from OPENAI_BASE_URL.",
         "judge",
         env=("CAPS_BASE_URL", "OPENAI_BASE_URL"),
-        metavar="URL[=WEIGHT]",
+        metavar="URL",
         guarded=True,
         shown=False,
     )
     api_key_env: str = option(
         "",
-        "Environment variable that holds the endpoint's key [CAPS_API_KEY, OPENAI_API_KEY].",
+        "Name of the environment variable that holds the server's key, instead of CAPS_API_KEY.",
         "judge",
         metavar="NAME",
         guarded=True,
+        advanced=True,
     )
-    judge_model: str | None = option(None, "Another model as the judge.", "judge", guarded=True)
+    judge_model: str | None = option(
+        None, "Model that judges, if it is not --model.", "judge", metavar="NAME", guarded=True
+    )
     judge_base_url: tuple[str, ...] = option(
-        (), "The judge's endpoint, if another.", "judge", metavar="URL[=WEIGHT]", guarded=True, shown=False
-    )
+        (), "Address of the judge's server, if it is not --base-url.", "judge", metavar="URL", guarded=True,
+        shown=False,
+    )  # fmt: skip
     judge_api_key_env: str = option(
         "",
-        "Environment variable that holds the judge's key [CAPS_JUDGE_API_KEY].",
+        "Name of the environment variable that holds the judge's key, instead of CAPS_JUDGE_API_KEY.",
         "judge",
         metavar="NAME",
         guarded=True,
+        advanced=True,
     )
-    judge_model_e1: str | None = option(None, "Another judge for partial views (E1).", "levels", guarded=True)
+    judge_model_e1: str | None = option(
+        None, "Model that judges partial views (E1), if it is not the judge of full views.", "levels",
+        metavar="NAME", guarded=True, advanced=True,
+    )  # fmt: skip
     judge_base_url_e1: tuple[str, ...] = option(
-        (), "Its endpoint, if another.", "levels", metavar="URL[=WEIGHT]", guarded=True, shown=False
-    )
+        (), "Address of the server of --judge-model-e1.", "levels", metavar="URL", guarded=True, shown=False,
+        advanced=True,
+    )  # fmt: skip
     judge_api_key_e1_env: str = option(
         "",
-        "Environment variable that holds its key [CAPS_JUDGE_API_KEY_E1].",
+        "Name of the environment variable that holds its key, instead of CAPS_JUDGE_API_KEY_E1.",
         "levels",
         metavar="NAME",
         guarded=True,
+        advanced=True,
     )
     confidence: str = option(
         "verbal",
-        "How sure the judge is: verbal (it says HIGH or LOW), logprobs (token probabilities), or auto.",
+        "Where the judge's confidence comes from: verbal (it writes HIGH or LOW), logprobs (token "
+        "probabilities) or auto.",
         "asking",
+        metavar="MODE",
         choices=("verbal", "logprobs", "auto"),
     )
-    max_tokens: int = option(4096, "Tokens a judge may write in one reply.", "asking", least=1)
-    reply: str | None = option(
+    max_tokens: int = option(
+        4096, "Most tokens that the judge may write in one reply.", "asking", metavar="TOKENS", least=1
+    )
+    reply_format: str | None = option(
         None,
-        "How the judge replies: free, or tags (the bare verdict, llama.cpp only) [tags for embedded].",
+        "Form of the judge's replies: free (it may explain) or tags (the bare verdict; llama.cpp only). "
+        "Default: tags for embedded models, else free.",
         "asking",
+        metavar="FORM",
         choices=("free", "tags"),
+        advanced=True,
+        formerly=("reply",),
     )
     extra: Mapping[str, object] = option(
         {},
-        'Further fields of each request, as JSON: reasoning_effort="low"; may be repeated.',
+        'Extra field of every request, as JSON: reasoning_effort="low". May be repeated.',
         "asking",
         metavar="NAME=JSON",
         guarded=True,
         shown=False,
+        advanced=True,
     )
     prompts: str | None = option(
-        None, "Folder with prompt templates of your own.", "asking", metavar="DIR", guarded=True
+        None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True, advanced=True
     )
     prompt_version: str = option(
         PROMPT_VERSIONS[-1],
-        "Wording of the prompts: v2, or v1 to be answered by the journal of an earlier version.",
+        "Version of the prompts: v2, or v1 to reuse the journal of an older release.",
         "asking",
+        metavar="VERSION",
         choices=PROMPT_VERSIONS,
+        advanced=True,
     )
     strategy: str = option(
         DEFAULT_STRATEGY,
-        "How to choose: see caps list strategies.",
+        "Method that chooses the winner; see caps list strategies.",
         "strategy",
+        metavar="NAME",
         per_request=True,
         plugin=True,
+        registry=STRATEGIES,
     )
     settings: Mapping[str, object] = option(
         {},
-        "Change a field of the strategy; may be repeated.",
+        "Change a field of the strategy, such as finalists=4; see caps list strategies NAME. May be "
+        "repeated.",
         "strategy",
         aliases=("set",),
         flags=("--set",),
@@ -230,108 +274,161 @@ class RunConfig:
         per_request=True,
     )
     skip_failing: bool = switch(
-        "Do not judge programs that fail a public example, unless all fail (the caps strategies).",
+        "Do not judge programs that fail a public example, unless all of them fail (caps strategies only).",
         "strategy",
         per_request=True,
     )
     judge_profile: str | None = option(
         None,
-        "Measured properties of the judge, as written by caps diagnose --save.",
+        "Measured accuracy of the judge, a file written by caps diagnose --save.",
         "strategy",
         metavar="FILE",
         guarded=True,
     )
     calibrate: int | None = option(
-        None, "Estimate the judge's accuracy on the first K cases, then freeze it.", "calibrate", metavar="K"
+        None,
+        "Estimate the judge's accuracy on the first K cases, and use that estimate for all cases.",
+        "calibrate",
+        metavar="K",
     )
     seed: int = option(
-        1234, "Seed of the pairings: the same seed gives the same pairings.", "strategy",
+        1234, "Random seed of the pairings; the same seed gives the same pairings.", "strategy", metavar="N",
         least=-(2**63), most=2**63 - 1, per_request=True,
     )  # fmt: skip
     profile: str | None = option(
-        None, "What the judge sees of a candidate: see caps list profiles.", "evidence", plugin=True
-    )
+        None, "What the judge sees of a candidate; see caps list profiles. Default: by the case's domain.",
+        "evidence", metavar="NAME", plugin=True, advanced=True, registry=PROFILES,
+    )  # fmt: skip
     views: Mapping[str, object] = option(
         {},
-        "Replace one view: partial=thinking; may be repeated.",
+        "Replace one view of the profile: partial=thinking. May be repeated.",
         "evidence",
         aliases=("view",),
         flags=("--view",),
         metavar="SLOT=VIEW",
         plugin=True,
+        advanced=True,
     )
     hard_evidence: str = option(
         "auto",
-        "Compare answers by value and run programs on public examples before judging: auto, on or off.",
+        "Before judging, compare answers by value and run programs on public examples: auto, on or off.",
         "findings",
+        metavar="MODE",
         choices=("auto", "on", "off"),
     )
     sandbox: str = option(
         "auto",
-        "Where programs run: auto, bwrap, unsafe-local, or off (programs are not run).",
+        "Where programs run: auto, bwrap, unsafe-local (no protection), or off (programs are not run).",
         "findings",
+        metavar="MODE",
         choices=SANDBOXES,
         guarded=True,
     )
     samples: int = option(
-        16, "Answers to generate for each problem.", "generation", aliases=("n",), flags=("--samples", "-n"),
-        least=1, per_request=True,
+        16, "Number of answers to generate for each problem.", "generation", aliases=("n",),
+        flags=("--samples", "-n"), metavar="N", least=1, per_request=True,
     )  # fmt: skip
     preset: str = option(
         "default",
-        "Sampling settings of the generating model: see caps list presets.",
+        "Sampling settings of the model that writes the answers; see caps list presets.",
         "generation",
+        metavar="NAME",
         plugin=True,
+        registry=PRESETS,
     )
     method: str = option(
-        "independent", "How answers are generated: see caps list methods.", "generation", plugin=True
-    )
+        "independent", "How answers are generated; see caps list methods.", "generation", metavar="NAME",
+        plugin=True, registry=METHODS,
+    )  # fmt: skip
     domain: str | None = option(
-        None, "code, math or general; guessed from the answers if absent.", "domain", per_request=True
-    )
+        None, "code, math or general. Default: guessed from the answers.", "domain", metavar="NAME",
+        per_request=True,
+    )  # fmt: skip
     early_exit: bool = switch(
-        "Stop generating once the answers have settled.", "early exit", per_request=True
+        "Stop generating as soon as the answers agree clearly.", "early exit", per_request=True
     )
-    engine: str = option("local", f"What runs the contests: {', '.join(ENGINES)}.", "engine", choices=ENGINES)
+    engine: str = option(
+        "local", "What runs the selections: local (this process), batch (a Batch API) or ray (a cluster).",
+        "engine", metavar="NAME", choices=ENGINES,
+    )  # fmt: skip
     batch: Mapping[str, object] = option(
-        {}, "Settings of the batch engine; may be repeated.", "engine", metavar="FIELD=VALUE"
-    )
+        {}, "Change a field of the batch engine. May be repeated.", "engine", metavar="FIELD=VALUE",
+        advanced=True,
+    )  # fmt: skip
     ray_address: str | None = option(
         None,
-        "Engine ray: HOST:PORT of a cluster, or auto (starts one here).",
+        "Address of the Ray cluster: HOST:PORT, or auto to start one here. Also read from RAY_ADDRESS.",
         "engine",
         env=("CAPS_RAY_ADDRESS", "RAY_ADDRESS"),
+        metavar="ADDRESS",
+        guarded=True,
+        advanced=True,
+    )
+    ray_workers: int = option(
+        2, "Number of worker processes of the ray engine.", "engine", metavar="N", least=1, advanced=True
+    )
+    max_connections: int | Literal["auto"] = option(
+        "auto", "Most concurrent calls to one server: a number, or auto.", "performance", metavar="N"
+    )
+    timeout: float = option(
+        600.0, "Seconds to wait for one reply.", "performance", metavar="SECONDS", least=0.1
+    )
+    context_tokens: int | None = option(
+        None,
+        "Context size of an embedded model, in tokens: prompt and reply together.",
+        "embedded",
+        metavar="TOKENS",
+        least=256,
+        advanced=True,
+        formerly=("context",),
+    )
+    threads: int | None = option(
+        None, "CPU threads of an embedded model. Default: by the load of the machine.", "embedded",
+        metavar="N", least=1, advanced=True,
+    )  # fmt: skip
+    journal: str | None = option(
+        None,
+        "File that stores every reply, so that no call is paid for twice. Default: in your data folder.",
+        "journal",
+        metavar="FILE",
         guarded=True,
     )
-    ray_workers: int = option(2, "Engine ray: worker processes.", "engine", least=1)
-    max_connections: int | Literal["auto"] = option(
-        "auto", "Concurrent calls per server: a number, or auto.", "performance"
+    durable: bool = switch(
+        "Keep replies through a power failure too, not only through a killed process; slower.",
+        "journal",
+        advanced=True,
     )
-    timeout: float = option(600.0, "Seconds to wait for a reply.", "performance", least=0.1)
-    context: int | None = option(
-        None, "Embedded models: context size of a call, in tokens.", "embedded", least=256
+    price_input: float | None = option(
+        None, "Price in USD per million input tokens.", "price", metavar="USD", least=0
     )
-    threads: int | None = option(None, "Embedded models: threads [by the load].", "embedded", least=1)
-    journal: str | None = option(
-        None, "File that keeps every reply, so that none is paid for twice [your data folder].", "journal",
-        metavar="FILE", guarded=True,
-    )  # fmt: skip
-    durable: bool = switch("Keep replies through a power cut too, not only a killed process.", "journal")
-    price_input: float | None = option(None, "USD per million input tokens.", "price", least=0)
-    price_output: float | None = option(None, "USD per million output tokens.", "price", least=0)
-    price_cached: float | None = option(None, "USD per million cached input tokens.", "price", least=0)
+    price_output: float | None = option(
+        None, "Price in USD per million output tokens.", "price", metavar="USD", least=0
+    )
+    price_cached: float | None = option(
+        None, "Price in USD per million cached input tokens.", "price", metavar="USD", least=0, advanced=True
+    )
     gpu_hour_usd: float | None = option(
-        None, "USD per hour of your GPUs, for the summary.", "gpu price", least=0
+        None, "Price in USD per hour of your GPUs, for the cost in the summary.", "gpu price", metavar="USD",
+        least=0, advanced=True,
+    )  # fmt: skip
+    budget_tokens: int | None = option(
+        None, "Most tokens that one case may use.", "budget", metavar="TOKENS", least=0, per_request=True
     )
-    budget_tokens: int | None = option(None, "Tokens a case may use.", "budget", least=0, per_request=True)
-    budget_usd: float | None = option(None, "USD a case may cost.", "budget", least=0)
+    budget_usd: float | None = option(
+        None, "Most US dollars that one case may cost.", "budget", metavar="USD", least=0
+    )
     budget_seconds: float | None = option(
-        None, "Seconds a case may take.", "budget seconds", aliases=("seconds",), least=0, per_request=True
+        None, "Most seconds that one case may take.", "budget seconds", aliases=("seconds",),
+        metavar="SECONDS", least=0, per_request=True,
+    )  # fmt: skip
+    budget_total_tokens: int | None = option(
+        None, "Most tokens that the whole run may use.", "total budget", metavar="TOKENS", least=0
     )
-    budget_total_tokens: int | None = option(None, "Tokens the run may use.", "total budget", least=0)
-    budget_total_usd: float | None = option(None, "USD the run may cost.", "total budget", least=0)
+    budget_total_usd: float | None = option(
+        None, "Most US dollars that the whole run may cost.", "total budget", metavar="USD", least=0
+    )
     budget_total_seconds: float | None = option(
-        None, "Seconds the run may take.", "total budget seconds", least=0
+        None, "Most seconds that the whole run may take.", "total budget seconds", metavar="SECONDS", least=0
     )
 
     def __post_init__(self) -> None:
@@ -412,7 +509,7 @@ def options() -> Mapping[str, Option]:
 
 @cache
 def _by_alias() -> Mapping[str, Option]:
-    return {name: one for one in options().values() for name in (one.name, *one.aliases)}
+    return {name: one for one in options().values() for name in (one.name, *one.aliases, *one.formerly)}
 
 
 def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = None) -> Option:
@@ -428,6 +525,13 @@ def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = 
     raise SettingError(
         f"{place}{name}: no such setting; {nearest(name.replace('-', '_'), known)}see caps select --help"
     )
+
+
+def renamed(name: str) -> str | None:
+    """The name that replaced a former name of a setting; none where the name is current, or unknown."""
+    old = name.replace("-", "_")
+    one = _by_alias().get(old)
+    return one.name if one is not None and old in one.formerly else None
 
 
 def read_values(
@@ -447,7 +551,7 @@ def read_environment(names: Iterable[str], environment: Mapping[str, str] | None
     found: dict[str, Any] = {}
     for name in names:
         one = options()[name]
-        variable = next((env for env in one.env if known.get(env)), None)
+        variable = next((env for env in (*one.env, *one.old_env) if known.get(env)), None)
         if variable is not None:
             word = _read_word(one.kind, known[variable])
             found[name] = one.check(known[variable] if word is _WRONG else word, f"{variable} =")

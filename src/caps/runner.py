@@ -230,7 +230,7 @@ class Runner:
     @cached_property
     def judge_settings(self) -> JudgeSettings:
         """How the judge is asked; small default weights cannot speak freely, so they reply in bare tags."""
-        reply = self.config.reply
+        reply = self.config.reply_format
         if reply is None:
             _, full, at_partial = self.endpoints
             small = all(where.model == weights.NAME for where in (full, at_partial))
@@ -378,7 +378,7 @@ class Runner:
                 changes |= {"judge_model": full.model, "judge_base_url": full.base_url}
             if at_partial != full:
                 changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
-            changes["reply"] = self.judge_settings.reply
+            changes["reply_format"] = self.judge_settings.reply
             changes["confidence"] = confidence or config.confidence
         price = self.price
         if price is not None:
@@ -675,7 +675,7 @@ class Runner:
                 api_key=where.api_key,
                 connections=config.max_connections,
                 timeout=config.timeout,
-                context=config.context,
+                context=config.context_tokens,
                 threads=config.threads,
                 tell=self._warn,
             )

@@ -68,7 +68,7 @@ def test_step_by_step_to_the_selections_of_a_live_run(tmp_path):
         done = batch("prepare", folder)
     assert sizes == [4 * 8, 4 * 4, 4 * 6]
     assert done.exit_code == 0
-    assert "nothing is open: the selections are in" in done.stderr.replace("\n", " ")
+    assert "complete: the selections are in" in done.stderr.replace("\n", " ")
     first = json.loads(done.stdout.splitlines()[0])
     assert first["tokens"]["billed"] == first["tokens"]["asked"] > 0
     assert (folder / "selections.jsonl").read_text() == done.stdout
@@ -120,10 +120,10 @@ def test_results_come_in_any_order_twice_and_with_strangers_and_failures_ride_in
     assert done.exit_code == 1
     said = " ".join(done.stderr.split())
     assert f"not a result: {output}:" in " ".join(done.stderr.split())
-    assert "11 replies taken; 1 known already; 1 of nobody here" in said
+    assert "11 new; 1 known already; 1 not of this run" in said
     again = batch("absorb", output, errors)
     assert "nothing" not in again.stderr
-    assert "replies taken" not in again.stderr
+    assert " new" not in again.stderr
     assert status(folder)["given_up"] == 1
     (following,) = written(batch("prepare", folder))
     rows = [json.loads(line) for line in following.read_text().splitlines()]
@@ -141,7 +141,9 @@ def test_what_is_out_is_not_written_again_unless_asked_for_and_a_lost_rest_is_op
     assert (first.name, second.name) == ("step-001-01.jsonl", "step-001-02.jsonl")
     again = batch("prepare", folder)
     assert again.stdout == ""
-    assert "16 requests are out in step-001-01.jsonl, step-001-02.jsonl" in " ".join(again.stderr.split())
+    assert "16 requests sent in step-001-01.jsonl, step-001-02.jsonl have no result yet" in " ".join(
+        again.stderr.split()
+    )
     assert status(folder)["out"] == 16
     output, _ = provide(first)
     output.write_text("\n".join(output.read_text().splitlines()[:5]) + "\n")  # the program was stopped
@@ -183,7 +185,7 @@ def test_what_a_folder_remembers_is_not_overruled_and_what_cannot_be_is_refused(
     begin(tmp_path)
     assert begin(tmp_path).stdout == "", "the same command again changes nothing"
     for words, complaint in (
-        (("prepare", tmp_path / "batch", "--seed", 7), "--seed changes nothing"),
+        (("prepare", tmp_path / "batch", "--seed", 7), "--seed has no effect"),
         (("prepare", tmp_path / "cases.jsonl", "--model", "other", "--out", tmp_path / "batch"), "another"),
         (("prepare", tmp_path / "cases.jsonl", "--model", "m"), "--out DIR"),
         (("prepare", tmp_path / "cases.jsonl", "--out", tmp_path / "b"), "no model"),
@@ -257,4 +259,4 @@ def test_a_bad_line_is_named_before_the_first_file_is_run(tmp_path):
     assert len(written(done)) == 1
     told = " ".join(done.stderr.split())
     assert [f"cases.jsonl:{line}: not JSON" in told for line in range(2, 9)] == [True] * 5 + [False] * 2
-    assert "2 more failed" in told
+    assert "failed: 2 more, 7 in all" in told

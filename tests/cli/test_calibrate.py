@@ -104,7 +104,7 @@ def test_a_strategy_with_no_use_for_it_is_refused():
 
 
 def test_without_a_journal_it_would_be_paid_twice(tmp_path):
-    with pytest.raises(SettingError, match="leave --no-journal out"):
+    with pytest.raises(SettingError, match="leave out --no-journal"):
         calibrating(journal=None)
     assert calibrating(journal=str(tmp_path / "j")).count == 20
     with pytest.raises(SettingError, match="--engine local, not batch"):

@@ -29,7 +29,7 @@ def test_logs_of_other_tools_become_cases(tmp_path):
     out = write(tmp_path / "out.jsonl", reply("a", "2", "3"))
     done = run("import", out, "--requests", asked, "-o", tmp_path / "cases.jsonl", "--domain", "math")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert "1 cases, 2 candidates, written to" in done.stderr
+    assert "1 case, 2 candidates, written to" in done.stderr
     (case,) = lines((tmp_path / "cases.jsonl").read_text())
     assert (case["id"], case["domain"], case["candidates"]) == ("a", "math", ["2", "3"])
 
@@ -81,7 +81,7 @@ def test_a_dataset_is_fetched_once(tmp_path):
         (["import", "--dataset", "json:dumps", "x"], "not a dataset"),
         (["import", "missing.jsonl"], "missing.jsonl: No such file"),
         (["export", "x", "--format", "csv"], "must be one of livecodebench, openai-batch, text, preferences"),
-        (["export", "x.jsonl", "--format", "preferences"], "needs a run made with --out"),
+        (["export", "x.jsonl", "--format", "preferences"], "needs the folder of a run"),
         (["export", ".", "--format", "text"], "a folder made with --out is wanted"),
     ],
 )

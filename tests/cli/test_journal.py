@@ -122,7 +122,7 @@ def test_the_default_journal_is_the_one_of_the_data_folder(path, tmp_path):
 def test_prune_takes_out_the_replies_of_a_model_and_only_those_are_asked_again(path, select):
     done = journal("prune", "--model", "other", "--yes", "--journal", path)
     assert done.stderr == ""
-    assert "gone: 6 replies; " in done.stdout
+    assert "deleted: 6 replies; " in done.stdout
     assert "bytes freed" in done.stdout
     assert (select(path), select(path, "other")) == (CANARY, CANARY + 6)
 
@@ -165,7 +165,7 @@ def test_leave_is_asked_for_at_a_terminal(path):
     before = path.read_bytes()
     done = at_terminal("n\n", "journal", "prune", "--all", "--journal", path)
     assert done.returncode == 1
-    assert "12 replies, 2 facts out of" in done.stderr
+    assert "12 replies, 2 facts from" in done.stderr
     assert "nothing was changed" in done.stderr
     assert path.read_bytes() == before
     done = at_terminal("y\n", "journal", "redact", "--all", "--journal", path)

@@ -73,7 +73,7 @@ def test_a_listed_price_is_used_and_an_unknown_one_is_called_unknown(cases):
     assert 0 < row["usd"]["least"] < row["usd"]["mean"] <= row["usd"]["most"]
     unknown = ("--model", "mine", "--base-url", "http://localhost:8000/v1")
     assert caps_json("plan", cases, "--strategy", "caps", *unknown)[0]["usd"] is None
-    assert "money: unknown" in caps("plan", cases, *unknown).stdout
+    assert "cost: unknown" in caps("plan", cases, *unknown).stdout
 
 
 def test_wall_time_by_hand(tmp_path):
@@ -107,8 +107,8 @@ def test_tokens_a_character_may_be_stated(cases):
     (quarter,) = caps_json("plan", cases, "--strategy", "pointwise")
     (half,) = caps_json("plan", cases, "--strategy", "pointwise", "--tokens-per-char", 0.5)
     assert half["tokens"]["mean"] == pytest.approx(2 * quarter["tokens"]["mean"], rel=0.01)
-    assert "an estimate" in caps("plan", cases).stdout
-    assert "as stated" in caps("plan", cases, "--tokens-per-char", 0.3).stdout
+    assert "estimated, 4" in caps("plan", cases).stdout
+    assert "as given" in caps("plan", cases, "--tokens-per-char", 0.3).stdout
 
 
 def test_views_prompts_seed_limit_and_standard_input(tmp_path, cases):
@@ -135,7 +135,7 @@ def test_a_strategy_that_cannot_play_is_said_and_fails_only_when_asked_for(cases
     assert caps("plan", cases).returncode == 0
     done = caps("plan", cases, "--strategy", "reward")
     assert done.returncode == 1
-    assert "reward: cannot play 3 of 3 cases" in done.stderr
+    assert "reward: cannot select in 3 of 3 cases" in done.stderr
 
 
 def test_the_table_is_narrow_enough_to_read(cases):
@@ -240,12 +240,12 @@ class Tokenizing(StubServer):
     [
         (
             lambda count: {"count": count, "max_model_len": 9},
-            "tokens a character, as the server counts them",
+            "tokens per character, as the server counts",
         ),
-        (lambda count: {"tokens": [0] * count}, "tokens a character, as the server counts them"),
-        (lambda _: {"count": "many"}, "4 characters a token, an estimate"),
-        (lambda _: {"count": 10**12}, "4 characters a token, an estimate"),
-        (lambda _: [], "4 characters a token, an estimate"),
+        (lambda count: {"tokens": [0] * count}, "tokens per character, as the server counts"),
+        (lambda _: {"count": "many"}, "estimated, 4 characters per token"),
+        (lambda _: {"count": 10**12}, "estimated, 4 characters per token"),
+        (lambda _: [], "estimated, 4 characters per token"),
     ],
 )
 def test_tokens_are_counted_by_the_server_where_it_does(reply, words, tmp_path):
@@ -261,4 +261,4 @@ def test_a_server_that_counts_nothing_leaves_the_estimate(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 2)
     for url in ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1=2,http://127.0.0.1:10/v1"):
         done = caps("plan", cases, "--strategy", "caps-r", "--model", "m", "--base-url", url)
-        assert "4 characters a token, an estimate" in " ".join(done.stdout.split()), done.stderr
+        assert "estimated, 4 characters per token" in " ".join(done.stdout.split()), done.stderr

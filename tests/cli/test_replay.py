@@ -47,7 +47,7 @@ def test_another_strategy_that_needs_more_is_refused_with_the_number_and_the_pri
     assert refused.returncode == 2
     assert refused.stdout == ""
     said = " ".join(refused.stderr.split())
-    assert "24 asks of the next rounds of 3 cases are not in the journal" in said
+    assert "24 calls of the next rounds of 3 cases are not in the journal" in said
     assert "$0.0" in said
     assert "--ask" in said
 

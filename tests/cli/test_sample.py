@@ -114,7 +114,7 @@ def test_bad_lines_and_failed_samples_are_named_and_the_good_ones_delivered(tmp_
         f"{path}:3: problem: must be",
         f"{path}:4: id: 'a'",
         "failed: problem 'dead': none of its 2 samples came in",
-        "problem 'b': sample 1 failed",
+        "sample failed: problem 'b': sample 1: ",
         "samples that failed: 3 (refused 3)",
     ):
         assert said in done.stderr
@@ -203,7 +203,7 @@ def test_recursive_aggregation_with_a_fitness_judges_between_loops_and_shows_eve
         (["{problems}", "--method", "rsa", "--set", "fitness=nope"], "no strategy is called 'nope'"),
         (
             ["{problems}", "--method", "rsa", "--set", "fitness=caps", "--budget-total-tokens", "9"],
-            "a budget would not hold",
+            "a total budget does not count",
         ),
     ],
 )

@@ -221,7 +221,19 @@ def test_a_guessed_domain_is_said(select, tmp_path):
     del row["domain"]
     (tmp_path / "cases.jsonl").write_text(json.dumps(row))
     done = select(tmp_path / "cases.jsonl")
-    assert "domain guessed: math 1" in done.stderr
+    assert "guessed domains: math 1" in done.stderr
+
+
+def test_500_bad_lines_print_five_and_a_count_and_the_folder_has_all(select, tmp_path):
+    cases, run = write_cases(tmp_path / "cases.jsonl", 1), tmp_path / "run"
+    cases.write_text(cases.read_text() + "{\n" * 500)
+    done = select(cases, "--quiet", "--out", run)
+    assert done.returncode == 1
+    *named, last = done.stderr.splitlines()
+    assert len(named) == 5
+    assert last == f"failed: 495 more, 500 in all; all of them are in {run / 'selections.jsonl'}"
+    assert (run / "selections.jsonl").read_text().count('"error"') == 500
+    assert "keep them all with --out DIR" in select(cases, "--quiet").stderr
 
 
 def test_what_would_surely_cost_too_much_is_not_started(select, server, tmp_path):
@@ -229,7 +241,7 @@ def test_what_would_surely_cost_too_much_is_not_started(select, server, tmp_path
     price = ("--price-input", 10, "--price-output", 10)
     refused = select(cases, "--max-usd", 0.05, *price)
     assert refused.returncode == 2
-    assert "--max-usd 0.05: at least" in refused.stderr
+    assert "--max-usd 0.05: the run would read at least" in refused.stderr
     assert server.requests == 0
     assert select(cases, "--max-usd", 5, *price).returncode == 0
     assert select(cases, "--max-usd", 5).returncode == 2

@@ -20,7 +20,7 @@ def test_the_answer_comes_first_and_what_it_took_goes_to_standard_error(tmp_path
         done = caps("solve", "What is it?", "-n", 4, "--domain", "math", *where)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "I take quality=0.9, so \\boxed{1}\n\nanswer: 1\n"
-        assert "answer 2 of 4 candidates, 4 different" in done.stderr
+        assert "answer 2 of 4 candidates, 4 distinct" in done.stderr
         asked = running.requests
         (tmp_path / "q.txt").write_text("What is it?")
         again = caps("solve", "--file", tmp_path / "q.txt", "-n", 4, "--domain", "math", "--json", *where)
@@ -40,7 +40,7 @@ def test_where_all_answers_agree_no_judge_is_asked(invoke, tmp_path):  # noqa: F
         assert agreed.requests == 3
     assert done.exit_code == 0
     assert done.stdout == "Surely \\boxed{4}\n\nanswer: 4\n", "without its thoughts"
-    assert "domain guessed: math" in done.stderr
+    assert "guessed the domain: math" in done.stderr
 
 
 def test_another_model_may_judge_and_its_address_gets_no_key_of_the_first(invoke, server):  # noqa: F811

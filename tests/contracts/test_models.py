@@ -142,7 +142,7 @@ def test_a_prompt_that_does_not_fit_is_said_to_be_too_long(run, model):
     with pytest.raises(TooLongError) as caught:
         run(model.complete(ask("word " * (2 * CONTEXT))))
     if isinstance(model, EmbeddedModel):
-        assert "has 1055 tokens and the context 512: raise --context" in str(caught.value)
+        assert "has 1055 tokens and the context 512: raise --context-tokens" in str(caught.value)
 
 
 def test_a_cancelled_call_leaves_the_model_usable(run, model):

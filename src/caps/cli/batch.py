@@ -1,4 +1,4 @@
-"""`caps batch`: the same selections through Batch files, step by step."""
+"""`caps batch`: select through files for a Batch API, step by step."""
 
 import asyncio
 import sys
@@ -12,8 +12,9 @@ from platformdirs import user_data_path
 
 from caps.cli import options
 from caps.cli.batch_run import BatchRun, open_batch_run, take_step
-from caps.cli.options import JournalFile, configured
-from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.cli.help import ADVANCED, FILES
+from caps.cli.options import Command, JournalFile, JsonFlag, configured
+from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import checked_source
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, JournalError, SettingError
@@ -26,39 +27,48 @@ from caps.engines.budget import Account
 from caps.journal.store import Journal, default_path
 from caps.models.pending import PendingRequest
 from caps.models.wire import RENAMED
-from caps.reports.console import table
+from caps.reports.console import plural, table
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
 from caps.runs.run_file import RunFile, run_file_of
 from caps.studies.planning import forecast_case
 
-NAMED = 20  # garbage lines that are named one by one
-
-app = typer.Typer(help="The same selections through Batch files, step by step.", no_args_is_help=True)
+app = typer.Typer(help="Select through files for a Batch API, step by step.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Go through Batch files: write what is open, take in what came back, see how far it is."""
+    """Write requests to files, read the results, and see the progress."""
 
 
 Begun = Annotated[
-    Path, typer.Argument(metavar="CASES|DIR", help="Cases to begin with, or the folder of a run to go on.")
+    Path,
+    typer.Argument(
+        metavar="CASES|DIR", help="Cases to start a run with, or the folder of a run to continue."
+    ),
 ]
-Folder = Annotated[Path | None, typer.Option("--out", envvar="CAPS_OUT", help="Folder for all its files.")]
 LimitName = Annotated[
     str,
     typer.Option(
-        "--limit-name", help=f"What the server calls the room for a reply: max_tokens or {RENAMED}."
+        "--limit-name",
+        metavar="NAME",
+        help=f"Request field that limits the length of a reply: max_tokens or {RENAMED}.",
+        rich_help_panel=ADVANCED,
+        autocompletion=options.completion(("max_tokens", RENAMED)),
     ),
 ]
 Again = Annotated[
-    bool, typer.Option("--again", help="Write also what stands in files that have not come back.")
+    bool,
+    typer.Option(
+        "--again",
+        help="Write requests again that are in files without results.",
+        rich_help_panel=FILES,
+    ),
 ]
-FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # may be said of a run that has begun
+FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # allowed when a run is continued
 
 
-@app.command()
+@app.command(cls=Command, epilog=options.EPILOG)
 @configured(
     "judge", "levels", "asking", "strategy", "evidence", "findings", "engine", "journal", "price", "budget",
     defaults={"engine": "batch"},
@@ -69,7 +79,7 @@ def prepare(
     begun: Begun,
     config: RunConfig,
     keys: Keys,
-    out: Folder = None,
+    out: options.Out = None,
     force: options.Force = False,
     limit_name: LimitName = "max_tokens",
     limit: options.Limit = None,
@@ -77,20 +87,20 @@ def prepare(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write the requests that are open now to files for a Batch API or vllm run-batch.
+    """Write the next requests to files for a Batch API or vllm run-batch.
 
-    The folder remembers everything but texts of --extra that may be secret, so later steps need only its
-    name and those. The paths of the files go to standard output; when nothing is open any more, the
-    selections do, as those of caps select, and stay in the folder.
+    The folder stores all settings except texts of --extra that may be secret, so later steps need only its
+    name and those. The paths of the files are printed. When no request is left, the selections are printed,
+    as by caps select, and stored in the folder.
     """
     if begun.is_dir():
         _refuse_options(ctx, begun)
         folder = begun
     else:
         if out is None:
-            raise SettingError("no folder: give --out DIR, where the files of this run shall lie")
+            raise SettingError("no folder for the files of this run: give --out DIR")
         if config.confidence == "auto":
-            raise SettingError("--confidence auto asks the endpoint, and a file cannot: verbal or logprobs?")
+            raise SettingError("--confidence auto needs a server to ask: choose verbal or logprobs")
         if limit_name not in ("max_tokens", RENAMED):
             raise SettingError(f"--limit-name {limit_name!r}: must be max_tokens or {RENAMED}")
         if not (config.judge_model or config.model):
@@ -105,25 +115,25 @@ def prepare(
 
 
 def _refuse_options(ctx: typer.Context, folder: Path) -> None:
-    """A run that has begun keeps its settings; what would be ignored is refused."""
+    """Refuse options that would be ignored, since a run keeps its settings."""
     for name in ctx.params:
         source = ctx.get_parameter_source(name)
         if name not in FREE and source is not None and source.name == "COMMANDLINE":
             raise SettingError(
-                f"{folder} remembers its settings, so --{name.strip('_').replace('_', '-')} changes nothing: "
-                "leave it out, or begin another run with other cases or --out"
+                f"{folder} stores its settings, so --{name.strip('_').replace('_', '-')} has no effect: "
+                "leave it out, or start another run with another --out"
             )
 
 
 def _run_file(runner: Runner, cases: Path, limit: int | None) -> RunFile:
-    """Everything that makes the run, checked before it is remembered."""
+    """The run file, checked before it is stored."""
     runner.check_batch()
-    Account(runner.case_budget, runner.price)  # raises where dollars are limited and the price is unknown
+    Account(runner.case_budget, runner.price)  # raises if dollars are limited and the price is unknown
     if not cases.is_file():
         raise InputError(
-            f"{cases}: no such file; cases are read again at every step, so they must stay in one"
+            f"{cases}: no such file; cases are read at every step, so they must be in a regular file"
         )
-    checked_source(partial(open_cases, str(cases)), None)  # raises where there is none in it
+    checked_source(partial(open_cases, str(cases)), None)  # raises if it holds no case
     findings = runner.findings(None)
     return run_file_of(
         runner,
@@ -136,26 +146,25 @@ def _run_file(runner: Runner, cases: Path, limit: int | None) -> RunFile:
 
 Places = Annotated[
     list[Path],
-    typer.Argument(metavar="DIR|FILES...", help="The folder of the run, result files, or both."),
+    typer.Argument(metavar="DIR|FILES...", help="Folder of the run, result files, or both."),
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def absorb(places: Places, quiet: options.Quiet = False) -> None:
-    """Take result and error files into the journal, in any order and as often as you like.
+    """Read result and error files into the journal, in any order and as often as you like.
 
-    A folder alone takes every new file in it that is not its own. Failed items go into the next file that
-    caps batch prepare writes; lines that are no results are named, and the exit code is 1.
+    With a folder alone, every new result file in it is read. Failed requests go into the next file that caps
+    batch prepare writes. Lines that are not results are reported, and the exit code is 1.
     """
     folder, files = _sorted_out(places)
     if not files:
-        say(f"{folder}: no new results are in it")
+        say(f"{folder}: holds no new results")
         return
     taken = asyncio.run(_absorb(folder, files))
-    for words in taken.garbage[:NAMED]:
-        say(f"not a result: {words}", "red")
-    if len(taken.garbage) > NAMED:
-        say(f"not a result: {number(len(taken.garbage) - NAMED, 0)} lines more", "red")
+    with FailureLog("not a result") as garbage:
+        for words in taken.garbage:
+            garbage.add(words)
     if taken.refused is not None:
         say(f"refused: {taken.refused}", "red")
     if not quiet:
@@ -173,48 +182,48 @@ async def _absorb(path: Path, files: list[Path]) -> ImportCount:
         run.folder.note_absorbed(files)
         if absorber.taken.renamed:
             run.folder.rename_limit(RENAMED)
-            say(f"this server says {RENAMED}: the next file will, too", "yellow")
+            say(f"this server calls the limit {RENAMED}: the next file will use that name", "yellow")
     return absorber.taken
 
 
 def _awaited(run: BatchRun) -> dict[str, PendingRequest]:
-    """What the contests lack now, what was given up included: a reply that comes late is welcome."""
+    """The requests that contests wait for, including those given up: late replies count."""
     return {one.key: one.awaited for progress in run.batch_state.stands() for one in progress.noted}
 
 
 def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
-    """The folder of the run and the files meant; of files alone, the folder they lie in."""
+    """The folder of the run, and the result files; of files alone, the folder they are in."""
     folders, files = [one for one in places if one.is_dir()], [one for one in places if not one.is_dir()]
     for file in files:
         if not file.is_file():
             raise InputError(f"{file}: no such file or folder")
     homes = folders or sorted({file.parent for file in files})
     if len(homes) != 1:
-        raise InputError(f"which run? {', '.join(map(str, homes))} are several folders; name one")
+        raise InputError(f"{', '.join(map(str, homes))}: these are several folders; name one")
     folder = BatchFolder(homes[0])
     if not folder.begun:
         raise InputError(
-            f"{homes[0]}: no run is here: name its folder too  (caps batch absorb DIR FILES...), or make one "
-            "with  caps batch prepare CASES --out DIR"
+            f"{homes[0]}: holds no batch run: name its folder too  (caps batch absorb DIR FILES...), or "
+            "start one with  caps batch prepare CASES --out DIR"
         )
     if files:
         return homes[0], files
     if not folder.results():
-        raise InputError(f"{homes[0]}: no result files are in it: name them, or put them there")
+        raise InputError(f"{homes[0]}: holds no result files: name them, or copy them there")
     return homes[0], folder.fresh()
 
 
 def _summary(taken: ImportCount, files: int) -> str:
     counts = [
-        (len(taken.keys), "replies taken"),
+        (len(taken.keys), "new"),
         (taken.known, "known already"),
-        (taken.unknown, "of nobody here"),
-        (taken.failed.total(), f"failed and go into the next file{_causes(taken.failed)}"),
-        (taken.unrun, "never run, go into the next file"),
-        (taken.given_up.total(), f"given up: they count as unanswered{_causes(taken.given_up)}"),
+        (taken.unknown, "not of this run"),
+        (taken.failed.total(), f"failed, to be sent again{_causes(taken.failed)}"),
+        (taken.unrun, "never run, to be sent again"),
+        (taken.given_up.total(), f"given up, counted as unanswered{_causes(taken.given_up)}"),
     ]
-    words = "; ".join(f"{number(count, 0)} {kind}" for count, kind in counts if count) or "nothing in it"
-    return f"{files} file{'s' * (files != 1)}: {words}"
+    words = "; ".join(f"{number(count, 0)} {kind}" for count, kind in counts if count) or "none"
+    return f"replies in {plural(files, 'file')}: {words}"
 
 
 def _causes(counts: "dict[str, int]") -> str:
@@ -223,7 +232,7 @@ def _causes(counts: "dict[str, int]") -> str:
 
 RunFolder = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="The folder of the run; without it, batches of the journal."),
+    typer.Argument(metavar="[DIR]", help="Folder of the run. Default: the batches of the journal."),
 ]
 ByCase = Annotated[bool, typer.Option("--cases", help="List every case.")]
 OVER = "over"
@@ -231,7 +240,7 @@ OVER = "over"
 
 @dataclass(slots=True)
 class BatchProgress:
-    """Where all cases stand; `trips` is how many files more the longest contest may take."""
+    """The progress of all cases; `trips` is the number of further files that the longest contest may need."""
 
     cases: list[dict[str, Any]] = field(default_factory=list)
     keys: set[str] = field(default_factory=set)
@@ -242,7 +251,7 @@ class BatchProgress:
         return sum(case[name] for case in self.cases)
 
     def stages(self) -> dict[str, list[int]]:
-        """Cases, answered, open and given-up requests by the stage cases are in, those that are over last."""
+        """Cases, and answered, open and abandoned requests, by stage; finished cases last."""
         found: dict[str, list[int]] = {}
         for case in sorted(self.cases, key=lambda case: (case["stage"] == OVER, case["stage"])):
             row = found.setdefault(case["stage"], [0, 0, 0, 0])
@@ -251,16 +260,16 @@ class BatchProgress:
         return found
 
 
-@app.command()
+@app.command(cls=Command)
 def status(
     begun: RunFolder = None,
     by_case: ByCase = False,
     journal: JournalFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """How far each stage is: requests answered, open, out in files, given up; and files still to come.
+    """Show the progress: requests answered, open, sent and given up, and the files still to come.
 
-    Without a folder, the batches that select --engine batch has under way, as the journal knows them.
+    Without a folder, show the unfinished batches of select --engine batch, as stored in the journal.
     """
     if begun is None:
         _under_way(journal or default_path(user_data_path("caps")), as_json=as_json)
@@ -288,7 +297,7 @@ def _under_way(path: Path, *, as_json: bool) -> None:
     columns = ("batch", "file", "address", "model", "requests")
     shown = [tuple("–" if row[name] is None else str(row[name]) for name in columns) for row in rows]
     stdout().print(table("", columns, shown, numbers_from=4))
-    say(f"{len(rows)} under way: the same select command waits for them and goes on")
+    say(f"{plural(len(rows), 'batch', 'batches')} under way: run the same command to wait for them")
 
 
 async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:
@@ -314,10 +323,14 @@ async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:
         return
     _show(found, by_case=by_case)
     names = f" ({', '.join(path.name for path in sorted(out))})" if under_way else ""
-    files = "no file more" if not found.trips else f"about {found.trips} file(s) more, one after the other"
-    say(f"{number(len(found.keys), 0)} requests open, {number(under_way, 0)} of them out{names}; {files}")
+    files = (
+        "no more files"
+        if not found.trips
+        else f"about {plural(found.trips, 'more file')}, one after the other"
+    )
+    say(f"{plural(len(found.keys), 'request')} open, {number(under_way, 0)} of them sent{names}; {files}")
     if failed:
-        say(f"{number(failed, 0)} cases failed: caps batch status --cases names them", "red")
+        say(f"{plural(failed, 'case')} failed: list them with caps batch status --cases", "red")
 
 
 def _show(found: BatchProgress, *, by_case: bool) -> None:
@@ -341,7 +354,7 @@ def _show(found: BatchProgress, *, by_case: bool) -> None:
 
 def _progress(run: BatchRun) -> BatchProgress:
     found, runner = BatchProgress(), run.runner
-    depths: dict[int, int] = {}  # by the number of distinct answers: cases of one size are about equally deep
+    depths: dict[int, int] = {}  # by number of distinct answers, on which the number of rounds depends
     for progress in run.batch_state.stands():
         found.cases.append(_line(progress))
         found.keys |= {one.key for one in progress.open}

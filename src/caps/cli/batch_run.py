@@ -1,4 +1,4 @@
-"""A run through Batch files, open_batch_run: its folder, its journal, and where each case stands."""
+"""A run through Batch files: opening it, and taking its next step."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from caps.building import open_journal
-from caps.cli.output import report_failure, say, write_result
+from caps.cli.output import FailureLog, say, write_result
 from caps.cli.run import Run
 from caps.core.errors import InputError, NotRecordedError, SettingError
 from caps.core.secrets import recorded_extra, unrecorded
@@ -26,7 +26,7 @@ from caps.journal.store import Journal
 from caps.models.batch_api import encode_line
 from caps.models.faults import Failures
 from caps.models.pending import PendingRequests
-from caps.reports.console import shown
+from caps.reports.console import plural, shown
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
 from caps.runs.run_file import RunFile, check_prompts
@@ -34,7 +34,7 @@ from caps.runs.run_file import RunFile, check_prompts
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """All that the commands need."""
+    """An open run: its folder, its journal, and the progress of its cases."""
 
     folder: BatchFolder
     file: RunFile
@@ -47,16 +47,16 @@ class BatchRun:
 
     @property
     def price(self) -> Price | None:
-        """What a token costs."""
+        """The price of tokens."""
         return self.runner.price
 
     @property
     def limit_name(self) -> str:
-        """What the server calls its limit on tokens."""
+        """The request field that limits the length of a reply."""
         return str((self.file.batch or {}).get("limit_name", "max_tokens"))
 
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
-        """What became of each case, once nothing is open; what stands in the folder's files was paid here."""
+        """The outcome of each case; requests in the files of this folder count as paid for."""
         self.waiting.paid |= self.folder.sent()
         for stand in self.batch_state.stands():
             yield stand.outcome
@@ -65,7 +65,7 @@ class BatchRun:
 def _finding(
     findings: Findings, journal: Journal, versions: Mapping[str, str]
 ) -> Callable[[Case], Awaitable[Case]]:
-    """What was found, or could not be, at the first step stands for all steps; what is new is looked into."""
+    """Reuse the findings of the first step in all steps, and compute those of new cases."""
 
     async def find(case: Case) -> Case:
         try:
@@ -80,18 +80,18 @@ def _finding(
 async def open_batch_run(
     path: Path, extra: Mapping[str, object] | None = None, *, writing: bool = True
 ) -> AsyncIterator[BatchRun]:
-    """Open the run of a folder, for `writing` by this process alone; cases are looked into where needed.
+    """Open the run of a folder; `writing` locks it for this process.
 
-    `extra` gives request fields once more, whose texts the folder may not hold.
+    `extra` repeats the request fields whose texts the folder may not hold.
     """
     folder = BatchFolder(path)
     file = folder.file()
     if file.batch is None:
-        raise InputError(f"{path}: the folder of a run that does not go through Batch files")
+        raise InputError(f"{path}: holds a run that was not started by caps batch prepare")
     config = file.config
     if extra:
         if recorded_extra(extra) != recorded_extra(config.extra):
-            raise SettingError(f"{path} holds a run with another --extra: give what it was begun with")
+            raise SettingError(f"{path} holds a run with another --extra: repeat the one it was started with")
         config = replace(config, extra=extra)
     runner = Runner(config, offline=True)
     check_prompts(file, runner)
@@ -111,11 +111,11 @@ async def open_batch_run(
         yield BatchRun(folder, file, runner, journal, batch_state, waiting, failures, findings)
 
 
-NAMED = 5  # failed cases; the others are counted
-
-
 async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, quiet: bool, lines: bool) -> int:
-    """Write the next files, or deliver; the exit code. `extra` is what the folder may not hold of itself."""
+    """Write the next files, or else the selections; return the exit code.
+
+    `extra` repeats the request fields whose texts the folder may not hold.
+    """
     async with open_batch_run(path, extra) as run:
         out = {} if again else run.folder.out(run.journal, run.failures)
         parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
@@ -130,7 +130,7 @@ async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, qui
 
 
 def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Outcome]]:
-    """Write what is open; how much is open but under way in earlier files; and the cases that failed."""
+    """Write open requests: the files, the number of requests that earlier files hold, the failed cases."""
     held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
         for stand in run.batch_state.stands():
@@ -146,36 +146,35 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Out
 
 
 def _refuse_unrecorded(run: BatchRun) -> None:
-    """A request cannot be written with the digest of a text in the text's place."""
+    """Refuse to write a request whose text is known by its digest only."""
     for name in unrecorded(run.runner.config.extra):
-        raise SettingError(f"run.json holds no texts that may be secret: give --extra {name}=… once more")
+        raise SettingError(f"run.json holds no texts that may be secret: give --extra {name}=… again")
 
 
 def _print_parts(run: BatchRun, parts: list[BatchFile], held: int, out: list[Path]) -> None:
     for part in parts:
         size = f"{number(part.size, 0)} bytes"
-        say(f"{part.path}: {number(len(part.awaited), 0)} requests to {part.group[1]}, {size}")
+        say(f"{part.path}: {plural(len(part.awaited), 'request')} to {part.group[1]}, {size}")
     if held:
         names = ", ".join(path.name for path in out)
-        say(f"{number(held, 0)} requests are out in {names}: absorb what came back, or write them --again")
+        waiting = f"{plural(held, 'request')} sent in {names} {'has' if held == 1 else 'have'} no result yet"
+        say(f"{waiting}: read results with caps batch absorb, or write the requests --again")
     if parts:
-        say(f"run them, then: caps batch absorb {run.folder.path} RESULTS...")
+        say(f"next: run the files, then caps batch absorb {run.folder.path} RESULTS...")
 
 
 def _print_failures(run: BatchRun, failed: list[Outcome]) -> None:
-    for outcome in failed[:NAMED]:
-        report_failure(outcome.name, str(outcome.failure))
-    if len(failed) > NAMED:
-        more = number(len(failed) - NAMED, 0)
-        say(f"{more} more failed: caps batch status {run.folder.path} --cases names them", "red")
+    with FailureLog(hint=f"list them with caps batch status {run.folder.path} --cases") as failures:
+        for outcome in failed:
+            failures.add_case(outcome.name, str(outcome.failure))
 
 
 async def _deliver(run: BatchRun, *, quiet: bool, lines: bool) -> int:
-    """Nothing is open: print the selections and keep them in the folder."""
+    """Print the selections and store them in the folder."""
     started = time.perf_counter()
     delivering = Run(run.runner, limit=run.file.limit, quiet=quiet, bracket=False, lines=lines)
     await delivering.deliver(run.outcomes(), run.folder.path, run.file, locked=True)
     code = delivering.close(time.perf_counter() - started)
     if not quiet:
-        say(f"nothing is open: the selections are in {run.folder.path / 'selections.jsonl'}")
+        say(f"complete: the selections are in {run.folder.path / 'selections.jsonl'}")
     return code

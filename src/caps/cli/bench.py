@@ -1,4 +1,4 @@
-"""`caps bench`: a study of suites x strategies x seeds, its tables next to the paper's."""
+"""`caps bench`: run a study of strategies, data sets and seeds, and print its tables."""
 
 import os
 import signal
@@ -9,12 +9,15 @@ from typing import Annotated
 import typer
 
 from caps.cli import options
-from caps.cli.options import configured
-from caps.cli.output import JsonFlag, bar, print_json, say, stdout
+from caps.cli.help import FILES, PERFORMANCE, STRATEGY
+from caps.cli.options import JsonFlag, configured
+from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
+from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
+from caps.core.text import number
 from caps.files import file_errors, write_file
-from caps.reports.console import shown
+from caps.reports.console import plural, shown
 from caps.reports.console import table as drawn
 from caps.reports.study import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
 from caps.runner import Runner
@@ -24,19 +27,51 @@ from caps.studies.study import SIMULATED, Method, Study, Suite, load_study
 from caps.studies.suites import Shard, narrowed, shards_of
 from caps.studies.tables import Table, make_table
 
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study, a TOML file.")]
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Description of the study, a TOML file.")]
 OutFolder = Annotated[
-    Path | None, typer.Option("--out", envvar="CAPS_OUT", help="Folder for results and tables (bench/STUDY).")
+    Path | None,
+    typer.Option(
+        "--out",
+        envvar="CAPS_OUT",
+        show_envvar=False,
+        metavar="DIR",
+        rich_help_panel=FILES,
+        help="Folder for results and tables. Default: bench/STUDY.",
+    ),
 ]
-Only = Annotated[str | None, typer.Option("--only", metavar="TABLE", help="One table, and what it needs.")]
-Simulate = Annotated[bool, typer.Option("--simulate", help="No model: the study on the simulator.")]
+Only = Annotated[
+    str | None,
+    typer.Option("--only", metavar="TABLE", help="Run only what this table needs.", rich_help_panel=STRATEGY),
+]
+Simulate = Annotated[
+    bool,
+    typer.Option("--simulate", help="Use a simulated judge; ask no model.", rich_help_panel=STRATEGY),
+]
 Processes = Annotated[
-    int | None, typer.Option("--processes", min=1, help="Worker processes of a simulation (all cores).")
+    int | None,
+    typer.Option(
+        "--processes",
+        min=1,
+        metavar="N",
+        rich_help_panel=PERFORMANCE,
+        help="Worker processes of a simulation. Default: one per core.",
+    ),
 ]
 Plots = Annotated[
-    Path | None, typer.Option("--plots", metavar="DIR", help="Draw every table too, as .svg and .pdf files.")
+    Path | None,
+    typer.Option(
+        "--plots",
+        metavar="DIR",
+        rich_help_panel=FILES,
+        help="Draw the tables into this folder, as .svg and .pdf files.",
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what is done and what is not.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Run nothing; show what is done and what is missing.", rich_help_panel=FILES
+    ),
+]
 
 
 @configured("judge", "performance", "journal", without=("timeout",))
@@ -55,10 +90,11 @@ def bench(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a study and print its tables; what is finished is skipped, so stop it and run it again at will.
+    """Run a study: strategies x data sets x seeds, with tables.
 
-    Results lie in the folder as soon as they are known, replies in the journal; identical asks of different
-    strategies are paid once. Tables are written as Markdown, CSV and LaTeX.
+    Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
+    in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
+    are written as Markdown, CSV and LaTeX, next to the figures of the paper.
     """
     plan = narrowed(load_study(study), only)
     simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
@@ -87,7 +123,7 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Play what is missing, then write and print the tables."""
+    """Run what is missing, then write and print the tables."""
     with Bench(shards, folder) as runs:
         _play(runs, shards, limit, processes or os.cpu_count() or 1, quiet=quiet)
         book = runs.book()
@@ -96,7 +132,7 @@ def _run(
     _write(folder / "tables", plan, tables, label)
     if plots is not None:
         for path in [path for one in tables for path in draw_table(one, plots, simulated=label)]:
-            say(f"picture: {path}")
+            say(f"figure: {path}")
     if as_json:
         print_json(_as_json(plan, tables, label, runs))
     else:
@@ -111,7 +147,7 @@ def _run(
 def _runner(
     study: Study, given: RunConfig, keys: Keys, suite: Suite, method: Method, *, quiet: bool
 ) -> Runner:
-    """The runner of a suite; the command line goes before the suite, and that before the study's judge."""
+    """The runner of a suite; the command line overrides the suite, which overrides the judge of the study."""
     usual = RunConfig().to_dict()
     changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
@@ -122,28 +158,31 @@ def _runner(
 
 
 def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *, quiet: bool) -> None:
-    progress = [runs.progress(shard) for shard in shards]
-    done, total = sum(one[0] for one in progress), sum(one[1] for one in progress)
+    counts = [runs.progress(shard) for shard in shards]
+    done, total = sum(one[0] for one in counts), sum(one[1] for one in counts)
     if done and not quiet:
-        say(f"{done} of {total} selections are there already")
+        say(f"{number(done, 0)} of {plural(total, 'selection')} are done already")
     if runs.unreadable:
-        say(f"{runs.unreadable} lines of results cannot be read; what they told is played again", "yellow")
+        lines = plural(runs.unreadable, "unreadable line")
+        say(f"{lines} in the results; those selections are made again", "yellow")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with bar(hidden=quiet) as shown:
-        counted = shown.add_task("selections", total=total, completed=done)
+    with Progress("selections", total, hidden=quiet, done=done) as progress:
         try:
-            runs.play(limit=limit, processes=processes, hear=lambda new: shown.update(counted, advance=new))
+            runs.play(limit=limit, processes=processes, hear=progress.advance)
         except KeyboardInterrupt:
-            say("interrupted; every result so far is kept: run the same command again to go on", "yellow")
+            say(
+                "interrupted; every result so far is stored: run the same command again to continue", "yellow"
+            )
             raise
-    for words in runs.failures:
-        say(f"failed: {words}", "red")
+    with FailureLog() as failures:
+        for words in runs.failures:
+            failures.add(words)
 
 
 def _say_missing(suite: Suite, *, quiet: bool) -> None:
     if not quiet:
         way = f": {suite.get}" if suite.get else ""
-        say(f"left out: {suite.name} wants {suite.cases}{way}", "yellow")
+        say(f"skipped: {suite.name} needs the file {suite.cases}{way}", "yellow")
 
 
 def _judge_of(shard: Shard) -> str:

@@ -1,4 +1,4 @@
-"""`caps demo`: the main job with nothing configured: shipped cases, the embedded model, a journal."""
+"""`caps demo`: the main job on shipped cases with the embedded model."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
-from caps.cli.output import say, stdout
+from caps.cli.output import FailureLog, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
@@ -25,7 +25,7 @@ from caps.engines.base import Outcome, in_order
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
-from caps.reports.console import shown, table
+from caps.reports.console import plural, shown, table
 from caps.reports.demo import judge_words, result_row
 from caps.runner import Runner
 from caps.runs.summary import Summary
@@ -36,16 +36,18 @@ STRATEGY = "caps-r"
 COMPARED = (STRATEGY, "pointwise", BASELINE)
 SEED = 1234
 NEXT = """
-Next, with a judge that can judge (vLLM, SGLang, llama.cpp, Ollama, an API):
+Next, with an accurate judge (vLLM, SGLang, llama.cpp, Ollama, an API):
   caps select cases.jsonl --model NAME --base-url http://localhost:8000/v1 --out run
-  caps report run                                          # one page: what was chosen, how, and what it cost
-  caps diagnose cases.jsonl --model NAME --base-url URL    # is it good enough, and at which evidence?
-  caps list models                                         # what can be reached from here"""
+  caps report run                                          # one page: choices, contests and costs
+  caps diagnose cases.jsonl --model NAME --base-url URL    # is it accurate enough, and on which views?
+  caps list models                                         # the models you can use here"""
 
-Simulated = Annotated[bool, typer.Option("--simulated", help="No model: one contest with a simulated judge.")]
-Model = Annotated[str, typer.Option("--model", help="Another judge for the same cases.")]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", help="Where that judge is found.")]
-Seed = Annotated[int, typer.Option(help="With --simulated: another seed, another contest.")]
+Simulated = Annotated[
+    bool, typer.Option("--simulated", help="Use a simulated judge and no model; show one contest.")
+]
+Model = Annotated[str, typer.Option("--model", metavar="NAME", help="Model that judges the cases.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="Address of its server.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Random seed of --simulated.")]
 
 
 def demo(
@@ -57,9 +59,10 @@ def demo(
     journal: options.JournalFile = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Do the main job with nothing configured: a small model in this process judges the shipped cases.
+    """Try the main job on shipped cases; nothing needs to be configured.
 
-    The first time, its weights are fetched (93 MB). Run it again: the journal answers, in seconds.
+    A small model, which runs in this process, judges the candidates. Its weights are downloaded once (93 MB).
+    A second run takes seconds, since the journal answers.
     """
     if simulated:
         show_simulated(seed)
@@ -80,16 +83,16 @@ def demo(
 
 
 class _Tour:
-    """Plans, plays and tells."""
+    """Plans the contests, runs them and prints the results."""
 
     def __init__(self, runner: Runner, *, quiet: bool) -> None:
         self._runner, self._quiet = runner, quiet
         self._cases = _shipped()
         self._console = stdout()
-        self._whole = 0.0  # tokens V1-Infer would read
+        self._whole = 0.0  # tokens that V1-Infer would read
 
     async def play(self) -> int:
-        """The whole tour; the exit code."""
+        """Run the whole demonstration; return the exit code."""
         self._introduce()
         self._plan()
         started = time.perf_counter()
@@ -102,9 +105,8 @@ class _Tour:
                     meter.advance()
             without = {} if ready.findings is None else ready.findings.unusable
         for why, count in without.items():
-            say(
-                f"{count} cases were judged without running their programs: {why} (see caps doctor)", "yellow"
-            )
+            judged = f"{plural(count, 'case')} judged without running the programs"
+            say(f"{judged}: {why} (see caps doctor)", "yellow")
         self._print_results(outcomes, time.perf_counter() - started)
         return 1 if any(outcome.failure is not None for outcome in outcomes) else 0
 
@@ -113,10 +115,10 @@ class _Tour:
         answers = sum(len(case.candidates) for case in self._cases)
         self._console.print(
             f"[bold]{len(self._cases)} problems, {answers} candidate answers: which one is right?[/bold]\n"
-            f"{math} problems of mathematics, with answers a small model (SmolLM2, 135M) really wrote, and "
+            f"{math} problems of mathematics, with real answers of a small model (SmolLM2, 135M), and "
             f"{len(self._cases) - math} of programming.\n"
             f"The judge is {self._judge()}. Equal answers count as one; programs are run on their\n"
-            "public examples first, and what fails one is not judged.\n"
+            "public examples first, and programs that fail are not judged.\n"
         )
 
     def _judge(self) -> str:
@@ -124,12 +126,12 @@ class _Tour:
         return "the same small model, in this process" if where.model == SMALL else escape(shown(where.model))
 
     def _plan(self) -> None:
-        """What strategies would ask here at most of the time, from the prompts as they are rendered."""
+        """Print the forecast of some strategies, from the rendered prompts."""
         templates, prepare, rows = load_templates(), make_prepare(), []
         prepared = [prepare(case) for case in self._cases]
         for name in COMPARED:
             forecasts = [forecast_case(one, make_strategy(name), templates, seed=SEED) for one in prepared]
-            self._whole = sum(one.mean for one in forecasts)  # V1-Infer stands last
+            self._whole = sum(one.mean for one in forecasts)  # V1-Infer comes last
             calls = sum(one.partial + one.full for one in forecasts)
             rows.append((name, number(calls, 0), number(self._whole, 0)))
         self._console.print(table("Forecast", ("strategy", "judge calls", "tokens to read"), rows))
@@ -138,12 +140,13 @@ class _Tour:
     def _print_results(self, outcomes: list[Outcome], seconds: float) -> None:
         played = [outcome for outcome in outcomes if outcome.selection is not None]
         self._draw(max(played, key=lambda one: len(one.judged), default=None))
-        columns = ("case", "answers", "different", "chosen", "calls E1 + E2", "tokens", "right?")
+        columns = ("case", "answers", "distinct", "chosen", "calls E1 + E2", "tokens", "right?")
         rows = [result_row(outcome) for outcome in played]
         self._console.print(table("What was chosen", columns, rows, numbers_from=1))
-        for outcome in outcomes:
-            if outcome.failure is not None:
-                say(f"failed: case {outcome.name!r}: {outcome.failure}", "red")
+        with FailureLog() as failures:
+            for outcome in outcomes:
+                if outcome.failure is not None:
+                    failures.add_case(outcome.name, outcome.failure)
         summary = Summary()
         for outcome in outcomes:
             summary.add(outcome)
@@ -159,7 +162,9 @@ class _Tour:
         for words in (*summary.findings.as_text(), *judge_words(played)):
             self._console.print(shown(words), markup=False)
         if self._runner.endpoints.full.model == SMALL:
-            self._console.print("A model this small lets you see everything work; it is no judge to rely on.")
+            self._console.print(
+                "This model is small enough to run anywhere, and too small to be a reliable judge."
+            )
         self._console.print(NEXT, markup=False)
 
     def _draw(self, outcome: Outcome | None) -> None:
@@ -167,8 +172,8 @@ class _Tour:
             return
         right = [one.correct for one in outcome.prepared.case.candidates]
         self._console.print(
-            f"The contest of case {outcome.name!r}: ✓ is right; the upper of two sat in slot A; in the table "
-            "+ won, - lost, = tied, doubled where sure\n"
+            f"The contest of case {outcome.name!r}: ✓ is right; the upper of two was shown first. In "
+            "the table: + won, - lost, = tied, doubled if the judge was sure\n"
         )
         for line in draw(outcome.contest, lambda one: f"{one}{'✓' if right[one] else '✗'}"):
             self._console.print(line)
@@ -181,7 +186,7 @@ def _shipped() -> list[Case]:
 
 
 def show_simulated(seed: int) -> None:
-    """Play one contest of CAPS-R between 16 made-up candidates and draw its bracket."""
+    """Run one contest of CAPS-R between 16 made-up candidates, and draw its bracket."""
     pool = _interesting(PoolModel(kind="math", new_wrong=8.0), seed)
     judge = SimulatedJudge(PRESETS["80"], pool.entrants, pool.correct, seed=seed)
     contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed)
@@ -194,9 +199,9 @@ def show_simulated(seed: int) -> None:
         "[bold]One problem, 16 candidates, a simulated judge (right in 80 % of full comparisons)[/bold]"
     )
     console.print(
-        f"Stage 0 merges equal answers, without a call: {clusters} different ones remain.\n"
-        "Stage A halves them on partial views, Stage B at full evidence; the upper of two sat in slot A.\n"
-        "Stage C: the finalists all meet: + won, - lost, = tied, doubled where sure, ᴬ sat in slot A.\n"
+        f"Stage 0 merges equal answers without a call: {clusters} distinct ones remain.\n"
+        "Stage A halves them on partial views, Stage B on full views; the upper of two was shown first.\n"
+        "Stage C compares all finalists: + won, - lost, = tied, doubled if sure, ᴬ shown first.\n"
     )
     for line in draw(contest, lambda one: f"{one}{'✓' if pool.correct[one] else '✗'}"):
         console.print(line)
@@ -204,7 +209,7 @@ def show_simulated(seed: int) -> None:
 
 
 def _interesting(model: PoolModel, seed: int) -> LabelledPool:
-    """The first made-up pool in which choosing is neither trivial nor hopeless."""
+    """The first made-up pool in which the choice is neither trivial nor impossible."""
     number_ = 0
     while True:
         pool = model.pool(number_, seed)
@@ -224,7 +229,8 @@ def _summary(contest: Contest, pool: LabelledPool) -> None:
     console = stdout()
     console.print(
         f"\nThe winner is {winner}, which is {'right' if pool.correct[winner] else 'wrong'}: "
-        f"{partial} calls at E1 and {len(asks) - partial} at E2 in {len(contest.transcript)} rounds, "
+        f"{partial} calls on partial views (E1) and {len(asks) - partial} on full views (E2) in "
+        f"{len(contest.transcript)} rounds, "
         f"{number(tokens, 0)} tokens; V1-Infer would read {number(whole, 0)} ({tokens / whole:.0%} of that).",
         style="bold",
     )

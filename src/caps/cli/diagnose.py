@@ -1,4 +1,4 @@
-"""`caps diagnose`: is this judge good enough, at which evidence, and what should be run?"""
+"""`caps diagnose`: measure how accurate a judge is, and recommend a strategy."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,15 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from caps.building import make_prepare
 from caps.cli import options
 from caps.cli.figures import Html, Plots, write_figures
-from caps.cli.options import configured
-from caps.cli.output import JsonFlag, bar, print_json, say, stdout
+from caps.cli.help import FILES, STRATEGY
+from caps.cli.options import JsonFlag, configured
+from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
+from caps.cli.progress import Progress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
@@ -55,24 +56,68 @@ from caps.studies.simulation import PoolModel, generated_pools
 MADE_UP = 300
 
 Cases = Annotated[
-    str | None, typer.Argument(metavar="[CASES]", help="Labelled cases; made-up ones with --simulate alone.")
+    str | None, typer.Argument(metavar="[CASES]", help="Labelled cases. Not needed with --simulate.")
 ]
-Pairs = Annotated[int, typer.Option("--pairs", min=1, help="Pairs at most, four calls each.")]
+Pairs = Annotated[
+    int,
+    typer.Option(
+        "--pairs",
+        min=1,
+        metavar="N",
+        help="Most pairs to ask, four calls each.",
+        rich_help_panel=STRATEGY,
+    ),
+]
 PerCase = Annotated[
-    int, typer.Option("--per-case", min=1, help="Pairs of a case; more where cases are too few.")
+    int,
+    typer.Option(
+        "--per-case",
+        min=1,
+        metavar="N",
+        rich_help_panel=STRATEGY,
+        help="Pairs of one case; more if there are few cases.",
+    ),
 ]
-NoStop = Annotated[bool, typer.Option("--no-stop", help="Ask all pairs, even where fewer settle it.")]
+NoStop = Annotated[
+    bool,
+    typer.Option("--no-stop", help="Ask all pairs, even if fewer are enough.", rich_help_panel=STRATEGY),
+]
 Proxy = Annotated[
-    bool, typer.Option("--proxy", help="Without labels: how often E1 agrees with E2, which is no accuracy.")
+    bool,
+    typer.Option(
+        "--proxy",
+        rich_help_panel=STRATEGY,
+        help="Without labels, measure how often verdicts on partial and full views agree (not an accuracy).",
+    ),
 ]
 Simulate = Annotated[
-    str | None, typer.Option("--simulate", help="No model: a synthetic judge, right in 60, 70, 80 or 90 %.")
+    str | None,
+    typer.Option(
+        "--simulate",
+        metavar="PERCENT",
+        rich_help_panel=STRATEGY,
+        help="Diagnose a synthetic judge that is right in 60, 70, 80 or 90 % of comparisons.",
+        autocompletion=options.completion(PRESETS),
+    ),
 ]
 Contests = Annotated[
-    int, typer.Option("--contests", min=1, help="Contests simulated for the expected figures.")
+    int,
+    typer.Option(
+        "--contests",
+        min=1,
+        metavar="N",
+        rich_help_panel=STRATEGY,
+        help="Contests to simulate for the expected figures of each strategy.",
+    ),
 ]
 Save = Annotated[
-    Path | None, typer.Option("--save", help="Keep the profile in this file, for --judge-profile.")
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="File for the profile of the judge, for --judge-profile.",
+        rich_help_panel=FILES,
+    ),
 ]
 
 
@@ -99,19 +144,19 @@ def diagnose(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure a judge on pairs of a right and a wrong candidate, and say which strategy to use with it.
+    """Measure how accurate a judge is, and recommend a strategy.
 
-    Each pair is asked on partial and on full views, in both orders, until both levels are told from chance or
-    --pairs are asked. Replies are kept in the journal, where caps select finds them again. --set changes the
-    synthetic judge of --simulate, such as position_bias=0.3.
+    The judge compares pairs of a right and a wrong candidate, on partial and on full views and in both
+    orders, until both accuracies differ clearly from chance, or --pairs are asked. Replies are stored in the
+    journal, where caps select finds them. --set changes the synthetic judge of --simulate: position_bias=0.3.
     """
     plan = Plan(pairs=pairs, per_case=per_case, stop=not no_stop, proxy=proxy, seed=config.seed)
     changes = {name: str(value) for name, value in config.settings.items()}
     config = replace(config, settings={})
     if proxy and save is not None:
-        raise SettingError("--save needs labels: without them nobody knows how often the judge is right")
+        raise SettingError("--save needs labels: without them the accuracy of the judge is unknown")
     if changes and simulate_ is None:
-        raise SettingError("--set changes the synthetic judge: it goes with --simulate")
+        raise SettingError("--set changes the synthetic judge: add --simulate")
     found = _subjects(cases, limit, config, plan, simulated=simulate_ is not None)
     scheduled = schedule(found, plan)
     if not scheduled:
@@ -152,10 +197,10 @@ def _subjects(
 ) -> list[Subject]:
     if cases is None and not simulated:
         raise SettingError(
-            "give CASES to try a judge on; or --simulate 80 for made-up cases and a made-up judge"
+            "no cases: name a file of labelled cases, or use --simulate 80 for a synthetic judge"
         )
     if simulated and plan.proxy:
-        raise SettingError("--proxy is for cases without labels: a synthetic judge reads the labels")
+        raise SettingError("--proxy is for cases without labels, and a synthetic judge needs labels")
     if cases is None:
         return list(of_pools(generated_pools(PoolModel(), limit or MADE_UP, plan.seed)))
     views = {name: str(view) for name, view in config.views.items()}
@@ -169,7 +214,7 @@ def _simulated(preset: str, changes: dict[str, str], scheduled: list[Subject], p
 
 
 def _again(config: RunConfig) -> tuple[str, ...]:
-    """Options of this command that `select` needs too."""
+    """The options of this command that `caps select` needs too."""
     given = (
         ("--model", config.model),
         ("--base-url", join_addresses(config.base_url)),
@@ -178,7 +223,7 @@ def _again(config: RunConfig) -> tuple[str, ...]:
         ("--judge-model-e1", config.judge_model_e1),
         ("--judge-base-url-e1", join_addresses(config.judge_base_url_e1)),
         ("--profile", config.profile),
-        ("--reply", config.reply),
+        ("--reply-format", config.reply_format),
         ("--confidence", None if config.confidence == "verbal" else config.confidence),
     )
     return tuple(word for option, value in given if value for word in (option, value))
@@ -191,13 +236,10 @@ def _today() -> str:
 async def judged_live(
     runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, quiet: bool
 ) -> DiagnosisRun | None:
-    """Ask; none on Ctrl-C or SIGTERM, with everything paid for in the journal."""
-    columns = (TextColumn("pairs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with bar(*columns, hidden=quiet) as progress:
-        pairs = progress.add_task("pairs", total=sum(len(subject.probe_pairs) for subject in scheduled))
-        answered = await run_until_signal(
-            ask(runner, scheduled, plan, advance=lambda more: progress.advance(pairs, more))
-        )
+    """Ask the judge; None after Ctrl-C or SIGTERM. Replies stay in the journal."""
+    total = sum(len(subject.probe_pairs) for subject in scheduled)
+    with Progress("pairs", total, hidden=quiet) as progress:
+        answered = await run_until_signal(ask(runner, scheduled, plan, advance=progress.advance))
     if answered is None:
         report_interrupted(runner.journal_path)
     return answered
@@ -205,7 +247,7 @@ async def judged_live(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisOutput:
-    """Where the findings of a diagnosis go: a terminal, JSON, a profile file."""
+    """Prints a diagnosis, and writes its profile, figures and page."""
 
     cases: str | None
     plan: Plan
@@ -219,18 +261,22 @@ class DiagnosisOutput:
     quiet: bool
 
     def print(self, asked: DiagnosisRun, judge: JudgeLabel) -> int:
-        """Say everything; the exit code."""
-        for failure in asked.failures:
-            say(f"failed: {failure}", "red")
+        """Print and write everything; return the exit code."""
+        with FailureLog() as failures:
+            for failure in asked.failures:
+                failures.add(str(failure))
         if not asked.looks:
-            say("no pair was answered in full: nothing can be said of this judge", "red")
+            say(
+                "no pair was answered completely, so the judge cannot be measured: see the failures above",
+                "red",
+            )
             return 3 if asked.ended else 1
         if self.plan.proxy:
             self._print_proxy(asked, judge)
         else:
             self._print_conclusion(asked, judge)
         if asked.ended:
-            say(f"the {asked.ended} ended before all pairs were asked", "yellow")
+            say(f"the {asked.ended} was used up before all pairs were asked", "yellow")
         return 1 if asked.failures else 3 if asked.ended else 0
 
     def _print_proxy(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
@@ -244,14 +290,9 @@ class DiagnosisOutput:
         _print([*diagnosed.remarks(measured, labelled=False), diagnosed.PROXY])
 
     def _print_conclusion(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
-        with bar(hidden=self.quiet) as progress:
-            counted = progress.add_task("simulated contests", total=self.contests)
+        with Progress("simulated contests", self.contests, hidden=self.quiet) as progress:
             found = conclude(
-                asked,
-                self.found,
-                seed=self.plan.seed,
-                contests=self.contests,
-                report=lambda done: progress.advance(counted, done),
+                asked, self.found, seed=self.plan.seed, contests=self.contests, report=progress.advance
             )
         line = diagnosed.command(
             self.cases or "CASES", found.chosen, judge.words, None if self.save is None else str(self.save)
@@ -269,7 +310,7 @@ class DiagnosisOutput:
             self._print_all(found, line, judge)
 
     def _made(self, asked: DiagnosisRun, judge: JudgeLabel) -> list[tuple[str, str]]:
-        """How this diagnosis was made, for whoever reads its page later."""
+        """How this diagnosis was made, for its page."""
         plan = self.plan
         facts = {
             "cases": self.cases or "made up", "judge": judge.source, "model": judge.model,
@@ -282,7 +323,7 @@ class DiagnosisOutput:
 
     def _print_all(self, found: Conclusion, line: str, judge: JudgeLabel) -> None:
         if judge.simulated:
-            _print([f"{judge.source}: nothing below is about a model", ""])
+            _print([f"{judge.source}: the figures below are simulated", ""])
         stdout().print(diagnosed.figures(found.measured))
         answer = diagnosed.judged_words(found.measured, pairs_most=self.plan.pairs)
         _print(["", *diagnosed.remarks(found.measured), "", *answer, ""])
@@ -294,7 +335,7 @@ class DiagnosisOutput:
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Print sentences, broken between words where someone looks and nowhere else."""
+    """Print sentences, wrapped in a terminal only."""
     console = stdout()
     for words in lines:
         console.print(shown(words), markup=False, soft_wrap=not console.is_terminal)

@@ -1,4 +1,4 @@
-"""`caps doctor`: what works here, and how to mend what does not."""
+"""`caps doctor`: what works on this machine, and how to install the rest."""
 
 import os
 from dataclasses import asdict
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from platformdirs import user_cache_path, user_data_path
 
-from caps.cli.output import JsonFlag, print_json, stdout
+from caps.cli.options import JsonFlag
+from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
@@ -17,14 +18,14 @@ from caps.models.fleet import parse_fleet
 from caps.models.weights import default_weights
 from caps.reports.console import table
 
-Fetch = Annotated[bool, typer.Option("--fetch", help="Fetch the default weights first (93 MB).")]
+Fetch = Annotated[bool, typer.Option("--fetch", help="Download the default model first (93 MB).")]
 
 
 def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
-    """Look at what this machine has: Python, extras, default weights, endpoint, journal, sandbox, browser.
+    """Check what works on this machine, and how to install the rest.
 
-    What is missing is optional, and the command that installs it is shown; the exit code is 1 only when
-    something that is there does not work.
+    Checks Python, optional packages, the default model, servers, the journal, the sandbox and the browser.
+    Everything that is missing is optional. The exit code is 1 only if something that exists does not work.
     """
     cache = user_cache_path("caps")
     if fetch:
@@ -42,13 +43,13 @@ def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
         print_json([asdict(check) for check in checks])
     else:
         stdout().print(
-            table("", ("", "state", "what was found", "how to mend it"), _rows(checks), numbers_from=9)
+            table("", ("", "state", "what was found", "how to fix it"), _rows(checks), numbers_from=9)
         )
     raise typer.Exit(any(check.state == "broken" for check in checks))
 
 
 def environment_places() -> list[Place]:
-    """The endpoints of the environment, those that commands take first; each with its own key."""
+    """The servers that the environment names, with their keys, in the order of preference."""
     own, general = os.environ.get("CAPS_API_KEY"), os.environ.get("OPENAI_API_KEY")
     urls = (os.environ.get("CAPS_BASE_URL", ""), os.environ.get("OPENAI_BASE_URL", ""))
     keys = (own or general, general if urls[0] else own or general)

@@ -10,13 +10,14 @@ from typing import Annotated
 
 import typer
 from platformdirs import user_data_path
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from caps.building import make_graders, open_journal
 from caps.cli import options
+from caps.cli.help import FILES, STRATEGY
 from caps.cli.options import Cases
-from caps.cli.output import bar, say
+from caps.cli.output import FailureLog, say
 from caps.cli.preflight import checked_source
+from caps.cli.progress import Progress
 from caps.config import options as options_of_runs
 from caps.core.errors import InputError
 from caps.core.text import percent
@@ -26,14 +27,28 @@ from caps.datasets.imports import count_cases, open_cases
 from caps.files import Output as OutputFile
 from caps.graders.base import Grade
 from caps.journal.store import default_path
+from caps.reports.console import plural
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Labelled cases; - is standard output.")
+    str,
+    typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, rich_help_panel=FILES,
+        help="File for the labelled cases. Default: standard output.",
+    ),
+]  # fmt: skip
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Print for each wrong candidate what is wrong.", rich_help_panel=FILES),
 ]
-Explain = Annotated[bool, typer.Option("--explain", help="Say of each wrong candidate what was wrong.")]
-Seconds = Annotated[float, typer.Option("--test-seconds", min=0.1, help="Seconds a program has for a test.")]
+Seconds = Annotated[
+    float,
+    typer.Option(
+        "--test-seconds", min=0.1, metavar="SECONDS", help="Most seconds of a program for one test.",
+        rich_help_panel=STRATEGY,
+    ),
+]  # fmt: skip
 
 _PASSED, _FAILED = "passed public tests", "failed public tests"
 
@@ -49,11 +64,12 @@ def grade(
     limit: options.Limit = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Label every candidate: math by equal answers, code by running all hidden tests in the sandbox.
+    """Label every candidate as right or wrong.
 
-    The cases come out with `correct` at each candidate; what cannot be decided gets no label. Where a case
-    has public tests only, candidates get `passed_public_tests` instead: passing them is no proof. Grades
-    are kept in the journal, so nothing is graded twice.
+    Math is graded by comparing answers, code by running all hidden tests in the sandbox. Each candidate gets
+    the field "correct", unless that cannot be decided. If a case has public tests only, candidates get
+    "passed_public_tests" instead, since passing those proves nothing. Grades are stored in the journal, so
+    nothing is graded twice.
     """
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
@@ -61,7 +77,7 @@ def grade(
     source = checked_source(partial(open_cases, cases), limit)
     counted = count_cases(cases)
     total = limit if counted is None else min(counted, limit or counted)
-    # Opened before the event loop runs: a FIFO is waited for here, where Ctrl-C ends the wait.
+    # Opened before the event loop starts: opening a FIFO may block, and here Ctrl-C ends that.
     with OutputFile(output, option="--output", inputs=[cases]) as sink:
         code = asyncio.run(run.play(source, total, sink, name, test_seconds, where))
     raise typer.Exit(code)
@@ -74,13 +90,14 @@ def _label(grade: Grade) -> str:
 
 
 class _Grading:
-    """Grades one file and keeps count."""
+    """Grades one file and counts the labels."""
 
     def __init__(self, *, explain: bool, quiet: bool) -> None:
         self._explain, self._quiet = explain, quiet
         self._labels: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
         self._failed = self._cases = 0
+        self._failures = FailureLog()
 
     async def play(
         self,
@@ -92,19 +109,15 @@ class _Grading:
         journal: Path | None,
     ) -> int:
         """Grade all cases; the exit code."""
-        progress = bar(
-            TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), hidden=self._quiet,
-        )  # fmt: skip
         with ExitStack() as stack:
             kept = None if journal is None else stack.enter_context(open_journal(journal))
             book = GradeStore(make_graders(sandbox, seconds), kept)
-            stack.enter_context(progress)
-            shown = progress.add_task("cases", total=total)
+            progress = stack.enter_context(Progress("cases", total, hidden=self._quiet))
+            stack.enter_context(self._failures)
             try:
                 async for graded in book.grade_all(source):
                     self._deliver(graded, sink)
-                    progress.advance(shown)
+                    progress.advance()
                 sink.finish()
             finally:
                 await book.close()
@@ -117,8 +130,7 @@ class _Grading:
         case = graded.case
         if graded.failure is not None:
             self._failed += 1
-            named = "" if case is None else f"case {case.id!r}: "
-            say(f"failed: {named}{graded.failure}", "red")
+            self._failures.add_case("" if case is None else case.id, graded.failure)
         if case is None:
             return
         for place, one in enumerate(graded.grades):
@@ -126,8 +138,8 @@ class _Grading:
             if one.reason:
                 self._reasons[one.reason] += 1
             if self._explain and not (one.correct or one.passed_public_tests):
-                said = f": {one.detail}" if one.detail else ""
-                say(f"case {case.id!r}, candidate {place}: {one.reason}{said}", "default")
+                detail = f": {one.detail}" if one.detail else ""
+                say(f"case {case.id!r}, candidate {place}: {one.reason}{detail}", "default")
         sink.write(write_case(case) + b"\n")
 
     def _summary(self) -> None:
@@ -136,12 +148,13 @@ class _Grading:
         if total:
             share = percent(right / total, wilson(right, total))
             wrong, undecided = self._labels["wrong"], self._labels["undecided"]
-            words = f"{total} candidates of {self._cases} cases: {right} right ({share} %), {wrong} wrong"
+            counted = f"{plural(total, 'candidate')} in {plural(self._cases, 'case')}"
+            words = f"{counted}: {right} right ({share} %), {wrong} wrong"
             say(words + (f", {undecided} undecided" if undecided else ""))
         if public:
             passed, failed = self._labels[_PASSED], self._labels[_FAILED]
             say(
-                f"{public} candidates without a label, since their cases have public tests only: "
+                f"{plural(public, 'candidate')} without a label, because the case has public tests only: "
                 f"{passed} {_PASSED}, {failed} {_FAILED}"
             )
         if self._reasons:

@@ -1,4 +1,4 @@
-"""`caps import`: other tools' logs, and published problems, become our cases."""
+"""`caps import`: convert other tools' logs, and published problems, to cases."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_cache_path
 
-from caps.cli.output import say
+from caps.cli.options import completion
+from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
 from caps.datasets.case_files import DOMAINS, write_case
@@ -17,32 +18,67 @@ from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
 from caps.datasets.published import Window
 from caps.files import Output as OutputFile
 from caps.registry import DATASETS, resolve
+from caps.reports.console import plural
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE...", help="Logs with candidates, or the files of --dataset; - is input."),
+    typer.Argument(
+        metavar="FILE...", help="Logs with candidates, or the files of --dataset; - reads standard input."
+    ),
 ]
-FormatName = Annotated[str, typer.Option("--format", help=f"auto, or {', '.join(FORMATS)}.")]
+FormatName = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help=f"Format of the logs: auto, {', '.join(FORMATS)}.",
+        autocompletion=completion((AUTO, *FORMATS)),
+    ),
+]
 Requests = Annotated[
-    str | None, typer.Option("--requests", metavar="FILE", help="The input file of a batch: its problems.")
+    str | None,
+    typer.Option("--requests", metavar="FILE", help="Input file of a batch, which holds the problems."),
 ]
 DatasetName = Annotated[
-    str | None, typer.Option("--dataset", metavar="NAME", help="Published problems: see caps list datasets.")
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME",
+        help="Published problems; see caps list datasets.",
+        autocompletion=completion(DATASETS.table),
+    ),
 ]
-Fetch = Annotated[bool, typer.Option("--fetch", help="Download the files of --dataset first, once.")]
-Cache = Annotated[Path | None, typer.Option("--cache", envvar="CAPS_CACHE", help="Where downloads are kept.")]
+Fetch = Annotated[
+    bool, typer.Option("--fetch", help="Download the files of --dataset first, unless they are there.")
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option("--cache", envvar="CAPS_CACHE", metavar="DIR", help="Folder for downloads."),
+]
 Mirror = Annotated[
     str | None,
-    typer.Option("--mirror", envvar="CAPS_MIRROR", metavar="URL", help="Fetch from this host instead."),
+    typer.Option("--mirror", envvar="CAPS_MIRROR", metavar="URL", help="Download from this address instead."),
 ]
-Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Problems of this day or later.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Problems before this day.")]
-AnyCount = Annotated[bool, typer.Option("--any-count", help="Take a part of a dataset as it is.")]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="DATE", help="Only problems of this day (YYYY-MM-DD) or later."),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="DATE", help="Only problems before this day (YYYY-MM-DD).")
+]
+AnyCount = Annotated[bool, typer.Option("--any-count", help="Accept a data set with missing problems.")]
 Domain = Annotated[
-    str | None, typer.Option("--domain", help="Say what the cases are: code, math or general.")
+    str | None,
+    typer.Option(
+        "--domain",
+        metavar="NAME",
+        help="Domain of the cases: code, math or general. Default: guessed.",
+        autocompletion=completion(DOMAINS),
+    ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="File to write; standard output if absent.")
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="File to write. Default: standard output."),
 ]
 
 
@@ -60,16 +96,17 @@ def import_(
     domain: Domain = None,
     output: Output = None,
 ) -> None:
-    """Write other tools' logs, or published problems, as cases: one JSON object a line.
+    """Convert other tools' logs, or published problems, to cases.
 
-    Several logs with the same problems are put together: the candidates of each file follow one another.
+    Cases are written one JSON object per line. Logs with the same problems are merged: the candidates of each
+    file follow one another.
     """
     if domain is not None and domain not in DOMAINS:
         raise SettingError(f"--domain {domain!r}: must be one of {', '.join(DOMAINS)}")
     if dataset is None:
         for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
             if given:
-                raise SettingError(f"{name} goes with --dataset NAME")
+                raise SettingError(f"{name} needs --dataset NAME")
         source = _logs(files or [], format_, requests)
     else:
         found = _dataset(dataset)
@@ -84,29 +121,30 @@ def import_(
         for line in counts.lines(source, domain):
             sink.write(line)
         sink.finish()
-    kind = "problems" if dataset else "cases"
+    kind = "problem" if dataset else "case"
     where = "" if output is None else f", written to {output}"
-    say(f"{counts.good} {kind}, {counts.candidates} candidates{where}")
+    say(f"{plural(counts.good, kind)}, {plural(counts.candidates, 'candidate')}{where}")
     raise typer.Exit(1 if counts.bad else 0)
 
 
 class _Counts:
-    """Counts what goes through and names what cannot."""
+    """Counts the cases and reports the lines that are wrong."""
 
     def __init__(self) -> None:
         self.good = self.bad = self.candidates = 0
 
     def lines(self, source: Iterator[Case | InputError], domain: str | None) -> Iterator[bytes]:
         """The lines of the good cases."""
-        for case in source:
-            if isinstance(case, InputError):
-                self.bad += 1
-                say(f"failed: {case}", "red")
-                continue
-            self.good += 1
-            self.candidates += len(case.candidates)
-            stated = case if domain is None else replace(case, domain=domain, guessed=False)
-            yield write_case(stated) + b"\n"
+        with FailureLog() as failures:
+            for case in source:
+                if isinstance(case, InputError):
+                    self.bad += 1
+                    failures.add(str(case))
+                    continue
+                self.good += 1
+                self.candidates += len(case.candidates)
+                stated = case if domain is None else replace(case, domain=domain, guessed=False)
+                yield write_case(stated) + b"\n"
 
 
 def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case | InputError]:
@@ -119,7 +157,7 @@ def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case
 def _dataset(name: str) -> Any:
     found = resolve(DATASETS, name)
     if not callable(getattr(found, "read", None)):
-        raise SettingError(f"{name!r} is {found!r}, which has no read(): not a dataset")
+        raise SettingError(f"{name!r} is {found!r}, which has no read(): not a data set")
     return found
 
 
@@ -127,9 +165,9 @@ def _fetched(dataset: Any, cache: Path | None, mirror: str | None) -> str:
     from caps.datasets.published import fetch  # noqa: PLC0415  (urllib takes a while to load)
 
     if not dataset.urls:
-        raise SettingError(f"--fetch: nobody wrote down where {dataset.name} is found; give its path")
+        raise SettingError(f"--fetch: no address is known for {dataset.name}: give the path of its files")
     folder = (cache or user_cache_path("caps") / "datasets") / dataset.name
-    say(f"fetching {dataset.name} ({dataset.licence}) to {folder}")
+    say(f"downloading {dataset.name} ({dataset.licence}) to {folder}")
     paths = fetch(dataset.urls, folder, mirror=mirror)
     return str(folder if len(paths) > 1 else paths[0])
 

@@ -1,4 +1,4 @@
-"""`caps journal`: what is stored, and how to be rid of it."""
+"""`caps journal`: show what is stored, and delete from it."""
 
 import sys
 import time
@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_data_path
 
-from caps.cli.options import JournalFile
-from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.cli.options import Command, JournalFile, JsonFlag
+from caps.cli.output import print_json, say, stdout
 from caps.core.errors import SettingError
 from caps.core.text import number
 from caps.journal import maintenance
@@ -19,29 +19,33 @@ from caps.journal.maintenance import Stats
 from caps.journal.store import default_path
 from caps.reports.console import shown, table
 
-app = typer.Typer(help="What is stored, and how to be rid of it.", no_args_is_help=True)
+app = typer.Typer(help="Show what the journal stores, and delete from it.", no_args_is_help=True)
 
 DAY = 86400.0
 
 OlderThan = Annotated[
     float | None,
-    typer.Option("--older-than", metavar="DAYS", min=0, help="Only what was stored longer ago."),
+    typer.Option(
+        "--older-than", metavar="DAYS", min=0, help="Only entries that are older than this many days."
+    ),
 ]
-# No environment variable: CAPS_MODEL names whom to ask, and must not choose what is deleted.
+# No environment variable: CAPS_MODEL names the model to ask, and must not choose what is deleted.
 OfModel = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only replies of this model.")]
-Everything = Annotated[bool, typer.Option("--all", help="Everything that no other option leaves out.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+Everything = Annotated[
+    bool, typer.Option("--all", help="All entries, as far as other options do not exclude them.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would be deleted.")]
 
 
 @app.callback()
 def group() -> None:
-    """See what is stored, and be rid of it."""
+    """Show what the journal stores, and delete from it."""
 
 
-@app.command()
+@app.command(cls=Command)
 def stats(journal: JournalFile = None, as_json: JsonFlag = False) -> None:
-    """What the journal holds: replies, facts, tokens paid for, by model."""
+    """Show the size of the journal: replies, facts, and tokens paid for, by model."""
     found = maintenance.read_stats(_path(journal))
     if as_json:
         print_json(_stats_line(found))
@@ -51,7 +55,7 @@ def stats(journal: JournalFile = None, as_json: JsonFlag = False) -> None:
         ("size", f"{number(found.bytes, 0)} bytes"),
         ("schema", f"version {found.version}"),
         ("replies", number(found.replies, 0)),
-        ("redacted", f"{number(found.redacted, 0)} more, without their words"),
+        ("redacted", f"{number(found.redacted, 0)} more, without their texts"),
         ("facts", number(found.facts, 0)),
         ("first", _date(found.first_at) or "–"),
         ("last", _date(found.last_at) or "–"),
@@ -66,7 +70,7 @@ def stats(journal: JournalFile = None, as_json: JsonFlag = False) -> None:
     stdout().print(table("", columns, rows))
 
 
-@app.command()
+@app.command(cls=Command)
 def prune(
     older_than: OlderThan = None,
     model: OfModel = None,
@@ -76,9 +80,9 @@ def prune(
     journal: JournalFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take replies out of the journal for good; options narrow one another.
+    """Delete replies from the journal; options narrow one another.
 
-    Without --model, facts of that age go too. caps replay and a run that is continued need the replies:
+    Without --model, facts of that age are deleted too. caps replay and continued runs need the replies:
     without them the same requests are sent, and paid for, again.
     """
     path, which = _path(journal), _which(older_than, model, everything)
@@ -87,13 +91,15 @@ def prune(
     if not dry_run:
         if not yes:
             _state_loss(found, dry_run=False)
-        _ask(f"Take {words} out of {path} for good?", found, yes=yes)
+        _confirm(f"Delete {words} from {path}?", found, yes=yes)
         found = maintenance.prune(path, which)
         words = _words(found)
-    _print_removal("would go" if dry_run else "gone", words, found, dry_run=dry_run, as_json=as_json)
+    _print_removal(
+        "would be deleted" if dry_run else "deleted", words, found, dry_run=dry_run, as_json=as_json
+    )
 
 
-@app.command()
+@app.command(cls=Command)
 def redact(
     older_than: OlderThan = None,
     model: OfModel = None,
@@ -103,18 +109,18 @@ def redact(
     journal: JournalFile = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Take the words of replies out of the journal for good and keep their figures.
+    """Delete the texts of replies from the journal, and keep their figures.
 
-    Text, reasoning and log-probabilities go; model, tokens, date, template and the digest of the prompt stay.
-    caps replay and a run that is continued need the words: without them the same requests are sent, and paid
-    for, again. That is stated, and asked for unless --yes is given. Facts and folders of runs (--out) stay.
+    Text, reasoning and log-probabilities are deleted; model, tokens, date, template and the digest of the
+    prompt stay. caps replay and continued runs need the texts: without them the same requests are sent, and
+    paid for, again. You are asked first, unless --yes is given. Facts and folders of runs (--out) stay.
     """
     path, which = _path(journal), _which(older_than, model, everything)
     counted = _found(path, which, yes=yes, dry_run=dry_run)
     found = replace(counted, redacted=0, facts=0)
     _state_loss(found, dry_run=dry_run)
     if not dry_run:
-        _ask(f"Take the words of {_words(found)} out of {path} for good?", found, yes=yes)
+        _confirm(f"Delete the texts of {_words(found)} from {path}?", found, yes=yes)
         found = maintenance.redact(path, which, now=time.time())
     what = "would be redacted" if dry_run else "redacted"
     _print_removal(what, _words(found), found, dry_run=dry_run, as_json=as_json)
@@ -126,38 +132,35 @@ def _path(journal: Path | None) -> Path:
 
 def _which(older_than: float | None, model: str | None, everything: bool) -> maintenance.ReplyFilter:  # noqa: FBT001
     if older_than is None and model is None and not everything:
-        raise SettingError("say which replies: --older-than DAYS, --model NAME or --all")
+        raise SettingError("choose the replies: --older-than DAYS, --model NAME or --all")
     return maintenance.ReplyFilter(model, None if older_than is None else time.time() - older_than * DAY)
 
 
 def _found(path: Path, which: maintenance.ReplyFilter, *, yes: bool, dry_run: bool) -> maintenance.Removal:
-    """What is meant; refuses where nobody can be asked, remarks on a model that is not there."""
+    """Count what is selected; refuse without a terminal to confirm at, and warn of an unknown model."""
     if not (yes or dry_run or sys.stdin.isatty()):
-        raise SettingError(
-            "there is no terminal to ask for leave at: add --yes, or look first with --dry-run"
-        )
+        raise SettingError("there is no terminal to confirm at: add --yes, or check first with --dry-run")
     found = maintenance.count(path, which)
     if which.model is not None and not found.replies and not found.redacted:
-        known = ", ".join(repr(share.model) for share in maintenance.read_stats(path).by_model) or "none"
-        remark = f"no such reply of model {which.model!r}; models in the journal: {known}"
-        say(remark, "yellow")
+        known = ", ".join(repr(share.model) for share in maintenance.read_stats(path).shares) or "none"
+        say(f"no such reply of model {which.model!r}; models in the journal: {known}", "yellow")
     return found
 
 
 def _state_loss(found: maintenance.Removal, *, dry_run: bool) -> None:
-    """State what the loss of replies means, before it is asked for."""
+    """Print what the deletion costs, before it is confirmed."""
     if found.replies:
         replies = _words(maintenance.Removal(replies=found.replies))
         read, written = number(found.prompt_tokens, 0), number(found.output_tokens, 0)
         say(
             f"{replies} ({read} tokens read, {written} written) {'would' if dry_run else 'will'} have to be "
-            "paid for again by every run that is continued or replayed and needs them",
+            "paid for again by every continued or replayed run that needs them",
             "yellow",
         )
 
 
-def _ask(question: str, found: maintenance.Removal, *, yes: bool) -> None:
-    # With nothing to lose there is nothing to ask: the file is only tidied.
+def _confirm(question: str, found: maintenance.Removal, *, yes: bool) -> None:
+    # If nothing is lost, nothing is asked: the file is only compacted.
     if yes or not (found.replies or found.redacted or found.facts):
         return
     if not typer.confirm(question, err=True):
@@ -181,7 +184,7 @@ def _print_removal(what: str, words: str, found: maintenance.Removal, *, dry_run
             {"dry_run": dry_run, **counts, "bytes_of_words" if dry_run else "bytes_freed": found.bytes}
         )
         return
-    size = f"{number(found.bytes, 0)} bytes {'of words' if dry_run else 'freed'}"
+    size = f"{number(found.bytes, 0)} bytes {'of text' if dry_run else 'freed'}"
     stdout().print(shown(f"{what}: {words}; {size}"), markup=False, soft_wrap=True)
 
 

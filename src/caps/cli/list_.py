@@ -1,4 +1,4 @@
-"""`caps list`: what there is."""
+"""`caps list`: strategies, models, views and other things with names."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,7 +10,8 @@ from platformdirs import user_cache_path
 
 from caps.building import make_strategy
 from caps.cli.doctor import environment_places
-from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.cli.options import Command, JsonFlag, completion
+from caps.cli.output import print_json, say, stdout
 from caps.core.settings import allowed
 from caps.core.text import number
 from caps.models import weights
@@ -30,71 +31,92 @@ from caps.registry import (
 from caps.reports.console import table
 from caps.sampling.methods import make_method, make_preset
 
-app = typer.Typer(help="What there is: strategies, models, views, presets, …", no_args_is_help=True)
+app = typer.Typer(help="List strategies, models, views, presets and data sets.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """List what there is."""
+    """List strategies, models, views, presets and data sets."""
 
 
-@app.command()
+@app.command(cls=Command)
 def strategies(
-    name: Annotated[str | None, typer.Argument(help="Show the fields of this strategy.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Show the fields of this strategy.",
+            autocompletion=completion(STRATEGIES.table),
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ways of choosing, with a line and a reference each; with a NAME, its fields."""
+    """List the strategies; with a NAME, the fields of that strategy."""
     if name is not None:
         _fields(name, make_strategy(name), as_json=as_json)
         return
     _table(STRATEGIES, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def views(as_json: JsonFlag = False) -> None:
-    """What a judge may be shown of a candidate."""
+    """List the views: what a judge may see of a candidate."""
     _table(VIEWS, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def signatures(as_json: JsonFlag = False) -> None:
-    """What makes two candidates the same answer."""
+    """List the signatures, which decide whether two candidates give the same answer."""
     _table(SIGNATURES, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def profiles(as_json: JsonFlag = False) -> None:
-    """Which signature and views go together."""
+    """List the profiles, each a signature and its views."""
     _table(PROFILES, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Show the fields of this preset.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Show the fields of this preset.",
+            autocompletion=completion(PRESETS.table),
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """How candidates are drawn from a model; with a NAME, its fields."""
+    """List the presets of sampling settings; with a NAME, the fields of that preset."""
     if name is not None:
         _fields(name, make_preset(name), as_json=as_json)
         return
     _table(PRESETS, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show the fields of this method.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Show the fields of this method.",
+            autocompletion=completion(METHODS.table),
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Ways of coming by candidates; with a NAME, its fields."""
+    """List the methods of generating candidates; with a NAME, the fields of that method."""
     if name is not None:
         _fields(name, make_method(name), as_json=as_json)
         return
     _table(METHODS, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 def datasets(as_json: JsonFlag = False) -> None:
-    """Published problems that `caps import --dataset` reads."""
+    """List the published problems that caps import --dataset reads."""
     columns = ("dataset", "problems", "what they are", "dates", "source", "licence")
     rows = []
     for name, about, _ in listing(DATASETS):
@@ -128,9 +150,9 @@ def _fields(name: str, owner: Any, *, as_json: bool) -> None:
     stdout().print(table(f"{name}: change a field with --set field=value", columns, rows, numbers_from=9))
 
 
-@app.command()
+@app.command(cls=Command)
 def models(as_json: JsonFlag = False) -> None:
-    """What can be reached: the embedded model, endpoints of the environment, servers on the usual ports."""
+    """List the models that can be used: embedded, on servers that you named, and on the usual local ports."""
     from caps.models.discovery import discover  # noqa: PLC0415  (aiohttp takes a while to load)
 
     named = environment_places()
@@ -156,7 +178,7 @@ def _embedded() -> dict[str, Any]:
         "base_url": None,
         "state": "cached" if cached else "not fetched",
         "models": [{"name": weights.NAME, "context": weights.CONTEXT}],
-        "problem": "" if cached else "fetched at first use, 93 MB; or now: caps doctor --fetch",
+        "problem": "" if cached else "downloaded at first use (93 MB), or now with caps doctor --fetch",
     }
 
 

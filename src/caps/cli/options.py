@@ -1,4 +1,4 @@
-"""Options of commands: those made from `RunConfig`, and those that several commands share.
+"""Options of commands: those generated from `RunConfig`, and those that several commands share.
 
     @configured("judge", "strategy", "budget")
     def select(cases: Cases, config: RunConfig, keys: Keys, ...) -> None: ...
@@ -16,7 +16,19 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from platformdirs import user_data_path
+from typer.core import TyperCommand
 
+from caps.cli.help import (
+    ADVANCED,
+    BUDGET,
+    FILES,
+    GENERATION,
+    JUDGE,
+    PANELS,
+    PERFORMANCE,
+    STRATEGY,
+    print_help,
+)
 from caps.cli.output import say
 from caps.config import (
     LOCAL_FILE,
@@ -27,10 +39,26 @@ from caps.config import (
     options,
     parse_assignments,
     read_config_file,
+    renamed,
 )
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.journal.store import default_path
+from caps.registry import STRATEGIES
+
+#: The panel of each group of settings; advanced settings have a panel of their own.
+PANEL_OF_GROUP = {
+    "judge": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY, "calibrate": STRATEGY,
+    "evidence": STRATEGY, "findings": STRATEGY, "generation": GENERATION, "domain": GENERATION,
+    "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE,
+    "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
+    "total budget": BUDGET, "total budget seconds": BUDGET,
+}  # fmt: skip
+#: Printed below the options of every command that takes settings of a run.
+EPILOG = (
+    "Each option can also be set by an environment variable (--max-tokens: CAPS_MAX_TOKENS) or in a TOML "
+    "file (--config). The command line comes before the environment, and the environment before the file."
+)
 
 TYPES: Mapping[str, Any] = {
     "text": str | None,
@@ -41,23 +69,29 @@ TYPES: Mapping[str, Any] = {
     "mapping": list[str] | None,
     "integer or auto": str,
 }
-#: Keys are no settings: `Keys.find` reads the environment, first the variable that `--api-key-env` names.
+#: Keys are not settings. `Keys.find` reads them from the environment, first the variable of `--api-key-env`.
 KEY_OPTIONS = {
-    "api_key": (
-        "--api-key",
-        "The endpoint's key; better in the environment: CAPS_API_KEY or OPENAI_API_KEY.",
+    "api_key": ("--api-key", "Key of the server; safer in the environment: CAPS_API_KEY or OPENAI_API_KEY."),
+    "judge_api_key": (
+        "--judge-api-key", "Key of the judge's server, if it differs; safer in CAPS_JUDGE_API_KEY.",
     ),
-    "judge_api_key": ("--judge-api-key", "The judge's key, if another; better in CAPS_JUDGE_API_KEY."),
-    "judge_api_key_e1": ("--judge-api-key-e1", "Its key, if another; better in CAPS_JUDGE_API_KEY_E1."),
-}
+    "judge_api_key_e1": (
+        "--judge-api-key-e1", "Key of the server of --judge-model-e1; safer in CAPS_JUDGE_API_KEY_E1.",
+    ),
+}  # fmt: skip
 KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key"), "levels": ("judge_api_key_e1",)}
-NO_JOURNAL = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
-#: Variables of single commands, and of what is fetched; they are no settings of a run.
+NoJournal = Annotated[
+    bool,
+    typer.Option(
+        "--no-journal", help="Store no replies; every run pays for its calls again.", rich_help_panel=FILES
+    ),
+]
+#: Environment variables of single commands and of downloads; they are not settings of a run.
 OTHER_VARIABLES = {
     "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
     "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
 }  # fmt: skip
-LOADED = "caps.loaded"  # of a context: which settings came from which file
+LOADED = "caps.loaded"  # key of `Context.meta`: which settings came from which file
 
 
 def configured(
@@ -68,8 +102,8 @@ def configured(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of some groups of settings; it is called with `config` and `keys`.
 
-    `defaults` replaces the default of single settings for this command, `without` leaves some out. Which
-    file settings came from is announced on standard error, unless the command does that itself.
+    `defaults` replaces the default of single settings for this command, and `without` omits some. The file
+    that settings came from is printed on standard error, unless the command does that itself.
     """
     usual, left_out = defaults or {}, frozenset(without)
     taken = [one for one in options().values() if one.group in groups and one.name not in left_out]
@@ -81,14 +115,14 @@ def configured(
         generated = {one.name: _parameter(one, usual.get(one.name, one.default)) for one in taken}
         generated |= {name: _key_parameter(name) for name in keys}
         if journaled:
-            generated["no_journal"] = _plain("no_journal", NO_JOURNAL, default=False)
+            generated["no_journal"] = _plain("no_journal", NoJournal, default=False)
         generated["config_file"] = _plain("config_file", CONFIG_FILE, default=None)
         arguments = [one for one in own.values() if _is_argument(one.annotation)]
         others = [one for one in own.values() if one.name not in ("config", "keys") and one not in arguments]
 
         @wraps(command)
         def run(ctx: typer.Context, **given: Any) -> None:
-            _refuse_misspelt_variables()
+            _check_variables()
             words = {name: given.pop(name) for name in generated}
             if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
@@ -103,7 +137,7 @@ def configured(
         rest = [one for one in others if one.name != "ctx"]
         parameters = [
             one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for one in (context, *arguments, *generated.values(), *rest)
+            for one in (context, *arguments, *sorted((*rest, *generated.values()), key=_panel_order))
         ]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -127,16 +161,24 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
     return RunConfig(**values)
 
 
-def _refuse_misspelt_variables() -> None:
-    """Refuse a variable that is nearly the name of a setting; others may belong to someone else."""
+def _check_variables() -> None:
+    """Refuse a variable that is nearly the name of a setting, and report old names; others are not ours."""
+    old = {name: one for one in options().values() for name in one.old_env}
     known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
     for name in os.environ:
-        if name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
+        if name in old:
+            warn_renamed(f"environment variable {name}", old[name].env[0])
+        elif name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
             raise SettingError(f"environment variable {name}: no such setting; {close.strip()}")
 
 
+def warn_renamed(old: str, new: str) -> None:
+    """Print that a name still works but has been replaced."""
+    say(f"deprecated: {old} is now {new}; the old name will stop working in a later version", "yellow")
+
+
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:
-    """Read `name=json` words; what is not JSON is taken as a text."""
+    """Read `name=json` words; a value that is not JSON is a text."""
     found: dict[str, Any] = {}
     for name, value in parse_assignments(words, option=option).items():
         try:
@@ -154,11 +196,26 @@ def _parameter(one: Option, default: Any) -> inspect.Parameter:
 def _typer_option(one: Option, default: Any) -> Any:
     return typer.Option(
         *one.flags,
-        envvar=None if one.kind == "mapping" else list(one.env),
+        envvar=None if one.kind == "mapping" else [*one.env, *one.old_env],
+        show_envvar=False,
         help=one.help,
         metavar=one.metavar,
         show_default=one.kind not in ("list", "mapping") and default not in (None, "", False),
+        rich_help_panel=ADVANCED if one.advanced else PANEL_OF_GROUP[one.group],
+        autocompletion=completion(one.choices or (() if one.registry is None else one.registry.table)),
     )
+
+
+def completion(names: Iterable[str]) -> Callable[[str], list[str]] | None:
+    """What a shell offers for an option that takes one of these names."""
+    known = tuple(names)
+    return (lambda incomplete: [name for name in known if name.startswith(incomplete)]) if known else None
+
+
+def complete_strategies(incomplete: str) -> list[str]:
+    """What a shell offers for a list of strategies, separated by commas."""
+    known, comma, last = incomplete.rpartition(",")
+    return [f"{known}{comma}{name}" for name in STRATEGIES.table if name.startswith(last)]
 
 
 def setting_option(name: str) -> Any:
@@ -169,11 +226,57 @@ def setting_option(name: str) -> Any:
 
 def _key_parameter(name: str) -> inspect.Parameter:
     flag, about = KEY_OPTIONS[name]
-    return _plain(name, Annotated[str | None, typer.Option(flag, help=about)], default=None)
+    panel = JUDGE if name == "api_key" else ADVANCED
+    declared = typer.Option(flag, help=about, metavar="KEY", rich_help_panel=panel)
+    return _plain(name, Annotated[str | None, declared], default=None)
 
 
 def _plain(name: str, annotation: Any, *, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _panel_order(parameter: inspect.Parameter) -> int:
+    """Where an option stands in the help: by its panel; options without one come first."""
+    declared = [
+        getattr(one, "rich_help_panel", None) for one in getattr(parameter.annotation, "__metadata__", ())
+    ]
+    return next((PANELS.index(panel) for panel in declared if panel in PANELS), -1)
+
+
+class Command(TyperCommand):
+    """A command that accepts the former names of options, and lists `--help` among input and output."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Print the help."""
+        print_help(self, ctx)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option `--help`, in the first panel where the command has panels."""
+        found = super().get_help_option(ctx)
+        if found is not None and any(getattr(one, "rich_help_panel", None) == FILES for one in self.params):
+            found.rich_help_panel = FILES
+        return found
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of the command line, with former names of options replaced."""
+        return super().parse_args(ctx, self._with_current_names(args))
+
+    def _with_current_names(self, args: list[str]) -> list[str]:
+        own = {param.name for param in self.params}
+        former = {
+            f"--{old.replace('_', '-')}": one.flags[0]
+            for one in options().values()
+            if one.name in own
+            for old in one.formerly
+        }
+        end = args.index("--") if "--" in args else len(args)
+        words = []
+        for word in args[:end]:
+            flag, equals, value = word.partition("=")
+            if flag in former:
+                warn_renamed(flag, former[flag])
+            words.append(f"{former.get(flag, flag)}{equals}{value}")
+        return words + args[end:]
 
 
 def _is_argument(annotation: Any) -> bool:
@@ -181,7 +284,7 @@ def _is_argument(annotation: Any) -> bool:
 
 
 def _load(ctx: typer.Context, path: Path | None) -> Path | None:
-    """Make a file's values the defaults of this command: the one named, else a `caps.toml` that is here."""
+    """Make the values of a file the defaults of this command: the named file, else a local `caps.toml`."""
     found = path is None
     path = Path(LOCAL_FILE) if path is None else path
     if found and not path.is_file():
@@ -191,8 +294,10 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         if found:
-            find_option(key, where=str(path))  # anything else, such as --out or --host, is not for it to set
+            find_option(key, where=str(path))  # it may set nothing else, such as --out or --host
         param = known.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
+        if (new := renamed(key)) is not None:
+            warn_renamed(f"{path}: {key}", new)
         if param is None:
             _refuse_unknown(path, key, known)
         elif param.name is not None:
@@ -214,7 +319,7 @@ def _param_of_setting(ctx: typer.Context, key: str) -> Any:
 
 
 def _refuse_unknown(path: Path, key: str, known: Iterable[str]) -> None:
-    """A setting of other commands is none of this one's business; anything else is a mistake."""
+    """Ignore a setting of other commands; anything else is a mistake."""
     try:
         find_option(key)
     except SettingError:
@@ -227,7 +332,7 @@ def _word(value: object) -> str:
 
 
 def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
-    """The file that settings came from, and their names; nothing where there is none."""
+    """The file that settings came from, and their names; None if there is no file."""
     loaded = ctx.meta.get(LOADED)
     return None if loaded is None else (str(loaded[0]), ", ".join(loaded[1]) or "none for this command")
 
@@ -237,38 +342,65 @@ CONFIG_FILE = Annotated[
     typer.Option(
         "--config",
         envvar="CAPS_CONFIG",
+        show_envvar=False,
         is_eager=True,
         callback=_load,
-        help="Options from a TOML file [caps.toml in the working directory, within limits].",
+        metavar="FILE",
+        help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
+        rich_help_panel=FILES,
     ),
 ]
 
-
 Cases = Annotated[
-    str, typer.Argument(metavar="CASES", help="Cases, one JSON object a line; - is standard input.")
+    str,
+    typer.Argument(metavar="CASES", help="File of cases, one JSON object per line; - reads standard input."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", envvar="CAPS_OUT", help="Folder for the run's files.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", envvar="CAPS_OUT", show_envvar=False, metavar="DIR", help="Folder for the files of the run.",
+        rich_help_panel=FILES,
+    ),
+]  # fmt: skip
 Force = Annotated[
-    bool, typer.Option("--force", help="Write into --out even if it holds another run or other files.")
+    bool,
+    typer.Option(
+        "--force", help="Write into --out even if it holds another run or other files.", rich_help_panel=FILES
+    ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N cases.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, metavar="N", help="Use only the first N cases.", rich_help_panel=FILES),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print no progress and no summary.", rich_help_panel=FILES)
+]
 MaxUsd = Annotated[
     float | None,
     typer.Option(
         "--max-usd",
         envvar="CAPS_MAX_USD",
+        show_envvar=False,
         min=0,
-        help="Refuse to start if the run would surely cost more than this many USD.",
+        metavar="USD",
+        help="Refuse to start if the forecast exceeds this many US dollars at the least.",
+        rich_help_panel=BUDGET,
     ),
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option(
-        "--api-key", help="The endpoint's key; better in the environment: CAPS_API_KEY or OPENAI_API_KEY."
-    ),
+    typer.Option("--api-key", help=KEY_OPTIONS["api_key"][1], metavar="KEY", rich_help_panel=JUDGE),
 ]
-NoJournal = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
+JsonFlag = Annotated[
+    bool, typer.Option("--json", help="Print JSON instead of a table.", rich_help_panel=FILES)
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="FIELD=VALUE", help="Change a field of the strategy. May be repeated.",
+        rich_help_panel=STRATEGY,
+    ),
+]  # fmt: skip
 
 # Settings of a run, for commands that take only a few of them.
 Model = Annotated[str | None, setting_option("model")]

@@ -1,28 +1,21 @@
-"""What the commands share: results go to standard output, everything else to standard error."""
+"""Printing: results go to standard output, everything else to standard error."""
 
 import os
 import sys
-from typing import Annotated
+from typing import Self
 
 import msgspec
-import typer
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
 
-from caps.core.text import printable_json
+from caps.core.text import number, printable_json
 from caps.models.base import Tell, ignore
 from caps.reports.console import shown
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a field; may be repeated.")
-]
 
 WIDE = 200
 
 
 def stdout() -> Console:
-    """The console of results; where nobody looks, wide enough to break no line."""
+    """The console of results; where there is no terminal, wide enough to break no line."""
     console = Console(highlight=False)
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=WIDE)
 
@@ -32,29 +25,52 @@ def stderr() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def bar(*columns: ProgressColumn, hidden: bool = False) -> Progress:
-    """A progress bar on standard error, where someone looks at it."""
-    console = stderr()
-    return Progress(*columns, console=console, transient=True, disable=hidden or not console.is_terminal)
-
-
 def say(words: str, style: str = "dim") -> None:
-    """Say something on standard error; whatever others wrote into it is shown as text."""
+    """Print a message on standard error; control characters in it are made harmless."""
     stderr().print(shown(words), style=style, markup=False, soft_wrap=True)
 
 
-def report_failure(name: str, why: str) -> None:
-    """Say that a case failed; one that could not be read has no name."""
-    say(f"failed: case {name!r}: {why}" if name else f"failed: {why}", "red")
+class FailureLog:
+    """Prints the first failures and counts the rest, so that many bad lines do not hide everything else.
+
+    `hint` says where all of them can be read.
+    """
+
+    def __init__(self, word: str = "failed", *, hint: str = "", most: int = 5) -> None:
+        self.count, self.hint = 0, hint
+        self._word, self._most = word, most
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Print how many failures there were beyond those printed."""
+        if self.count > self._most:
+            hint = f"; {self.hint}" if self.hint else ""
+            more, all_ = number(self.count - self._most, 0), number(self.count, 0)
+            say(f"{self._word}: {more} more, {all_} in all{hint}", "red")
+
+    def add(self, why: str) -> None:
+        """Report a failure, or count it if there were many before."""
+        self.count += 1
+        if self.count <= self._most:
+            say(f"{self._word}: {why}", "red")
+
+    def add_case(self, name: str, why: str) -> None:
+        """Report that a case failed; one that could not be read has no name."""
+        self.add(f"case {name!r}: {why}" if name else why)
 
 
 def warn(words: str) -> None:
-    """Say what went wrong and was mended."""
+    """Print a warning."""
     say(words, "yellow")
 
 
 def warning_printer(*, quiet: bool) -> Tell:
-    """Who hears of troubles that a run survives."""
+    """What prints the warnings of a run: nothing if `quiet`."""
     return ignore if quiet else warn
 
 
@@ -64,7 +80,7 @@ def print_json(value: object) -> None:
 
 
 def write_result(data: bytes) -> None:
-    """Write a result to standard output, at once: what cannot be written is found here, not at the end."""
+    """Write a result to standard output at once, so that a failed write is found here and not at exit."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

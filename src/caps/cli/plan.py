@@ -1,4 +1,4 @@
-"""`caps plan`: what every strategy would ask, before anything is spent."""
+"""`caps plan`: forecast calls, tokens, cost and time before anything is spent."""
 
 import asyncio
 import os
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
-from caps.cli.output import JsonFlag, SetOption, bar, print_json, say, stdout
+from caps.cli.help import PERFORMANCE, SIZES, STRATEGY
+from caps.cli.options import JsonFlag, SetOption, complete_strategies
+from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.plan_capacity import (
     BatchHours,
     BatchPrice,
@@ -26,6 +27,7 @@ from caps.cli.plan_capacity import (
     print_capacity,
     with_capacity,
 )
+from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
@@ -43,7 +45,7 @@ from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import tokens_per_character
 from caps.registry import STRATEGIES
-from caps.reports.console import by_level, short, table
+from caps.reports.console import by_level, plural, short, table
 from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
@@ -60,32 +62,120 @@ SCALE_ONLY = (
 
 Cases = Annotated[
     str | None,
-    typer.Argument(metavar="[CASES]", help="Cases, one JSON object a line; - is standard input."),
+    typer.Argument(
+        metavar="[CASES]", help="File of cases, one JSON object per line; - reads standard input."
+    ),
 ]
 Rate = Annotated[
-    float | None, typer.Option(min=0.001, help="CASES: tokens a character, instead of the estimate of 1/4.")
+    float | None,
+    typer.Option(
+        "--tokens-per-char",
+        min=0.001,
+        metavar="X",
+        rich_help_panel=SIZES,
+        help="Tokens per character of CASES. Default: counted by the server, or 0.25.",
+    ),
 ]
-Output = Annotated[float | None, typer.Option(min=0, help="Mean tokens of a reply (400).")]
+Output = Annotated[
+    float | None,
+    typer.Option(
+        "--output-tokens", min=0, metavar="TOKENS", help="Mean tokens of a reply. Default: 400.",
+        rich_help_panel=SIZES,
+    ),
+]  # fmt: skip
 Journal = Annotated[
-    Path | None, typer.Option("--journal", help="CASES: measure the mean reply on the calls kept here.")
+    Path | None,
+    typer.Option(
+        "--journal",
+        metavar="FILE",
+        help="Measure the mean reply on the calls in this journal.",
+        rich_help_panel=SIZES,
+    ),
 ]
 Pace = Annotated[
-    float | None, typer.Option(min=0.001, help="Tokens, read and written, the server does a second.")
+    float | None,
+    typer.Option(
+        "--tokens-per-second",
+        min=0.001,
+        metavar="TOKENS",
+        rich_help_panel=PERFORMANCE,
+        help="Tokens that the server reads and writes per second.",
+    ),
 ]
-Latency = Annotated[float | None, typer.Option(min=0, help="Seconds a call, with --max-connections.")]
-Connections = Annotated[int | None, typer.Option("--max-connections", min=1, help="Calls at once.")]
+Latency = Annotated[
+    float | None,
+    typer.Option(
+        "--latency", min=0, metavar="SECONDS", help="Seconds that a call takes, with --max-connections.",
+        rich_help_panel=PERFORMANCE,
+    ),
+]  # fmt: skip
+Connections = Annotated[
+    int | None,
+    typer.Option(
+        "--max-connections", min=1, metavar="N", help="Number of concurrent calls.",
+        rich_help_panel=PERFORMANCE,
+    ),
+]  # fmt: skip
+Pool = Annotated[
+    int,
+    typer.Option(
+        "--pool", min=1, max=4096, metavar="N", help="Distinct candidates of the problem, without CASES.",
+        rich_help_panel=SIZES,
+    ),
+]  # fmt: skip
+Rho = Annotated[
+    float | None,
+    typer.Option(
+        "--rho", metavar="SHARE", rich_help_panel=SIZES,
+        help="Size of a prompt with partial views as a share of one with full views; sets --partial-tokens.",
+    ),
+]  # fmt: skip
+PartialTokens = Annotated[
+    float,
+    typer.Option(
+        "--partial-tokens", min=0, metavar="TOKENS", help="Mean tokens of a partial view.",
+        rich_help_panel=SIZES,
+    ),
+]  # fmt: skip
+FullTokens = Annotated[
+    float,
+    typer.Option(
+        "--full-tokens", min=0, metavar="TOKENS", help="Mean tokens of a full view.", rich_help_panel=SIZES
+    ),
+]
+OverheadTokens = Annotated[
+    float,
+    typer.Option(
+        "--overhead-tokens", min=0, metavar="TOKENS", help="Tokens of a prompt without candidates.",
+        rich_help_panel=SIZES,
+    ),
+]  # fmt: skip
+Strategies = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy", metavar="NAMES", help="Strategies, separated by commas. Default: all.",
+        rich_help_panel=STRATEGY, autocompletion=complete_strategies,
+    ),
+]  # fmt: skip
+Finalists = Annotated[
+    int | None,
+    typer.Option(
+        "--finalists", metavar="N", help="Number of finalists, for the strategies that have them.",
+        rich_help_panel=STRATEGY,
+    ),
+]  # fmt: skip
 
 
 def plan(
     ctx: typer.Context,
     cases: Cases = None,
-    pool: Annotated[int, typer.Option("--pool", min=1, max=4096, help="Distinct candidates a problem.")] = 16,
-    finalists: Annotated[int | None, typer.Option(help="f, for the strategies that have it.")] = None,
-    rho: Annotated[float | None, typer.Option(help="T1 / T2; sets the size of partial views.")] = None,
-    partial_tokens: Annotated[float, typer.Option(min=0, help="Mean tokens of a partial view.")] = 250,
-    full_tokens: Annotated[float, typer.Option(min=0, help="Mean tokens of a full view.")] = 4000,
-    overhead_tokens: Annotated[float, typer.Option(min=0, help="Tokens of a prompt without views.")] = 500,
-    strategy: Annotated[str | None, typer.Option(help="Names, separated by commas; all if absent.")] = None,
+    pool: Pool = 16,
+    finalists: Finalists = None,
+    rho: Rho = None,
+    partial_tokens: PartialTokens = 250,
+    full_tokens: FullTokens = 4000,
+    overhead_tokens: OverheadTokens = 500,
+    strategy: Strategies = None,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
     profile: options.Profile = None,
@@ -115,25 +205,24 @@ def plan(
     batch_price: BatchPrice = 0.5,
     as_json: JsonFlag = False,
 ) -> None:
-    """Forecast calls, rounds that wait for one another, tokens, money and time, for every strategy.
+    """Forecast calls, tokens, cost and time of every strategy.
 
-    Of CASES the prompts are rendered as a run with this seed would: the tokens of the first round are exact
-    but for their count (with --model and --base-url the server's /tokenize gives it where it has one, else it
-    is estimated from characters), later ones a range over who may survive. Without CASES one
-    problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
-    differ, which is the dearest case. With --problems that is reckoned up for many of them.
+    With CASES, the prompts are rendered as in a run with this seed. The first round is exact, except that
+    tokens are estimated from characters unless the server can count them (--model and --base-url). Later
+    rounds are a range, since they depend on the verdicts. Without CASES, one problem is planned whose
+    candidates all differ, which is the most expensive case. --problems scales the forecast up.
     """
     strategies = _configured(
         strategy, finalists, set_ or [], None if judge_profile is None else read_profile(judge_profile)
     )
     if problems is None:
-        _refuse(ctx, SCALE_ONLY, "needs --problems: how many are to be reckoned with?")
+        _refuse(ctx, SCALE_ONLY, "needs --problems, the number of problems")
     if cases is None:
-        _refuse(ctx, CASES_ONLY, "needs CASES: a file to plan")
+        _refuse(ctx, CASES_ONLY, "needs CASES, a file to plan")
     if cases is None and problems is None:
         _refuse(ctx, TERMS_ONLY, "needs CASES, a file to plan, or --problems")
     if cases is not None:
-        _refuse(ctx, POOL_ONLY, "is for a plan without CASES: these have sizes of their own")
+        _refuse(ctx, POOL_ONLY, "is for a plan without CASES, since cases have sizes of their own")
     templates = load_templates(prompts)
     terms = Terms(
         _mean_output(output_tokens, journal, model, templates),
@@ -148,7 +237,7 @@ def plan(
             read_rate=tokens_per_second, write_rate=output_tokens_per_second, gpus=gpus, latency=latency,
             connections=max_connections or CONNECTIONS, calls_rate=calls_per_second,
         )  # fmt: skip
-        terms = replace(terms, tokens_per_second=None, latency=None)  # they are the fleet's
+        terms = replace(terms, tokens_per_second=None, latency=None)  # the fleet has them
         scale = Scale(problems=problems, fleet=fleet, terms=terms, workers=workers, gpu_hour_usd=gpu_hour_usd,
                       batch_hours=batch_hours, batch_price=batch_price)  # fmt: skip
     if cases is None:
@@ -167,9 +256,9 @@ def plan(
 def _rate(
     stated: float | None, cases: str, model: str | None, base_url: str, api_key: str | None
 ) -> tuple[float, str]:
-    """Tokens a character, and where that comes from: as stated, as the server counts, or an estimate."""
+    """Tokens per character, and where the figure comes from."""
     if stated is not None:
-        return stated, f"{number(stated, 4)} tokens a character, as stated"
+        return stated, f"{number(stated, 4)} tokens per character, as given"
     if model and base_url and not is_stream(cases):
         texts = (
             text
@@ -180,8 +269,8 @@ def _rate(
         key = Keys.find(RunConfig(), api_key=api_key).api_key
         measured = asyncio.run(tokens_per_character(base_url, model, texts, api_key=key))
         if measured is not None:
-            return measured, f"{number(measured, 4)} tokens a character, as the server counts them"
-    return PER_CHARACTER, "4 characters a token, an estimate"
+            return measured, f"{number(measured, 4)} tokens per character, as the server counts"
+    return PER_CHARACTER, "estimated, 4 characters per token"
 
 
 def _plan_pool(
@@ -197,7 +286,7 @@ def _plan_pool(
 
 
 def _refuse(ctx: typer.Context, names: Sequence[str], why: str) -> None:
-    """An option that would change nothing is a misunderstanding."""
+    """Refuse options that would have no effect."""
     for name in names:
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -215,7 +304,7 @@ def _mean_output(
 def _price(
     read: float | None, written: float | None, reread: float | None, model: str | None, base_url: str | None
 ) -> Price | None:
-    """The price that is stated, else the one in the table, else none."""
+    """The given price, else the listed one, else none."""
     if read is None and written is None and reread is None:
         return listed_price(model, base_url) if model and base_url else None
     if read is None or written is None:
@@ -226,11 +315,11 @@ def _price(
 def _configured(
     names: str | None, finalists: int | None, changes: list[str], judge: JudgeProfile | None
 ) -> dict[str, Strategy]:
-    """The strategies asked for; `finalists`, and what is known of the judge, go to those that use it."""
+    """The named strategies; `finalists` and the judge profile go to those that use them."""
     wanted = list(STRATEGIES.table) if names is None else [name.strip() for name in names.split(",")]
     assigned = parse_assignments(changes)
     if assigned and names is None:
-        raise SettingError("--set needs --strategy: which one is meant?")
+        raise SettingError("--set needs --strategy, the strategy to change")
     made = {}
     for name in wanted:
         known = judge if len(wanted) == 1 or profile_fields(make_strategy(name)) else None
@@ -264,7 +353,7 @@ def pool_rows(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> l
 
 
 def print_pool(pool: int, rows: list[dict[str, Any]], sizes: ViewSizes) -> None:
-    """One line a strategy."""
+    """Print one row per strategy."""
     cells = [
         (
             row["strategy"],
@@ -304,11 +393,11 @@ def plan_file(
     scale: Scale | None = None,
     counted: str,
 ) -> int:
-    """Plan a file and print it; the exit code: 1 if a line is bad, or a strategy asked for cannot play.
+    """Print the plan of a file; return 1 if a line is wrong or a named strategy cannot run, else 0.
 
     `counted` says where the count of tokens comes from.
     """
-    make_prepare(task.profile, task.views)  # raises where a name is wrong
+    make_prepare(task.profile, task.views)  # raises if a name is wrong
     source = _Source(cases, limit)
     baseline, *totals = _counted(
         source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
@@ -317,8 +406,7 @@ def plan_file(
     rows = with_capacity(rows, scale)
     refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
     for name, why in refused:
-        words = f"{name}: cannot play {len(why)} of {source.good} cases; {why[0]}"
-        say(words, "dim")
+        say(f"{name}: cannot select in {len(why)} of {plural(source.good, 'case')}; {why[0]}", "dim")
     if as_json:
         print_json(rows)
     else:
@@ -353,7 +441,7 @@ def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any
 
 
 class _Source:
-    """The cases of a file; bad lines are named as they come and counted."""
+    """The cases of a file; wrong lines are reported and counted."""
 
     def __init__(self, path: str, limit: int | None) -> None:
         self._path, self._limit = path, limit
@@ -361,30 +449,27 @@ class _Source:
 
     @property
     def total(self) -> int | None:
-        """How many lines there are to come, if that can be known."""
+        """The number of lines, if it is known."""
         counted = count_cases(self._path)
         return None if counted is None else min(counted, self._limit or 2**62)
 
     def __iter__(self) -> Iterator[Case]:
-        for case in islice(open_cases(self._path), self._limit):
-            if isinstance(case, InputError):
-                self.bad += 1
-                say(f"failed: {case}", "red")
-            else:
-                self.good += 1
-                yield case
+        with FailureLog() as failures:
+            for case in islice(open_cases(self._path), self._limit):
+                if isinstance(case, InputError):
+                    self.bad += 1
+                    failures.add(str(case))
+                else:
+                    self.good += 1
+                    yield case
 
 
 def _counted(source: _Source, task: Task) -> list[Totals]:
-    """Forecast all cases, with a progress bar, and on all cores where that is worth starting them."""
+    """Forecast all cases, in several processes if that is worth starting them."""
     total = source.total
     processes = (os.cpu_count() or 1) if total is None or total >= WORTH_MORE_PROCESSES else 1
-    columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with bar(*columns) as progress:
-        counted = progress.add_task("cases", total=total)
-        return plan_cases(
-            source, task, processes=processes, report=lambda done: progress.update(counted, advance=done)
-        )
+    with Progress("cases", total) as progress:
+        return plan_cases(source, task, processes=processes, report=progress.advance)
 
 
 def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: str) -> None:
@@ -392,16 +477,17 @@ def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: st
     columns += ["USD", "least–most"] if terms.price is not None else []
     timed = any(one["seconds"] is not None for one in rows)
     columns += [*(["time"] if timed else []), f"% of {BASELINE}"]
-    title = f"{cases} cases, summed up; to the tokens come replies, {number(terms.output, 1)} each"
+    replies = f"tokens do not include the replies, {number(terms.output, 1)} tokens each"
+    title = f"Totals of {plural(cases, 'case')}; {replies}"
     stdout().print(table(title, columns, [_cells(one, timed=timed) for one in rows]))
     money = (
         ""
         if terms.price is not None
-        else ("; money: unknown, give --price-input and --price-output, or --model and --base-url")
+        else "; cost: unknown, give --price-input and --price-output, or --model and --base-url"
     )
     remarks = (
-        f"tokens: {counted}; least to most is over all who may survive a round; "
-        f"a reply that cannot be read is asked for again, which is not reckoned with{money}"
+        f"tokens: {counted}; the range is over all candidates that may survive a round; "
+        f"unreadable replies, which are asked for again, are not included{money}"
     )
     stdout().print(remarks, style="dim")
 

@@ -1,4 +1,4 @@
-"""The part of `caps plan` that reckons with many problems: GPU-hours, money, time, and what is waited for."""
+"""The forecast of `caps plan --problems`: GPU-hours, cost, time and the bottleneck of many problems."""
 
 import math
 from collections.abc import Sequence
@@ -7,40 +7,86 @@ from typing import Annotated, Any
 
 import typer
 
+from caps.cli.help import SCALE
 from caps.cli.output import stdout
 from caps.core.text import number
 from caps.costs.capacity import Bound, Fleet, Load, scaled
 from caps.costs.prices import Terms
-from caps.reports.console import short, table
+from caps.reports.console import plural, short, table
 
 Problems = Annotated[
-    int | None, typer.Option(min=1, help="Reckon with so many problems: GPU-hours, money, time, bottleneck.")
+    int | None,
+    typer.Option(
+        "--problems",
+        min=1,
+        metavar="N",
+        rich_help_panel=SCALE,
+        help="Forecast GPU-hours, cost, time and bottleneck of N problems.",
+    ),
 ]
 WriteRate = Annotated[
     float | None,
     typer.Option(
         "--output-tokens-per-second",
         min=0.001,
-        help="Tokens a GPU writes a second; --tokens-per-second then counts those it reads.",
+        metavar="TOKENS",
+        rich_help_panel=SCALE,
+        help="Tokens that a GPU writes per second; --tokens-per-second then counts those it reads.",
     ),
 ]
-Gpus = Annotated[int, typer.Option(min=1, help="How many GPUs judge; rates are those of one.")]
-Workers = Annotated[int, typer.Option(min=1, help="Processes of ours that ask at once, as with Ray.")]
+Gpus = Annotated[
+    int,
+    typer.Option(
+        "--gpus", min=1, metavar="N", help="Number of GPUs of the judge; rates are per GPU.",
+        rich_help_panel=SCALE,
+    ),
+]  # fmt: skip
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Number of processes that ask, as with Ray.",
+        rich_help_panel=SCALE,
+    ),
+]
 CallsRate = Annotated[
     float | None,
     typer.Option(
-        "--calls-per-second", min=0.001, help="What one process of ours can do, instead of what we measured."
+        "--calls-per-second",
+        min=0.001,
+        metavar="CALLS",
+        rich_help_panel=SCALE,
+        help="Calls per second of one process. Default: as measured on one core.",
     ),
 ]
-BatchHours = Annotated[float, typer.Option(min=0, help="The longest a batch may take.")]
+BatchHours = Annotated[
+    float,
+    typer.Option(
+        "--batch-hours",
+        min=0,
+        metavar="HOURS",
+        help="Most hours that a batch may take.",
+        rich_help_panel=SCALE,
+    ),
+]
 BatchPrice = Annotated[
-    float, typer.Option(min=0, max=1, help="What a batch costs, as a share of the price of live calls.")
+    float,
+    typer.Option(
+        "--batch-price",
+        min=0,
+        max=1,
+        metavar="SHARE",
+        rich_help_panel=SCALE,
+        help="Price of a batch as a share of the price of live calls, 0 to 1.",
+    ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much there is to do, with what, and at what price."""
+    """The amount of work, the machines, and the prices."""
 
     problems: int
     fleet: Fleet
@@ -51,7 +97,7 @@ class Scale:
     batch_price: float
 
     def figures(self, row: dict[str, Any]) -> dict[str, Any]:
-        """What a strategy takes, from what was forecast of some problems."""
+        """What a strategy needs, scaled up from the forecast of some problems."""
         load = scaled(_load(row, self.terms.output), self.problems / (row.get("cases") or 1))
         gpu_seconds = self.fleet.gpu_seconds(load)
         live, shared = self.fleet.live(load), self.fleet.live(load, self.workers)
@@ -82,22 +128,23 @@ class Scale:
 
 
 def with_capacity(rows: list[dict[str, Any]], scale: Scale | None) -> list[dict[str, Any]]:
-    """The rows, each with what many problems take where that is wanted."""
+    """The rows, each with the figures of many problems if a scale is given."""
     return rows if scale is None else [row | {"capacity": scale.figures(row)} for row in rows]
 
 
 def print_capacity(rows: Sequence[dict[str, Any]], scale: Scale) -> None:
-    """One line a strategy."""
+    """Print one row per strategy."""
     title = (
-        f"{number(scale.problems, 0)} problems; {scale.fleet.gpus} GPUs; live, by {scale.workers} processes, "
-        f"and in batches of at most {number(scale.batch_hours)} hours"
+        f"{plural(scale.problems, 'problem')}; {plural(scale.fleet.gpus, 'GPU')}; live, with "
+        f"{plural(scale.workers, 'process', 'processes')}, and in batches of at most "
+        f"{number(scale.batch_hours)} hours"
     )
     columns = ("strategy", "calls", "read", "written", "GPU h", "USD", "journal", "live", "bound by",
                f"x{scale.workers}", "bound by", "batch", "USD")  # fmt: skip
     stdout().print(table(title, columns, [_cells(row["strategy"], row["capacity"]) for row in rows]))
     words = (
-        "our own work is reckoned with what was measured on one core (costs/capacity.py); give "
-        "--calls-per-second for yours; what is not stated (GPUs, latency, prices) bounds nothing"
+        "the work of caps itself is estimated as measured on one core (costs/capacity.py), unless you give "
+        "--calls-per-second; GPUs, latency and prices that are not given are not a limit"
     )
     stdout().print(words, style="dim")
 
@@ -134,7 +181,7 @@ def _cells(name: str, one: dict[str, Any]) -> list[str]:
 
 
 def hours(seconds: float) -> str:
-    """A long time: minutes, hours or days."""
+    """A long time span in minutes, hours or days."""
     for size, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / (86400 if unit == 'd' else size):.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What a run looks at before it asks anything: its cases, what it would ask, what that costs at least."""
+"""What a command does before it asks anything: build the runner, check the cases and the price."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from itertools import chain, islice
 import typer
 
 from caps.building import make_prepare
-from caps.cli.output import say, stdout, warning_printer
+from caps.cli.output import FailureLog, stdout, warning_printer
 from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
@@ -19,7 +19,7 @@ from caps.files import is_stream
 from caps.reports.console import table
 from caps.runner import Runner
 
-GRACE_SECONDS = 3.0  # replies that come in that long after Ctrl-C are paid for, and kept
+GRACE_SECONDS = 3.0  # for replies under way at Ctrl-C, which are paid for and therefore stored
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def runner_for(
     generating: bool = False,
     quiet: bool,
 ) -> Iterator[Runner]:
-    """The runner of a command; the model's weights are fetched first if they must be."""
+    """The runner of a command; missing weights of the model are downloaded first."""
     with fetch_bar(hidden=quiet) as report:
         runner = Runner(
             config,
@@ -43,14 +43,14 @@ def runner_for(
             grace=GRACE_SECONDS,
         )
         if generating or runner.asks_judge:
-            _ = runner.endpoints  # fetches weights, and raises what is missing, before anything else happens
+            _ = runner.endpoints  # downloads weights, and raises if something is missing
     yield runner
 
 
 def checked_source(
     read: Callable[[], Iterator[Case | InputError]], limit: int | None
 ) -> Iterator[Case | InputError]:
-    """The cases; a file that cannot be read at all is found before anything is checked_source or asked."""
+    """The cases; an unreadable file is reported before anything is opened or asked."""
     source = read()
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
@@ -64,14 +64,16 @@ def refuse_if_too_expensive(
     *,
     probes: Callable[[int, Case], tuple[Strategy, ...]] | None = None,
 ) -> None:
-    """Refuse to start what would surely cost more: the least that can be asked, at the input price."""
+    """Refuse to start if the least that can be asked costs more, at the price of input tokens."""
     from caps.studies.planning import forecast_case  # noqa: PLC0415  (only for --max-usd)
 
     price = runner.price
     if price is None:
         raise SettingError("--max-usd needs a price: give --price-input and --price-output")
     if is_stream(cases):
-        raise SettingError("--max-usd needs a file of cases: standard input and pipes can be read only once")
+        raise SettingError(
+            "--max-usd needs a file of cases, since standard input and pipes can be read only once"
+        )
     prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
     tokens, seed = 0, runner.config.seed
     for place, case in enumerate(read()):
@@ -82,19 +84,18 @@ def refuse_if_too_expensive(
     dollars = price.of(tokens, 0)
     if dollars > most:
         raise SettingError(
-            f"--max-usd {most:g}: at least {number(tokens, 0)} tokens would be read, ${dollars:.4f} before "
-            "any reply: see caps plan for something cheaper, or raise the limit"
+            f"--max-usd {most:g}: the run would read at least {number(tokens, 0)} tokens, which cost "
+            f"${dollars:.4f} without replies: choose a cheaper strategy (caps plan), or raise the limit"
         )
 
 
 def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> None:
-    """Show what the first round of each case would ask, without asking."""
-    rows, failed = [], 0
+    """Print what the first round of each case would ask."""
+    rows, failures = [], FailureLog()
     prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
     for case in source:
         if isinstance(case, InputError):
-            say(f"failed: {case}", "red")
-            failed += 1
+            failures.add(str(case))
             continue
         prepared = prepare(case)
         contest = Contest(runner.strategy, prepared.evidence.entrants, seed=f"{runner.config.seed}/{case.id}")
@@ -114,4 +115,5 @@ def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> No
         )
     columns = ("case", "domain", "candidates", "clusters", "first calls", "tokens shown (estimate)")
     stdout().print(table("", columns, rows, numbers_from=2))
-    raise typer.Exit(1 if failed else 0)
+    failures.close()
+    raise typer.Exit(1 if failures.count else 0)

@@ -1,21 +1,16 @@
-"""Progress bars on standard error."""
+"""Progress on standard error: a bar in a terminal, and otherwise a line now and then."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich import progress as rich_progress
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from caps.cli.output import bar
+from caps.cli.output import say, stderr
 from caps.core.text import number
+from caps.reports.console import plural
 
 if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of them
     from caps.costs.prices import Price
@@ -24,29 +19,119 @@ if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of t
     from caps.runs.summary import Tally
     from caps.sampling.base import Sample
 
+LEAST_SECONDS = 30.0  # between two lines
+MOST_SECONDS = 300.0  # after which a line is printed even if little has been done
+STEP = 0.1  # share of the work after which a line is printed
 
-class JudgeProgress:
-    """The progress bar: cases, calls, tokens, money, time left."""
+
+class ProgressLines:
+    """Progress as lines of a log, for runs without a terminal.
+
+    A line is printed when 10 % more is done, but not within 30 s of the last one, and at the latest after
+    five minutes. A run of less than 30 s prints none.
+    """
 
     def __init__(
-        self, total: int | None, price: "Price | None", *, hidden: bool, doing: str = "cases"
+        self,
+        what: str,
+        total: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        write: Callable[[str], None] = say,
+        show: Callable[[float], str] = lambda count: number(count, 0),
     ) -> None:
-        self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
-        self._progress = bar(
-            TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), hidden=hidden,
-        )  # fmt: skip
-        self._bar = self._progress.add_task(doing, total=total, spent="")
+        self._what, self._total, self._clock, self._write, self._show = what, total, clock, write, show
+        self._started = self._last = clock()
+        self._first_done: float | None = None
+        self._last_done = 0.0
 
-    def __enter__(self) -> "JudgeProgress":
-        self._progress.start()
+    def update(self, done: float, note: str = "") -> None:
+        """Report how much is done; prints a line if one is due."""
+        now = self._clock()
+        if self._first_done is None:
+            self._first_done = self._last_done = done
+        since, step = now - self._last, done - self._last_done
+        if since < LEAST_SECONDS or (since < MOST_SECONDS and step < STEP * (self._total or 0)):
+            return
+        self._last, self._last_done = now, done
+        self._write(self._line(done, note, now - self._started))
+
+    def _line(self, done: float, note: str, elapsed: float) -> str:
+        parts = [f"{self._what}: {self._show(done)}"]
+        left = ""
+        if self._total:
+            parts = [f"{parts[0]} of {self._show(self._total)} ({done / self._total:.0%})"]
+            here = done - (self._first_done or 0)
+            if here > 0 and done < self._total:
+                left = f", about {duration(elapsed / here * (self._total - done))} left"
+        return ", ".join([*parts, *([note] if note else [])]) + f"; {duration(elapsed)} elapsed{left}"
+
+
+def duration(seconds: float) -> str:
+    """A time span in its two largest units: 45 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    minutes = whole % 3600 // 60
+    return f"{whole // 3600} h {minutes} min" if minutes else f"{whole // 3600} h"
+
+
+class Progress:
+    """How much of some work is done: a bar in a terminal, lines elsewhere, nothing if `hidden`."""
+
+    def __init__(self, what: str, total: float | None, *, hidden: bool = False, done: int = 0) -> None:
+        console = stderr()
+        self._done: float = done
+        self._note = ""
+        self._lines = None if hidden or console.is_terminal else ProgressLines(what, total)
+        self._bar = rich_progress.Progress(
+            TextColumn(what), BarColumn(), TextColumn("{task.fields[counted]}"),
+            TextColumn("{task.fields[note]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+            console=console, transient=True, disable=hidden or not console.is_terminal,
+        )  # fmt: skip
+        self._of = "" if total is None else f"/{number(total, 0)}"
+        self._task = self._bar.add_task(what, total=total, completed=done, counted=self._counted(), note="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._bar.stop()
+
+    def advance(self, more: float = 1) -> None:
+        """Count what has been done."""
+        self._done += more
+        self._update()
+
+    def note(self, text: str) -> None:
+        """Show a text beside the count."""
+        self._note = text
+        self._update()
+
+    def _update(self) -> None:
+        if self._lines is not None:
+            self._lines.update(self._done, self._note)
+        elif not self._bar.disable:
+            self._bar.update(self._task, completed=self._done, counted=self._counted(), note=self._note)
+
+    def _counted(self) -> str:
+        return f"{number(self._done, 0)}{self._of}"
+
+
+class JudgeProgress(Progress):
+    """Progress of a run that asks a judge: cases, calls, tokens, cost."""
+
+    def __init__(
+        self, total: int | None, price: "Price | None", *, hidden: bool, what: str = "cases"
+    ) -> None:
+        super().__init__(what, total, hidden=hidden)
+        self._price, self._calls, self._tokens, self._dollars = price, 0, 0, 0.0
 
     def count(self, ruling: "Ruling") -> None:
-        """Count a ruling."""
+        """Count the calls of a ruling."""
         self._calls += 1
         for attempt in ruling.attempts:
             self._tokens += attempt.usage.prompt
@@ -54,57 +139,43 @@ class JudgeProgress:
                 usage = attempt.usage
                 self._dollars += self._price.of(usage.prompt, usage.output, usage.cached)
         money = "" if self._price is None else f", ${self._dollars:.3f}"
-        spent = f"{number(self._calls, 0)} calls, {number(self._tokens, 0)} tokens{money}"
-        self._progress.update(self._bar, spent=spent)
-
-    def advance(self) -> None:
-        """Count a case."""
-        self._progress.advance(self._bar)
+        self.note(f"{plural(self._calls, 'call')}, {plural(self._tokens, 'token')}{money}")
 
 
-@contextmanager
-def fetch_bar(*, hidden: bool = False) -> "Iterator[Report]":
-    """A bar that appears with the first bytes, if any must be fetched, and where someone looks."""
-    progress = bar(
-        TextColumn("fetching the default model"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-        hidden=hidden,
-    )  # fmt: skip
-    counted = progress.add_task("weights", visible=False)
-
-    def report(arrived: int, total: int) -> None:
-        progress.start()
-        progress.update(counted, completed=min(arrived, total), total=total, visible=True)
-
-    try:
-        yield report
-    finally:
-        progress.stop()
-
-
-class SampleProgress:
-    """The progress bar: problems, samples, tokens written, time left."""
+class SampleProgress(Progress):
+    """Progress of a run that generates: problems, samples, tokens written."""
 
     def __init__(self, total: int | None, tally: "Tally", *, hidden: bool) -> None:
+        super().__init__("problems", total, hidden=hidden)
         self._tally = tally
-        self._progress = bar(
-            TextColumn("problems"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
-            TimeElapsedColumn(), TimeRemainingColumn(), hidden=hidden,
-        )  # fmt: skip
-        self._bar = self._progress.add_task("problems", total=total, spent="")
-
-    def __enter__(self) -> "SampleProgress":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def count(self, sample: "Sample") -> None:
         """Count a sample."""
         self._tally.hear(sample)
-        samples, written = number(self._tally.samples, 0), number(self._tally.paid.output, 0)
-        self._progress.update(self._bar, spent=f"{samples} samples, {written} tokens written")
+        written = plural(self._tally.paid.output, "token")
+        self.note(f"{plural(self._tally.samples, 'sample')}, {written} written")
 
-    def advance(self) -> None:
-        """Count a problem."""
-        self._progress.advance(self._bar)
+
+@contextmanager
+def fetch_bar(*, hidden: bool = False) -> "Iterator[Report]":
+    """Progress of a download; it appears with the first bytes, if anything must be downloaded."""
+    console, what = stderr(), "downloading the default model"
+    bar = rich_progress.Progress(
+        TextColumn(what), BarColumn(), rich_progress.DownloadColumn(), rich_progress.TransferSpeedColumn(),
+        console=console, transient=True, disable=hidden or not console.is_terminal,
+    )  # fmt: skip
+    task = bar.add_task(what, visible=False)
+    lines: list[ProgressLines] = []
+
+    def report(arrived: int, total: int) -> None:
+        bar.start()
+        bar.update(task, completed=min(arrived, total), total=total, visible=True)
+        if not hidden and not console.is_terminal:
+            if not lines:
+                lines.append(ProgressLines(what, total, show=lambda count: f"{count / 1e6:.0f} MB"))
+            lines[0].update(arrived)
+
+    try:
+        yield report
+    finally:
+        bar.stop()

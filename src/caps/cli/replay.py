@@ -1,4 +1,4 @@
-"""`caps replay`: redo a run from its journal, with no model."""
+"""`caps replay`: repeat a run from its journal, without a model."""
 
 from dataclasses import replace
 from itertools import islice
@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli import options
-from caps.cli.output import SetOption, say, write_result
+from caps.cli.help import JUDGE, STRATEGY
+from caps.cli.options import SetOption
+from caps.cli.output import FailureLog, say, write_result
 from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
@@ -20,34 +22,45 @@ from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
+from caps.registry import STRATEGIES
+from caps.reports.console import plural
 from caps.runner import Runner
 from caps.runs.folder import RunRecord, read_run
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import check_prompts
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, made with --out.")]
-Other = Annotated[str | None, typer.Option("--strategy", help="Another strategy over the same journal.")]
-Profile = Annotated[
-    Path | None, typer.Option("--judge-profile", help="What caps diagnose --save measured of the judge.")
-]
-Ask = Annotated[bool, typer.Option("--ask", help="Ask the run's endpoint what the journal does not hold.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, made with --out.")]
+Other = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy", metavar="NAME", help="Choose with another strategy from the same replies.",
+        rich_help_panel=STRATEGY, autocompletion=options.completion(STRATEGIES.table),
+    ),
+]  # fmt: skip
+Ask = Annotated[
+    bool,
+    typer.Option(
+        "--ask", help="Ask the judge of the run for replies that the journal does not hold.",
+        rich_help_panel=JUDGE,
+    ),
+]  # fmt: skip
 
 
 def replay(
     run: Run,
     strategy: Other = None,
     set_: SetOption = None,
-    judge_profile: Profile = None,
+    judge_profile: options.JudgeProfileFile = None,
     ask: Ask = False,
     api_key: options.ApiKey = None,
     out: options.Out = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Redo a run from its journal and print the same selections; no model is asked.
+    """Repeat a run from its journal; no model is asked.
 
-    With --strategy or --set, another choice is made from the same replies; what that needs beyond them is
-    counted, and asked only with --ask.
+    Prints the same selections. With --strategy or --set, another strategy chooses from the same replies; if
+    it needs more replies, they are counted, and asked for only with --ask.
     """
     record = read_run(run)
     config = record.file.config
@@ -72,10 +85,10 @@ def replay(
             as_json=True,
         )  # fmt: skip
     runner = Runner(replace(config, budget_seconds=None), offline=True)
-    _ = runner.strategy  # raises what is wrong with it
+    _ = runner.strategy  # raises if it is wrong
     if runner.journal_path is None or not runner.journal_path.is_file():
         raise JournalError(
-            f"{runner.journal_path}: the journal of this run is not there: nothing can be replayed"
+            f"{runner.journal_path}: the journal of this run does not exist, so it cannot be replayed"
         )
     check_prompts(record.file, runner)
     with Journal.open(runner.journal_path) as journal:
@@ -85,7 +98,7 @@ def replay(
 
 
 class _Replay:
-    """Fast-forwards every case of a run and keeps count of what is open and what came out differently."""
+    """Replays every case of a run, and counts missing replies and different results."""
 
     def __init__(self, record: RunRecord, runner: Runner, journal: Journal, *, other: bool) -> None:
         self._record, self._runner, self._other = record, runner, other
@@ -98,7 +111,7 @@ class _Replay:
         self._asks = self._tokens = 0
 
     def play(self) -> None:
-        """Play every case as far as the journal reaches."""
+        """Replay every case as far as the journal reaches."""
         file, runner = self._record.file, self._runner
         for place, case in enumerate(islice(open_cases(file.cases), file.limit)):
             if isinstance(case, InputError):
@@ -130,24 +143,26 @@ class _Replay:
             self._lines.append(line)
 
     def close(self, *, quiet: bool) -> int:
-        """Print what was selected and what is missing; the exit code."""
-        for words in self._failed:
-            say(f"failed: {words}", "red")
+        """Print the selections and what is missing; return the exit code."""
+        with FailureLog() as failures:
+            for words in self._failed:
+                failures.add(words)
         if self._open and self._other:
             raise JournalError(
-                f"{self._asks} asks of the next rounds of {len(self._open)} cases are not in the journal, "
-                f"about {number(self._tokens, 0)} tokens of candidates ({self._money()}), and what they "
-                "lead to comes on top: add --ask to send them"
+                f"{plural(self._asks, 'call')} of the next rounds of {plural(len(self._open), 'case')} "
+                f"{'is' if self._asks == 1 else 'are'} not in the journal: about {number(self._tokens, 0)} "
+                f"tokens of candidates ({self._money()}), and later rounds may need more; add --ask"
             )
         for line in self._lines:
             write_result(json_lines([line]))
         if not quiet:
-            for name in self._open:
-                say(f"unfinished: case {name!r}", "yellow")
-            for name in self._different:
-                say(f"different from the run: case {name!r}", "red")
+            with FailureLog("unfinished") as unfinished, FailureLog("different from the run") as different:
+                for name in self._open:
+                    unfinished.add(f"case {name!r}")
+                for name in self._different:
+                    different.add(f"case {name!r}")
             same = "" if self._other or self._different else ", all as in the run"
-            say(f"{len(self._lines)} cases replayed without a call{same}")
+            say(f"{plural(len(self._lines), 'case')} replayed without a call{same}")
         return 1 if self._open or self._failed or self._different else 0
 
     def _money(self) -> str:
@@ -157,12 +172,12 @@ class _Replay:
 
 
 def _refuse_unrecorded(config: RunConfig) -> None:
-    """A run's folder holds no credentials, so what was asked with some cannot be asked from there."""
+    """Refuse to ask with settings that the folder does not hold because they may be credentials."""
     lacking = [f"extra {name!r}" for name in unrecorded(config.extra)]
     for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
         lacking += [name] if any(map(is_masked, getattr(config, name))) else []
     if lacking:
         raise InputError(
-            f"run.json holds no values that may be secret, and {lacking[0]} has one, so --ask cannot "
-            "send it: run the command of the run again; its journal answers what was asked already"
+            f"run.json holds no values that may be secret, and {lacking[0]} has one, so --ask cannot send "
+            "it: run the original command again; its journal answers what has been asked already"
         )

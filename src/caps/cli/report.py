@@ -1,4 +1,4 @@
-"""`caps report`: one page per run, to mail, to open from disk, or to watch while the run goes on."""
+"""`caps report`: one page per run, as a file or served live."""
 
 import sys
 from collections.abc import Iterator
@@ -12,28 +12,35 @@ import typer
 from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
 from caps.journal.store import Journal
-from caps.reports.console import shown
+from caps.reports.console import plural, shown
 from caps.reports.page import write_page
 from caps.reports.report import case_page, load_report, pair_page, receipt_line, receipts, run_page
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
 
 Runs = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, made with --out; two are compared.")
+    list[Path],
+    typer.Argument(metavar="RUN...", help="Folders of runs, made with --out; several are compared."),
 ]
-CaseId = Annotated[str | None, typer.Option("--case", metavar="ID", help="The receipt of one case alone.")]
+CaseId = Annotated[str | None, typer.Option("--case", metavar="ID", help="Only the receipt of this case.")]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Where the page goes, instead of into the run's folder.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="File of the page. Default: in the folder of the run."
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="With --case: print the receipt as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the receipt of --case as JSON.")]
 Texts = Annotated[
     bool,
-    typer.Option("--texts/--no-texts", help="Problems, candidates, prompts and replies, or none of them."),
+    typer.Option(
+        "--texts/--no-texts",
+        help="Include problems, candidates, prompts and replies (default), or omit them.",
+    ),
 ]
 Serve = Annotated[
-    bool, typer.Option("--serve", help="Serve the page on this machine; live while the run goes on.")
+    bool, typer.Option("--serve", help="Serve the page on this machine, and update it while the run goes on.")
 ]
-Port = Annotated[int, typer.Option(help="With --serve: the port; 0 takes a free one.")]
+Port = Annotated[int, typer.Option("--port", metavar="N", help="Port of --serve; 0 takes a free one.")]
 
 
 def report(
@@ -45,18 +52,19 @@ def report(
     serve: Serve = False,
     port: Port = 8910,
 ) -> None:
-    """Write a page about a run: what was chosen, how each case was decided, and what it cost.
+    """Write a page about a run: choices, contests and costs.
 
-    It asks nothing of the network and can be mailed. Of a large run, receipts go into a folder beside it.
+    The page loads nothing from the network and can be mailed. The receipts of a large run are written into a
+    folder beside it.
     """
     if (as_json or serve or case is not None) and len(runs) > 1:
         raise InputError("--case, --json and --serve take one run")
     if output is not None and str(output) == "-":
-        raise InputError("--output -: a page goes into a file; name one")
+        raise InputError("--output -: a page cannot be printed; name a file")
     if as_json and case is None:
         raise InputError("--json prints the receipt of one case: name it with --case")
     if serve:
-        from caps.reports.live import serve_page  # noqa: PLC0415 - a web server is loaded by those who want one
+        from caps.reports.live import serve_page  # noqa: PLC0415  (loads a web server)
 
         serve_page(runs[0], open_run, port=port, say=say)
         return
@@ -70,7 +78,7 @@ def report(
 
 @contextmanager
 def open_run(path: Path) -> Iterator[RebuiltRun]:
-    """A run with its journal, as far as that is there."""
+    """A run with its journal, if that exists."""
     kept = read_run(path).file.config.journal
     where = None if kept is None else Path(kept)
     with ExitStack() as stack:
@@ -79,7 +87,7 @@ def open_run(path: Path) -> Iterator[RebuiltRun]:
             try:
                 journal = stack.enter_context(Journal.open(where))
             except JournalError as error:
-                say(f"{error}; the page goes without", "yellow")
+                say(f"{error}; the page is written without it", "yellow")
         yield RebuiltRun(path, journal)
 
 
@@ -99,6 +107,8 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
     files = write_page(page, held, out)
     write_result(f"{shown(str(out)) if sys.stdout.isatty() else out}\n".encode())
     if len(files) > 1:
-        say(f"its receipts lie in {files[1].parent}: keep that folder beside it ({len(files) - 1} files)")
+        say(
+            f"the receipts are in {files[1].parent} ({plural(len(files) - 1, 'file')}): keep it with the page"
+        )
     for note in dict.fromkeys(note for run in runs for note in run.notes):
         say(note, "yellow")

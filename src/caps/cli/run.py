@@ -1,4 +1,4 @@
-"""One run of a spending command: where results, progress, brackets and files go."""
+"""One run of `caps select`: results, progress, brackets and files."""
 
 import time
 from collections import Counter
@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from caps.cli.output import report_failure, say, stderr, stdout, write_result
+from caps.cli.output import FailureLog, say, stderr, stdout, write_result
 from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.core.errors import InputError, SettingError
@@ -20,12 +20,12 @@ from caps.core.settings import settings_of
 from caps.core.text import number
 from caps.core.types import Case
 from caps.engines.base import Engine, Outcome, ReorderBuffer
-from caps.evidence.anatomy import last_boxed
+from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
 from caps.models.fleet_servers import ServerRecord
 from caps.reports import calibration as calibrated
 from caps.reports.bracket import draw
-from caps.reports.console import table
+from caps.reports.console import plural, table
 from caps.runner import Runner, Session
 from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_others
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
@@ -34,10 +34,14 @@ from caps.runs.summary import Summary
 from caps.statistics.judge_measures import LEAST_CASES
 from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
 
+FENCES = ("```", "~~~")
+NO_STATEMENTS = ("#", "//", "/*", "*", "import ", "from ", "using ", "@", '"""', "'''")
+DEFINITIONS = ("def ", "async def ", "class ", "fn ", "func ", "function ")
+
 
 @dataclass(frozen=True, slots=True)
 class ResultPacket:
-    """The lines of a case; for people its row of the table, its picture, or why it failed."""
+    """What is written about a case, kept until the cases before it are written."""
 
     name: str
     selection: bytes
@@ -48,7 +52,7 @@ class ResultPacket:
 
 
 def result_packet(outcome: Outcome, line: Line, *, rulings: bool, picture: bool, row: bool) -> ResultPacket:
-    """Take what is wanted of an outcome, whose line is given."""
+    """The packet of an outcome, with only what will be written; `line` is its line of results."""
     chosen = outcome.failure is None
     drawn = outcome.contest if picture and chosen else None
     return ResultPacket(
@@ -67,17 +71,37 @@ def _row(line: Line) -> tuple[str, ...]:
         notes.append("rescue")
     if line["malformed"]:
         notes.append(f"{line['malformed']} unreadable")
-    last = last_boxed(line["text"]) or (line["text"].strip().splitlines() or [""])[-1]
     calls = line["calls"]
     return (
-        line["id"], last[:40], str(line["winner"]), str(line["clusters"]), f"{calls['E1']} + {calls['E2']}",
-        number(line["tokens"]["asked"], 0), ", ".join(notes),
+        line["id"], short_answer(line["text"]), str(line["winner"]), str(line["clusters"]),
+        f"{calls['E1']} + {calls['E2']}", number(line["tokens"]["asked"], 0), ", ".join(notes),
     )  # fmt: skip
 
 
+def short_answer(text: str, most: int = 40) -> str:
+    """A candidate's answer in one short line: the boxed value, the head of the program, or the last line."""
+    code = last_code_block(text)
+    if (boxed := last_boxed(text)) is not None:
+        answer = " ".join(boxed.split())
+    elif code is not None and code.strip():
+        answer = _program_head(code)
+    else:
+        lines = [line.strip() for line in (spoken(text).strip() or text).splitlines()]
+        answer = next((line for line in reversed(lines) if line and not line.startswith(FENCES)), "")
+    return answer if len(answer) <= most else answer[: most - 1].rstrip() + "…"
+
+
+def _program_head(code: str) -> str:
+    """The first definition of a program, or else its first statement."""
+    lines = [line.strip() for line in code.splitlines() if line.strip()]
+    statements = [line for line in lines if not line.startswith(NO_STATEMENTS)] or lines
+    head = next((line for line in statements if line.startswith(DEFINITIONS)), statements[0])
+    return head if len(statements) == 1 else f"{head} …"
+
+
 def report_batches(engine: Engine, *, quiet: bool) -> None:
-    """Say what batches are doing; what goes on or goes wrong without us is said in any case."""
-    from caps.engines.batch import BatchEngine  # noqa: PLC0415  (an engine is there: all of it is loaded)
+    """Print the progress of batches unless `quiet`, and their problems in any case."""
+    from caps.engines.batch import BatchEngine  # noqa: PLC0415  (it is loaded by now if it is used)
 
     if isinstance(engine, BatchEngine):
         engine.batch_client.warned = lambda words: say(words, "yellow")
@@ -85,41 +109,39 @@ def report_batches(engine: Engine, *, quiet: bool) -> None:
             engine.batch_client.told = say
 
 
-MOST_CASES = 2000  # they are held in memory until the last of them is asked about
+MOST_CASES = 2000  # they are held in memory until the last of them has been asked about
 Source = Iterable[Case | InputError]
 
 
 class Calibrator:
-    """How many cases come first, and the strategy that is to learn from them."""
+    """`--calibrate K`: estimates the judge's accuracy on the first K cases."""
 
     def __init__(self, runner: Runner) -> None:
         config = runner.config
         self.count, self._runner = config.calibrate or 0, runner
         if not LEAST_CASES <= self.count <= MOST_CASES:
             raise SettingError(
-                f"--calibrate {self.count}: must be from {LEAST_CASES} to {MOST_CASES} cases; fewer say "
-                "nothing, 50 are a good start"
+                f"--calibrate {self.count}: must be from {LEAST_CASES} to {MOST_CASES} cases; "
+                "50 are a good start"
             )
         if config.journal is None:
             raise SettingError(
-                "--calibrate asks about the first cases before they are judged: without a journal "
-                "that would be paid twice; leave --no-journal out"
+                "--calibrate asks about the first cases before they are judged, and without a journal those "
+                "calls would be paid for twice: leave out --no-journal"
             )
         if config.engine != "local":
-            raise SettingError(
-                f"--calibrate asks in two steps: it goes with --engine local, not {config.engine}"
-            )
+            raise SettingError(f"--calibrate works with --engine local only, not with {config.engine}")
         self._changes = {name.replace("-", "_"): str(value) for name, value in config.settings.items()}
         self._believer = believer_of(runner.strategy, runner.strategy_name)
 
     def probes(self, place: int, case: Case) -> tuple[Strategy, ...]:
-        """What is asked of a case before it is played, by its place."""
+        """The strategies that ask about a case before the run, by its position."""
         return (probe_of(case, self._believer),) if place < self.count else ()
 
     async def learn(
         self, session: Session, source: Source, *, advance: Callable[[], object]
     ) -> tuple[Calibration, Strategy, Source]:
-        """Ask about the first cases: what was learnt, the strategy that knows it, and all cases again."""
+        """Ask about the first cases; return the estimate, the strategy that uses it, and all cases."""
         cases, runner = iter(source), self._runner
         first = list(islice(cases, self.count))
         readable = [case for case in first if isinstance(case, Case)]
@@ -136,7 +158,7 @@ class Calibrator:
 
 
 class Run:
-    """One run of `select`: where results, progress and files go."""
+    """One run of `select`: writes results, progress and files."""
 
     def __init__(
         self,
@@ -155,6 +177,7 @@ class Run:
         self._limit, self._force = limit, force
         self._summary = Summary()
         self._rows: list[tuple[str, ...]] = []
+        self._failures = FailureLog()
         self._packets = ReorderBuffer[ResultPacket]()
         self._guessed: Counter[str] = Counter()
         self._servers: Callable[[], list[ServerRecord]] = list
@@ -162,17 +185,17 @@ class Run:
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
     ) -> int:
-        """Play all cases; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
+        """Select in all cases; on Ctrl-C or SIGTERM keep what was paid for, and print how to continue."""
         code = await run_until_signal(self.play(source, total, out, cases))
         if code is not None:
             return code
-        report_interrupted(self._runner.journal_path, f" after {self._packets.following} cases")
+        report_interrupted(self._runner.journal_path, f" after {plural(self._packets.following, 'case')}")
         return 130
 
     async def play(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
     ) -> int:
-        """Play all cases; the exit code."""
+        """Select in all cases; return the exit code."""
         started = time.perf_counter()
         if out is not None and not self._force:
             source = self._checked(source, out, cases)
@@ -200,10 +223,18 @@ class Run:
         *,
         locked: bool = False,
     ) -> None:
-        """Count every outcome as it comes, and write it down when those before it are."""
+        """Count every outcome as it arrives, and write it after those before it."""
+        self._failures.hint = (
+            "keep them all with --out DIR"
+            if out is None
+            else f"all of them are in {out / 'selections.jsonl'}"
+        )
         with (
-            RunFolder(out, file, force=self._force, lock=not locked) if out is not None else nullcontext()
-        ) as folder:
+            self._failures,
+            RunFolder(out, file, force=self._force, lock=not locked)
+            if out is not None
+            else nullcontext() as folder,
+        ):
             if folder is not None and judge:
                 folder.keep(calibrated.FILE, judge)
             async with aclosing(outcomes):
@@ -227,9 +258,9 @@ class Run:
     async def _calibrate(
         self, first: Calibrator, ready: Session, source: Iterable[Case | InputError], total: int | None
     ) -> Iterable[Case | InputError]:
-        """Freeze what the first cases tell of the judge; all cases, to be played with it."""
+        """Estimate the judge's accuracy on the first cases; return all cases."""
         cases = first.count if total is None else min(first.count, total)
-        with JudgeProgress(cases, self._runner.price, hidden=self._quiet, doing="calibrating") as meter:
+        with JudgeProgress(cases, self._runner.price, hidden=self._quiet, what="calibrating") as meter:
             ready.engine.watch = meter.count
             found, informed, source = await first.learn(ready, source, advance=meter.advance)
         fitted = replace(self._runner.config, settings=settings_of(informed), judge_profile=None)
@@ -260,7 +291,7 @@ class Run:
         if folder is not None:
             folder.add(packet.selection, packet.rulings)
         if packet.failure is not None:
-            report_failure(packet.name, packet.failure)
+            self._failures.add_case(packet.name, packet.failure)
             return
         if self._bracket:
             say(f"case {packet.name}", "bold")
@@ -272,7 +303,7 @@ class Run:
             write_result(packet.selection)
 
     def close(self, seconds: float) -> int:
-        """Print what is left to print; the exit code."""
+        """Print table and summary; return the exit code."""
         if self._rows:
             columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
             stdout().print(table("", columns, self._rows, numbers_from=2))
@@ -281,13 +312,13 @@ class Run:
             say(words, "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
-            say(f'domain guessed: {guesses}; say "domain" in a case to be sure', "dim")
+            say(f'guessed domains: {guesses}; set "domain" in the cases', "dim")
         return 1 if self._summary.failed else 3 if self._summary.provisional else 0
 
     def _checked(
         self, source: Iterable[Case | InputError], out: Path, cases: str
     ) -> Iterable[Case | InputError]:
-        """Look at the folder before anything is asked, as far as the run is known by then; all cases."""
+        """Check the folder before anything is asked; return all cases."""
         file = run_file_of(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
         if self._first is not None:
             file = replace(file, calibration={"cases": self._first.count})
@@ -301,7 +332,7 @@ class Run:
         return chain(first, rest)
 
     def _file(self, cases: str, ready: Session) -> RunFile:
-        """Everything that makes this run, without the keys."""
+        """All settings of this run, without the keys."""
         file = run_file_of(
             self._runner,
             cases=cases,

@@ -15,8 +15,9 @@ import typer
 
 from caps.building import load_templates, make_graders
 from caps.cli import options
-from caps.cli.options import configured
-from caps.cli.output import JsonFlag, print_json, say, stdout
+from caps.cli.help import FILES, GENERATION
+from caps.cli.options import JsonFlag, configured
+from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import SampleProgress
 from caps.cli.signals import report_interrupted, run_until_signal
@@ -32,7 +33,7 @@ from caps.files import is_stream
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
-from caps.reports.console import shown
+from caps.reports.console import plural, shown
 from caps.runner import Runner
 from caps.runs.summary import Tally
 from caps.sampling.base import Sampled
@@ -41,18 +42,37 @@ from caps.solving import aids_for
 from caps.studies.grading import GradeStore
 
 Problems = Annotated[
-    str, typer.Argument(metavar="PROBLEMS", help="Problems, one JSON object a line; - is standard input.")
+    str,
+    typer.Argument(
+        metavar="PROBLEMS", help="File of problems, one JSON object per line; - reads standard input."
+    ),
 ]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Where cases go; - is stdout.")]
-Logprobs = Annotated[bool, typer.Option("--logprobs", help="Keep the mean log-probability of each answer.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show the first request.")]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False, rich_help_panel=FILES,
+        help="File for the cases. Default: standard output.",
+    ),
+]  # fmt: skip
+Logprobs = Annotated[
+    bool,
+    typer.Option(
+        "--logprobs",
+        help="Store the mean log-probability of each answer.",
+        rich_help_panel=GENERATION,
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Ask nothing; show the first request.", rich_help_panel=FILES),
+]
 
 
 @configured(
     "judge", "asking", "strategy", "findings", "generation", "performance", "embedded", "journal", "price",
     "total budget",
     defaults={"strategy": "vanilla"},
-    without=("strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens"),
+    without=("strategy", "skip_failing", "judge_profile", "confidence", "reply_format", "max_tokens"),
 )  # fmt: skip
 def sample(
     problems: Problems,
@@ -65,10 +85,10 @@ def sample(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Generate candidates for each problem, ready for caps select.
+    """Generate candidates for each problem, as input of caps select.
 
-    Cases go to FILE or standard output, one JSON object a line. What was paid for is kept in the journal:
-    run the same command again and only what is missing is generated. --set changes the method or the preset.
+    Cases are written one JSON object per line. Replies are stored in the journal: run the same command again,
+    and only what is missing is generated. --set changes a field of the method or the preset.
     """
     source = _opened(problems, limit)
     if dry_run:
@@ -77,7 +97,7 @@ def sample(
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
         if runner.total_budget.spends and getattr(runner.method, "fitness", None):
             raise SettingError(
-                "a budget would not hold with a fitness, whose judge it does not count: drop one"
+                "a total budget does not count the judge of a fitness: leave out the budget or the fitness"
             )
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
@@ -87,22 +107,23 @@ def sample(
 
 
 def _opened(problems: str, limit: int | None) -> Iterator[Case | InputError]:
-    """The problems; a file that cannot be read at all is found before anything is opened or asked."""
+    """The problems; an unreadable file is reported before anything is opened or asked."""
     source = read_cases(problems, bare=True)
     first = list(islice(source, 1))
     return islice(chain(first, source), limit)
 
 
 def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: bool) -> None:
-    """Show the request of the first sample of the first problem that can be read."""
+    """Print the request of the first sample of the first readable problem."""
     templates = load_templates(runner.prompts_folder, shelf="generation")
     model = runner.config.model or "MODEL"
     sampler = Sampler(
         ScriptedModel([]), model, runner.preset, templates, capacity=lambda: 1, extra=runner.config.extra
     )
+    failures = FailureLog()
     for problem in source:
         if isinstance(problem, InputError):
-            say(f"failed: {problem}", "red")
+            failures.add(str(problem))
             continue
         request = sampler.request(problem, 0)
         request = msgspec.structs.replace(request, extra=recorded_extra(request.extra))
@@ -111,7 +132,8 @@ def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: b
         else:
             _show(request)
         return
-    raise SettingError("there is no problem that could be shown")
+    failures.close()
+    raise SettingError("no problem can be shown: every line of the file is wrong")
 
 
 def _show(request: Request) -> None:
@@ -123,11 +145,11 @@ def _show(request: Request) -> None:
         console.print(shown(f"\n[{message.role}]\n{message.content}"), markup=False, soft_wrap=True)
 
 
-TEST_SECONDS = 10.0  # a program's for each of its tests
+TEST_SECONDS = 10.0  # limit of one test of a program
 
 
 class SampleRun:
-    """Samples a stream of problems; every case is written as soon as those before it are."""
+    """Samples a stream of problems, and writes the cases in their order."""
 
     def __init__(
         self, runner: Runner, *, logprobs: bool, out: OutputFile, quiet: bool, as_json: bool
@@ -136,14 +158,15 @@ class SampleRun:
         self._logprobs, self._out, self._quiet, self._as_json = logprobs, out, quiet, as_json
         self._tally, self._judged, self._guessed = Tally(), Ledger(), Counter[str]()
         self._price = runner.generation_price
+        self._failures, self._lost = FailureLog(), FailureLog("sample failed")
 
     async def until_done_or_stopped(self, source: Iterable[Case | InputError], total: int | None) -> int:
-        """Sample all problems; on Ctrl-C or SIGTERM keep what was paid, and say how to go on."""
+        """Sample all problems; on Ctrl-C or SIGTERM keep what was paid for, and print how to continue."""
         code = await run_until_signal(self._sample(source, total))
         if code is not None:
             return code
         kept = "" if self._out.name == "-" else f", the cases so far in {self._out.name}.partial"
-        after = f" after {self._tally.problems} problems, {self._tally.samples} samples"
+        after = f" after {plural(self._tally.problems, 'problem')}, {plural(self._tally.samples, 'sample')}"
         report_interrupted(self._runner.journal_path, after, kept)
         return 130
 
@@ -156,6 +179,8 @@ class SampleRun:
         ):
             ending.push_async_callback(truth.close)
             with ExitStack() as stack:
+                stack.enter_context(self._failures)
+                stack.enter_context(self._lost)
                 meter = stack.enter_context(SampleProgress(total, self._tally, hidden=self._quiet))
                 sampler.watch = meter.count
                 all_ = sample_all(
@@ -178,14 +203,14 @@ class SampleRun:
         self._tally.add(sampled)
         named = f"problem {sampled.name!r}: " if sampled.name else ""
         if sampled.case is None:
-            say(f"failed: {named}{sampled.failure}", "red")
+            self._failures.add(f"{named}{sampled.failure}")
             return
         for sample in sampled.samples:
             if sample.failure:
-                say(f"{named}sample {sample.number} failed: {sample.failure}", "yellow")
+                self._lost.add(f"{named}sample {sample.number}: {sample.failure}")
         if sampled.case.guessed:
             self._guessed[sampled.case.domain] += 1
-        # The prompt went by the domain, so it is stated, unless it said nothing.
+        # The prompt depended on the domain, so the case states it, unless it is the general one.
         case = sampled.case
         self._out.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
 
@@ -200,4 +225,4 @@ class SampleRun:
             say(f"tokens read by the judge between loops: {number(self._judged.total().asked, 0)}")
         if self._guessed:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
-            say(f'domain guessed: {guesses}; say "domain" in a problem to be sure')
+            say(f'guessed domains: {guesses}; set "domain" in the problems')

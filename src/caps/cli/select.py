@@ -12,8 +12,8 @@ import typer
 
 from caps.building import cases_for
 from caps.cli import options
-from caps.cli.options import configured
-from caps.cli.output import JsonFlag
+from caps.cli.help import FILES
+from caps.cli.options import JsonFlag, configured
 from caps.cli.preflight import checked_source, print_first_round, refuse_if_too_expensive, runner_for
 from caps.cli.run import Calibrator, Run
 from caps.config import Keys, RunConfig
@@ -23,8 +23,18 @@ from caps.engines.ray import connect as join
 from caps.runner import Runner
 from caps.runs.run_file import read_run_file
 
-Bracket = Annotated[bool, typer.Option("--bracket", help="Draw the bracket of every case.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show what the first round would ask.")]
+Bracket = Annotated[
+    bool,
+    typer.Option(
+        "--bracket", help="Draw how each case was decided, on standard error.", rich_help_panel=FILES
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Ask nothing; show what the first round would ask.", rich_help_panel=FILES
+    ),
+]
 
 
 @configured(
@@ -45,17 +55,18 @@ def select(
     quiet: options.Quiet = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Choose the best candidate of each case, with any OpenAI-compatible endpoint as the judge.
+    """Choose the best candidate of each case.
 
-    Results go to standard output, one JSON object a line (a table in a terminal, unless --json). What was
-    paid for is kept in the journal: run the same command again and only what is missing is asked.
+    A judge, which is any model behind an OpenAI-compatible API, compares candidates. Results go to standard
+    output, one JSON object per line, or as a table in a terminal. Replies are stored in the journal: run the
+    same command again, and only the calls that are missing are made.
     """
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
         print_first_round(checked_source(partial(cases_for, "local", runner.cluster, cases), limit), runner)
         return
     if config.engine == "ray":
-        join(Runner(config).cluster)  # before anything is asked, and before signals are handled: Ray does too
+        join(Runner(config).cluster)  # before signals are handled, since Ray handles them too
     select_cases(
         cases, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, bracket=bracket, quiet=quiet,
         as_json=as_json,
@@ -75,7 +86,7 @@ def select_cases(
     quiet: bool,
     as_json: bool,
 ) -> NoReturn:
-    """Select from a file of cases, and end the command."""
+    """Select from a file of cases, and exit."""
     config = _with_prompts_of_run(config, out)
     read = partial(cases_for, config.engine, Runner(config).cluster, cases)
     source = checked_source(read, limit)
@@ -93,7 +104,7 @@ def select_cases(
 
 
 def _with_prompts_of_run(config: RunConfig, out: Path | None) -> RunConfig:
-    """Unless another version is named, a run goes on with the prompts it began with."""
+    """Continue a run with the prompts it began with, unless another version is named."""
     if out is None or config.prompt_version != RunConfig().prompt_version:
         return config
     try:

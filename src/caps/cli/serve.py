@@ -1,45 +1,87 @@
-"""`caps serve`: an OpenAI-compatible endpoint whose answers are selected."""
+"""`caps serve`: an OpenAI-compatible API that answers with the best of n samples."""
 
 import asyncio
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from caps.cli.help import FILES, JUDGE, SERVER
 from caps.cli.options import configured, loaded_settings
 from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
 from caps.runner import Runner
 
-Host = Annotated[str, typer.Option("--host", envvar="CAPS_HOST", help="Address to listen on.")]
-Port = Annotated[
-    int, typer.Option("--port", envvar="CAPS_PORT", min=0, max=65535, help="0 takes a free one.")
+
+def _server_option(flag: str, about: str, metavar: str, **more: Any) -> Any:
+    return typer.Option(flag, help=about, metavar=metavar, rich_help_panel=SERVER, **more)
+
+
+Host = Annotated[
+    str, _server_option("--host", "Address to listen on.", "HOST", envvar="CAPS_HOST", show_envvar=False)
 ]
+Port = Annotated[
+    int,
+    _server_option(
+        "--port", "Port to listen on; 0 takes a free one.", "N", envvar="CAPS_PORT", show_envvar=False, min=0,
+        max=65535,
+    ),
+]  # fmt: skip
 UpstreamKey = Annotated[
     str | None,
     typer.Option(
-        "--upstream-api-key", help="Key of the model server; better in CAPS_API_KEY or OPENAI_API_KEY."
+        "--upstream-api-key", metavar="KEY", rich_help_panel=JUDGE,
+        help="Key of the model server; safer in CAPS_API_KEY or OPENAI_API_KEY.",
     ),
-]
+]  # fmt: skip
 ClientKeys = Annotated[
     list[str] | None,
-    typer.Option("--api-key", envvar="CAPS_SERVER_API_KEY", help="What clients must show; may be repeated."),
+    _server_option(
+        "--api-key", "Key that clients must send; safer in CAPS_SERVER_API_KEY. May be repeated.", "KEY",
+        envvar="CAPS_SERVER_API_KEY", show_envvar=False,
+    ),
+]  # fmt: skip
+Anyone = Annotated[
+    bool,
+    typer.Option("--allow-anyone", help="Listen on a public --host without keys.", rich_help_panel=SERVER),
 ]
-Anyone = Annotated[bool, typer.Option("--allow-anyone", help="Listen on --host without keys all the same.")]
-MaxSamples = Annotated[int, typer.Option("--max-samples", min=1, help="Most samples a client may ask for.")]
-MaxBody = Annotated[int, typer.Option("--max-body", min=1, help="Bytes a body may have.")]
-MaxConcurrent = Annotated[int, typer.Option("--max-concurrent", min=1, help="Requests worked on at once.")]
-MaxWaiting = Annotated[int, typer.Option("--max-waiting", min=0, help="Requests that may wait for that.")]
-MaxSeconds = Annotated[float, typer.Option("--max-seconds", min=0.1, help="Time of a request.")]
-BodySeconds = Annotated[float, typer.Option("--body-seconds", min=0.1, help="Time to send a request in.")]
+MaxSamples = Annotated[
+    int, _server_option("--max-samples", "Most samples that a client may ask for.", "N", min=1)
+]
+MaxBody = Annotated[int, _server_option("--max-body", "Most bytes of a request.", "BYTES", min=1)]
+MaxConcurrent = Annotated[
+    int, _server_option("--max-concurrent", "Most requests that are processed at once.", "N", min=1)
+]
+MaxWaiting = Annotated[
+    int, _server_option("--max-waiting", "Most requests that wait for their turn.", "N", min=0)
+]
+MaxSeconds = Annotated[
+    float, _server_option("--max-seconds", "Most seconds that a request may take.", "SECONDS", min=0.1)
+]
+BodySeconds = Annotated[
+    float,
+    _server_option(
+        "--body-seconds", "Most seconds in which a client must send a request.", "SECONDS", min=0.1
+    ),
+]
 MaxJudge = Annotated[
-    int, typer.Option("--max-judge-tokens", min=0, help="Tokens a request's judge may take; 0: no limit.")
+    int,
+    _server_option(
+        "--max-judge-tokens", "Most judge tokens of one request; 0 means no limit.", "TOKENS", min=0,
+        show_default=False,
+    ),
+]  # fmt: skip
+Heartbeat = Annotated[
+    float, _server_option("--heartbeat", "Seconds between the heartbeats of a stream.", "SECONDS", min=0.05)
 ]
-Heartbeat = Annotated[float, typer.Option("--heartbeat", min=0.05, help="Seconds between a stream's.")]
-Grace = Annotated[float, typer.Option("--grace", min=1, help="Seconds to finish in after SIGTERM.")]
-LogPrompts = Annotated[bool, typer.Option("--log-prompts", help="Log what is asked and answered, too.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log faults only.")]
+Grace = Annotated[
+    float, _server_option("--grace", "Seconds in which requests may finish after SIGTERM.", "SECONDS", min=1)
+]
+LogPrompts = Annotated[
+    bool, typer.Option("--log-prompts", help="Log questions and answers too.", rich_help_panel=SERVER)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.", rich_help_panel=FILES)]
 
 
 @configured(
@@ -70,11 +112,11 @@ def serve(
     log_prompts: LogPrompts = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer OpenAI clients with the winner of n samples.
+    """Serve an OpenAI-compatible API that answers with the best of n.
 
-    Stands before any OpenAI-compatible server (--base-url). The model caps/NAME is the winner of n samples of
-    NAME; any other model is forwarded as it is. What a client may change of this in a request stands in its
-    body under "caps". Nothing is kept.
+    Runs in front of any OpenAI-compatible server (--base-url). A request for the model caps/NAME is answered
+    with the best of n samples of NAME; requests for other models are forwarded. Clients may set some options
+    in the field "caps" of a request. Nothing is stored.
     """
     from caps.server.app import ServerConfig, serve as run  # noqa: I001, PLC0415  (loads what only it needs)
     from caps.server.telemetry import JsonLog  # noqa: PLC0415

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: the work ends in order, and what was paid for is kept.
+"""Ctrl-C and SIGTERM: the work ends in order, and what was paid for is stored.
 
-The first signal works, whatever the process is doing: one that the event loop does not hear in time, because
-something holds it up, ends the work at once, as a second one ends the time of grace.
+The first signal always works. If the event loop is blocked and does not react in time, the work ends at
+once, as after a second signal.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from caps.cli.output import say
 
 T = TypeVar("T")
 
-RESPONSE_SECONDS = 5.0  # within which an event loop that works hears a signal, on a busy machine too
+RESPONSE_SECONDS = 5.0  # in which an event loop reacts to a signal, also on a busy machine
 
 
 async def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
-    """Do some work; None where a signal ended it."""
+    """Do some work; return None if a signal ended it."""
     task = asyncio.ensure_future(work)
     with _signals(task):
         try:
@@ -30,7 +30,7 @@ async def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
 
 @contextmanager
 def _signals(task: "asyncio.Task[Any]") -> Iterator[None]:
-    """Cancel a task on a signal; where the loop does not get to do that, raise `KeyboardInterrupt`."""
+    """Cancel a task on a signal; if the loop is blocked, raise `KeyboardInterrupt`."""
     loop = asyncio.get_running_loop()
     alarm = getattr(signal, "SIGALRM", None)  # not on Windows
 
@@ -59,6 +59,6 @@ def _signals(task: "asyncio.Task[Any]") -> Iterator[None]:
 
 
 def report_interrupted(journal: Path | None, after: str = "", kept: str = "") -> None:
-    """Say that a run was interrupted, what is kept, and how to go on."""
-    replies = "every reply so far is in the journal" if journal else "no journal was kept"
-    say(f"interrupted{after}; {replies}{kept}: run the same command again to go on", "yellow")
+    """Print that a run was interrupted, what is stored, and how to continue."""
+    replies = "every reply so far is in the journal" if journal else "there is no journal"
+    say(f"interrupted{after}; {replies}{kept}: run the same command again to continue", "yellow")

@@ -1,4 +1,4 @@
-"""`caps simulate`: strategies against a synthetic judge."""
+"""`caps simulate`: compare strategies on a synthetic judge."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,10 @@ import typer
 
 from caps.building import make_strategy
 from caps.cli.figures import Html, Plots, write_figures
-from caps.cli.output import JsonFlag, bar, print_json, stdout
+from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
+from caps.cli.options import JsonFlag, complete_strategies, completion
+from caps.cli.output import print_json, stdout
+from caps.cli.progress import Progress
 from caps.core.errors import SettingError
 from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
@@ -25,38 +28,190 @@ WORTH_MORE_PROCESSES = 400
 
 
 def simulate(
-    problems: Annotated[int, typer.Option(min=1, help="How many made-up problems.")] = 1000,
+    problems: Annotated[
+        int,
+        typer.Option(
+            "--problems", min=1, metavar="N", help="Number of made-up problems.", rich_help_panel=SIZES
+        ),
+    ] = 1000,
     n: Annotated[
-        int | None, typer.Option("--n", min=1, help="Candidates a problem (16; all with --cases).")
+        int | None,
+        typer.Option(
+            "--n",
+            min=1,
+            metavar="N",
+            help="Candidates per problem. Default: 16, or all of --cases.",
+            rich_help_panel=SIZES,
+        ),
     ] = None,
-    strategies: Annotated[str, typer.Option(help="Names, separated by commas.")] = DEFAULT_STRATEGIES,
-    judge: Annotated[str, typer.Option(help="Accuracy at E2 in per cent: 60, 70, 80 or 90.")] = "80",
-    accuracy: Annotated[float | None, typer.Option(help="Accuracy at E2, of 1, instead of --judge.")] = None,
-    accuracy_e1: Annotated[float | None, typer.Option(help="Accuracy at E1, of 1.")] = None,
+    strategies: Annotated[
+        str,
+        typer.Option(
+            "--strategies",
+            metavar="NAMES",
+            help="Strategies to compare, separated by commas.",
+            rich_help_panel=STRATEGY,
+            autocompletion=complete_strategies,
+        ),
+    ] = DEFAULT_STRATEGIES,
+    judge: Annotated[
+        str,
+        typer.Option(
+            "--judge",
+            metavar="PERCENT",
+            help="Accuracy of the judge on full views (E2): 60, 70, 80 or 90 %.",
+            rich_help_panel=JUDGE,
+            autocompletion=completion(PRESETS),
+        ),
+    ] = "80",
+    accuracy: Annotated[
+        float | None,
+        typer.Option(
+            "--accuracy",
+            metavar="SHARE",
+            help="Accuracy on full views (E2) from 0 to 1, instead of --judge.",
+            rich_help_panel=JUDGE,
+        ),
+    ] = None,
+    accuracy_e1: Annotated[
+        float | None,
+        typer.Option(
+            "--accuracy-e1",
+            metavar="SHARE",
+            help="Accuracy on partial views (E1) from 0 to 1.",
+            rich_help_panel=JUDGE,
+        ),
+    ] = None,
     shared_bias: Annotated[
-        float, typer.Option(help="Share of lasting error a cluster shares, 0 to 1.")
+        float,
+        typer.Option(
+            "--shared-bias",
+            metavar="SHARE",
+            help="Share of the lasting error that equal answers have in common, 0 to 1.",
+            rich_help_panel=ADVANCED,
+        ),
     ] = 0.0,
-    noise: Annotated[float, typer.Option(help="Share of variance that is fresh in each call.")] = 0.5,
-    position_bias: Annotated[float, typer.Option(help="Pull towards slot A, in standard deviations.")] = 0.0,
-    tie_band: Annotated[float, typer.Option(help="Differences below this are ties.")] = 0.1,
-    high_band: Annotated[float, typer.Option(help="Differences above this are HIGH.")] = 0.8,
+    noise: Annotated[
+        float,
+        typer.Option(
+            "--noise",
+            metavar="SHARE",
+            help="Share of the variance that is new in each call, 0 to 1.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = 0.5,
+    position_bias: Annotated[
+        float,
+        typer.Option(
+            "--position-bias",
+            metavar="X",
+            help="Preference for the candidate shown first, in standard deviations.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = 0.0,
+    tie_band: Annotated[
+        float,
+        typer.Option(
+            "--tie-band",
+            metavar="X",
+            help="Differences below this are ties, in standard deviations.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = 0.1,
+    high_band: Annotated[
+        float,
+        typer.Option(
+            "--high-band",
+            metavar="X",
+            help="Differences above this are verdicts of HIGH confidence, in standard deviations.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = 0.8,
     kind: Annotated[
-        str, typer.Option(help="Made-up pools: code (all differ) or math (answers cluster).")
+        str,
+        typer.Option(
+            "--kind",
+            metavar="NAME",
+            help="Made-up problems: code (all candidates differ) or math (some answers are equal).",
+            rich_help_panel=SIZES,
+            autocompletion=completion(("code", "math")),
+        ),
     ] = "code",
-    solve_rate: Annotated[float, typer.Option(help="Made-up pools: mean share of right candidates.")] = 0.4,
-    partial_tokens: Annotated[int, typer.Option(min=0, help="Tokens of a partial view, at most.")] = 250,
-    full_tokens: Annotated[int, typer.Option(min=0, help="Made-up pools: tokens of a full view.")] = 4000,
+    solve_rate: Annotated[
+        float,
+        typer.Option(
+            "--solve-rate",
+            metavar="SHARE",
+            help="Mean share of right candidates of made-up problems, 0 to 1.",
+            rich_help_panel=SIZES,
+        ),
+    ] = 0.4,
+    partial_tokens: Annotated[
+        int,
+        typer.Option(
+            "--partial-tokens",
+            min=0,
+            metavar="TOKENS",
+            help="Most tokens of a partial view.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = 250,
+    full_tokens: Annotated[
+        int,
+        typer.Option(
+            "--full-tokens",
+            min=0,
+            metavar="TOKENS",
+            help="Tokens of a full view of a made-up candidate.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = 4000,
     overhead_tokens: Annotated[
-        int, typer.Option(min=0, help="Made-up pools: tokens of a bare prompt.")
+        int,
+        typer.Option(
+            "--overhead-tokens",
+            min=0,
+            metavar="TOKENS",
+            help="Tokens of a prompt without candidates.",
+            rich_help_panel=ADVANCED,
+        ),
     ] = 500,
-    cases: Annotated[str | None, typer.Option(help="Labelled cases: real pools, simulated verdicts.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same figures.")] = 1234,
-    processes: Annotated[int | None, typer.Option(min=1, help="Worker processes; changes no figure.")] = None,
+    cases: Annotated[
+        str | None,
+        typer.Option(
+            "--cases",
+            metavar="FILE",
+            help="Use labelled cases instead of made-up problems; only verdicts are simulated.",
+            rich_help_panel=SIZES,
+        ),
+    ] = None,
+    seed: Annotated[
+        int,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Random seed; the same seed gives the same figures.",
+            rich_help_panel=STRATEGY,
+        ),
+    ] = 1234,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            min=1,
+            metavar="N",
+            help="Worker processes, which do not change the figures. Default: by the work.",
+            rich_help_panel=PERFORMANCE,
+        ),
+    ] = None,
     plots: Plots = None,
     html: Html = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Play strategies against a synthetic judge and print how often they are right and what they ask."""
+    """Compare strategies on a synthetic judge; no model is asked.
+
+    Prints how often each strategy is right, and how many calls and tokens it needs.
+    """
     model = _judge(
         judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise,
         position_bias=position_bias, tie_band=tie_band, high_band=high_band,
@@ -73,7 +228,7 @@ def simulate(
         source = {"cases": cases}
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     if not names:
-        raise SettingError(f"--strategies {strategies!r}: name at least one")
+        raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
     records = _run(pools, names, model, seed=seed, processes=processes)
     rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
     about = _about(pools, model, seed, source)
@@ -97,16 +252,13 @@ def _judge(preset: str, accuracy: float | None, accuracy_e1: float | None, **fla
 def _run(
     pools: list[LabelledPool], names: Iterable[str], model: JudgeModel, *, seed: int, processes: int | None
 ) -> dict[str, simulation.Record]:
-    """Play everything, with a progress bar; the baseline always plays along, for the token shares."""
+    """Run all strategies, and always the baseline, which the token shares need."""
     strategies = {name: make_strategy(name) for name in dict.fromkeys([*names, BASELINE])}
     task = simulation.Task(strategies, model, seed)
     if processes is None:
         processes = (os.cpu_count() or 1) if len(pools) >= WORTH_MORE_PROCESSES else 1
-    with bar() as progress:
-        counted = progress.add_task("problems", total=len(pools))
-        return simulation.simulate(
-            pools, task, processes=processes, report=lambda done: progress.update(counted, advance=done)
-        )
+    with Progress("problems", len(pools)) as progress:
+        return simulation.simulate(pools, task, processes=processes, report=progress.advance)
 
 
 def _about(pools: list[LabelledPool], model: JudgeModel, seed: int, source: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli import options
-from caps.cli.options import configured
-from caps.cli.output import JsonFlag, say, write_result
+from caps.cli.help import FILES
+from caps.cli.options import JsonFlag, configured
+from caps.cli.output import say, write_result
 from caps.cli.preflight import runner_for
 from caps.cli.progress import SampleProgress
 from caps.cli.signals import report_interrupted, run_until_signal
@@ -22,15 +23,23 @@ from caps.datasets.case_files import DOMAINS, candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.files import read_text
-from caps.reports.console import shown
+from caps.reports.console import plural, shown
 from caps.runner import Runner
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.summary import Tally
 from caps.sampling.base import Sampled
 from caps.solving import question_case, solve_case
 
-Question = Annotated[str | None, typer.Argument(help="The question; - is standard input.")]
-File = Annotated[str | None, typer.Option("--file", metavar="FILE", help="Read it from a file; - likewise.")]
+Question = Annotated[
+    str | None, typer.Argument(metavar="[QUESTION]", help="The question; - reads standard input.")
+]
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--file", metavar="FILE", help="Read the question from a file; - reads standard input.",
+        rich_help_panel=FILES,
+    ),
+]  # fmt: skip
 
 
 @configured(
@@ -47,8 +56,8 @@ def solve(
 ) -> None:
     """Generate answers to one question and print the best.
 
-    The answer goes to standard output, what it took to standard error; where all answers agree, no judge is
-    asked. --set changes the strategy, the method or the preset, whichever has the field.
+    The answer goes to standard output, and the costs to standard error. If all answers agree, no judge is
+    asked. --set changes a field of the strategy, the method or the preset, whichever has it.
     """
     case = question_case(_question(question, file), _domain(config.domain))
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
@@ -73,7 +82,7 @@ def _domain(word: str | None) -> str | None:
 
 
 async def _until_done_or_stopped(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
-    """Solve; on Ctrl-C or SIGTERM keep what was paid."""
+    """Solve; on Ctrl-C or SIGTERM keep what was paid for."""
     code = await run_until_signal(_solve(runner, case, quiet=quiet, as_json=as_json))
     if code is None:
         report_interrupted(runner.journal_path)
@@ -103,7 +112,7 @@ async def _solve(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> i
 
 
 def _answer(case: Case, winner: int) -> None:
-    """Print what the winner says outside its thoughts, and for math its final answer once more."""
+    """Print the winner without its reasoning, and for math its final answer once more."""
     chosen = case.candidates[winner]
     text = spoken(chosen.text).strip() or chosen.text.strip()
     last = final_answer(chosen) if case.domain == "math" else None
@@ -127,9 +136,10 @@ def _report(
     calls, tokens = line["calls"], line["tokens"]
     count = len(sampled.case.candidates) if sampled.case else 0
     say(
-        f"answer {line['winner'] + 1} of {count} candidates, {line['clusters']} different; judge: "
-        f"{calls['E1']} calls at E1, {calls['E2']} at E2, {number(tokens['asked'], 0)} tokens asked"
+        f"answer {line['winner'] + 1} of {plural(count, 'candidate')}, {line['clusters']} distinct; judge: "
+        f"{plural(calls['E1'], 'call')} on partial views (E1), {calls['E2']} on full views (E2), "
+        f"{number(tokens['asked'], 0)} tokens read"
     )
     say(tally.as_text(price, seconds))
     if sampled.case is not None and sampled.case.guessed:
-        say(f"domain guessed: {sampled.case.domain}; say --domain to be sure")
+        say(f"guessed the domain: {sampled.case.domain}; set it with --domain")

@@ -72,6 +72,11 @@ def number(value: float | None, digits: int = 2) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """A count with its noun: 1 case, 1,200 cases."""
+    return f"{number(count, 0)} {noun if count == 1 else many or noun + 's'}"
+
+
 def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
     """A share as per cent, with its interval."""
     if share is None:

@@ -257,7 +257,7 @@ class EmbeddedModel:
 
     @property
     def _way_out(self) -> str:
-        return "raise --context, show less (--view, --profile), or use weights with a longer context"
+        return "raise --context-tokens, show less (--view, --profile), or use weights with a longer context"
 
 
 def connect(wiring: ConnectOptions) -> EmbeddedModel:

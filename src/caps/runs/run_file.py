@@ -29,8 +29,8 @@ PACKAGES = {
 }  # key in the file -> distribution
 #: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
 DECIDING = (
-    "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply", "extra", "profile",
-    "views", "hard_evidence", "prompt_version",
+    "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format", "extra",
+    "profile", "views", "hard_evidence", "prompt_version",
 )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _of_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
         "judge_base_url_e1": () if same else row.get("base_url_e1") or row["base_url"],
         "confidence": judge["confidence"],
         "max_tokens": judge["max_tokens"],
-        "reply": judge.get("reply"),
+        "reply_format": judge.get("reply"),
         "extra": row["extra"],
         "prompts": row["prompts_folder"],
         "prompt_version": "v1",

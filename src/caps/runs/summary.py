@@ -12,6 +12,7 @@ from caps.costs.ledger import Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.models.fleet_servers import ServerRecord
+from caps.reports.console import plural
 from caps.runs.result_lines import FoundSummary, Line, ledger_lines, server_lines, servers_text, tokens_line
 from caps.sampling.base import Sample, Sampled, Step
 from caps.statistics.estimates import wilson
@@ -91,8 +92,9 @@ class Summary:
         total, calls = self.ledger.total(), self.ledger.calls
         about = "about " if self.ledger.estimated else ""
         lines = [
-            f"{self.cases - self.failed} of {self.cases} cases selected in {seconds:.1f} s; "
-            f"{number(calls['E1'], 0)} calls at E1, {number(calls['E2'], 0)} at E2",
+            f"{number(self.cases - self.failed, 0)} of {plural(self.cases, 'case')} selected in "
+            f"{seconds:.1f} s; {plural(calls['E1'], 'call')} on partial views (E1), "
+            f"{number(calls['E2'], 0)} on full views (E2)",
             f"tokens: {about}{number(total.asked, 0)} asked, {number(total.billed, 0)} billed "
             f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._tried()}; "
             f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
