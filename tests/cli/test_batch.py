@@ -192,7 +192,7 @@ def test_what_a_folder_remembers_is_not_overruled_and_what_cannot_be_is_refused(
         (("prepare", tmp_path / "cases.jsonl", "--model", "m", "--out", tmp_path / "b", "--confidence", "auto"), "auto"),
         (("prepare", tmp_path / "cases.jsonl", "--model", "m", "--out", tmp_path / "b", "--batch", "line=3"), "'lines'"),
         (("prepare", "-", "--model", "m", "--out", tmp_path / "b"), "no such file"),
-        (("absorb", tmp_path), "no run is here"),
+        (("absorb", tmp_path), "holds no batch run"),
         (("absorb", tmp_path / "batch"), "no result files"),
         (("absorb", tmp_path / "nowhere.jsonl"), "no such file"),
         (("status", tmp_path), "not the folder of a batch"),

@@ -107,5 +107,5 @@ def test_without_a_journal_it_would_be_paid_twice(tmp_path):
     with pytest.raises(SettingError, match="leave out --no-journal"):
         calibrating(journal=None)
     assert calibrating(journal=str(tmp_path / "j")).count == 20
-    with pytest.raises(SettingError, match="--engine local, not batch"):
+    with pytest.raises(SettingError, match="--engine local only, not with batch"):
         calibrating(engine="batch")

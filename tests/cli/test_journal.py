@@ -170,7 +170,7 @@ def test_leave_is_asked_for_at_a_terminal(path):
     assert path.read_bytes() == before
     done = at_terminal("y\n", "journal", "redact", "--all", "--journal", path)
     assert done.returncode == 0, done.stderr
-    assert "words of 12 replies out of" in done.stderr
+    assert "texts of 12 replies from" in done.stderr
     assert read_stats(path).redacted == 12
 
 
