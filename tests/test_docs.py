@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import sys
+import tomllib
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -124,6 +125,23 @@ def test_every_block_is_run_or_is_plain_text():
     for page in PAGES:
         kinds = set(re.findall(r"^ *```(\w+)", page.read_text(), re.MULTILINE))
         assert kinds <= run | {"text", "toml", "sh"}, page
+
+
+def test_every_install_line_names_the_package_and_an_extra_that_it_has():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    sources = [
+        *PAGES,
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "src").rglob("*.py"),
+        ROOT / "deploy" / "Containerfile",
+    ]
+    for source in sources:
+        text = source.read_text()
+        assert not re.search(
+            r"pip install '?caps(?!-select)\b", text.replace("`pip install caps` installed", "")
+        ), source
+        for extras in re.findall(rf"{project['name']}\[([\w,]+)\]", text):
+            assert set(extras.split(",")) <= set(project["optional-dependencies"]), source
 
 
 def test_the_shares_in_the_readme_are_those_of_the_plan():
