@@ -67,8 +67,7 @@ growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connect
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py
 
-tools: $(VENV)/.dev wheel node-client  ## What needs the network and some minutes: the wheel with each extra, the npm client, a short soak
-	$(BIN)/python benchmarks/soak --minutes 2
+tools: wheel node-client soak  ## Before a release (network, about an hour): wheel with each extra, npm client, soak
 
 wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
 	$(BIN)/python scripts/check_wheel.py

@@ -142,7 +142,8 @@ async def mortal(stage: Stage, place: int, until: float, connections: int, chanc
             turn += 1
             fate = chance.choices([fate for fate, _ in FATES], [weight for _, weight in FATES])[0]
             life = Life(f"m{place}-{turn}", fate)
-            more = ("--quiet",) if chance.random() < 0.5 else ("--out", str(stage.folder / f"run-{place}"))
+            kept = ("--out", str(stage.folder / f"run-{place}"), "--force")  # over the run of an earlier part
+            more = ("--quiet",) if chance.random() < 0.5 else kept
             process = await stage.start(life.name, stage.words(part, connections, *more))
             stage.lives.append(life)
             if fate != "live":
