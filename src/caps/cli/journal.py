@@ -177,7 +177,9 @@ def _words(found: maintenance.Removal) -> str:
     return ", ".join(parts)
 
 
-def _print_removal(what: str, words: str, found: maintenance.Removal, *, dry_run: bool, as_json: bool) -> None:
+def _print_removal(
+    what: str, words: str, found: maintenance.Removal, *, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
         counts = {"replies": found.replies, "redacted": found.redacted, "facts": found.facts}
         print_json(
