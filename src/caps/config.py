@@ -23,7 +23,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.files import read_toml
-from caps.registry import DEFAULT_STRATEGY
+from caps.registry import DEFAULT_JUDGE, DEFAULT_STRATEGY
 
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
@@ -161,6 +161,13 @@ class RunConfig:
         metavar="NAME",
         guarded=True,
     )
+    judge: str = option(
+        DEFAULT_JUDGE,
+        "Who judges: model, or a plug-in (see caps list judges), such as py:module:NAME.",
+        "judge",
+        guarded=True,
+        plugin=True,
+    )
     judge_model: str | None = option(None, "Another model as the judge.", "judge", guarded=True)
     judge_base_url: tuple[str, ...] = option(
         (), "The judge's endpoint, if another.", "judge", metavar="URL[=WEIGHT]", guarded=True, shown=False
@@ -228,6 +235,7 @@ class RunConfig:
         flags=("--set",),
         metavar="FIELD=VALUE",
         per_request=True,
+        plugin=True,  # a field may name another strategy
     )
     skip_failing: bool = switch(
         "Do not judge programs that fail a public example, unless all fail (the caps strategies).",
@@ -287,7 +295,11 @@ class RunConfig:
         "independent", "How answers are generated: see caps list methods.", "generation", plugin=True
     )
     domain: str | None = option(
-        None, "code, math or general; guessed from the answers if absent.", "domain", per_request=True
+        None,
+        "What cases are that do not say: see caps list domains; guessed from the answers if absent.",
+        "domain",
+        per_request=True,
+        plugin=True,
     )
     early_exit: bool = switch(
         "Stop generating once the answers have settled.", "early exit", per_request=True

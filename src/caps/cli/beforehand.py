@@ -41,7 +41,7 @@ def refuse_if_too_expensive(
         raise SettingError("--max-usd needs a file of cases: standard input and pipes can be read only once")
     prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
     tokens, seed = 0, runner.config.seed
-    for place, case in enumerate(read()):
+    for place, case in enumerate(map(runner.stated, read())):
         if isinstance(case, InputError):
             continue
         asking = [runner.strategy, *(first.asking(place, case) if first is not None else ())]

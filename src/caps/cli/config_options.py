@@ -30,7 +30,9 @@ from caps.config import (
 )
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
+from caps.evidence.domains import domain_named
 from caps.journal.store import default_path
+from caps.registry import allow
 
 TYPES: Mapping[str, Any] = {
     "text": str | None,
@@ -96,6 +98,8 @@ def configured(
             config = _config(taken, words, usual)
             if journaled and not words["no_journal"] and config.journal is None:
                 config = config.with_values({"journal": str(default_path(user_data_path("caps")))})
+            allow_named(*(getattr(config, one.name) for one in taken if one.plugin or one.guarded))
+            named_domain(config.domain)
             more = {"ctx": ctx} if "ctx" in own else {}
             command(config=config, keys=Keys.find(config, **found), **given, **more)
 
@@ -133,6 +137,28 @@ def _refuse_misspelt_variables() -> None:
     for name in os.environ:
         if name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
             raise SettingError(f"environment variable {name}: no such setting; {close.strip()}")
+
+
+def allow_named(*values: object) -> None:
+    """Let code of the working directory be imported that a user has named: `py:module:object`.
+
+    These are values of the command line, the environment or a file given with `--config`. One that is merely
+    found in the working directory may not name code at all.
+    """
+    for value in values:
+        words = (
+            value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        )
+        allow(words, str(Path.cwd()))
+
+
+def named_domain(name: str | None) -> str | None:
+    """The name of the domain that `--domain` names, which cases may state from now on."""
+    allow_named(name)
+    try:
+        return None if name is None else domain_named(name).name
+    except SettingError as error:
+        raise SettingError(f"--domain {name!r}: {error}") from None
 
 
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:

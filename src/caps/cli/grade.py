@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,10 @@ import typer
 from platformdirs import user_data_path
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from caps.building import make_graders, open_journal
+from caps.building import make_grader, make_graders, open_journal
 from caps.cli import options
 from caps.cli.beforehand import opened
+from caps.cli.config_options import allow_named, named_domain
 from caps.cli.options import Cases
 from caps.cli.output import bar, say
 from caps.config import options as options_of_runs
@@ -23,14 +25,22 @@ from caps.core.text import percent
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
+from caps.evidence.domains import known_domains
 from caps.files import Output as OutputFile
-from caps.graders.base import Grade
+from caps.graders.base import Grade, Opening
 from caps.journal.store import default_path
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="FILE", help="Labelled cases; - is standard output.")
+]
+GraderName = Annotated[
+    str | None,
+    typer.Option("--grader", metavar="NAME", help="Grade all cases with this one: see caps list graders."),
+]
+Domain = Annotated[
+    str | None, typer.Option("--domain", help="What cases are that do not say: see caps list domains.")
 ]
 Explain = Annotated[bool, typer.Option("--explain", help="Say of each wrong candidate what was wrong.")]
 Seconds = Annotated[float, typer.Option("--test-seconds", min=0.1, help="Seconds a program has for a test.")]
@@ -42,6 +52,8 @@ def grade(
     cases: Cases,
     output: Output = "-",
     explain: Explain = False,
+    grader: GraderName = None,
+    domain: Domain = None,
     sandbox: options.Sandbox = "auto",
     test_seconds: Seconds = 10.0,
     journal: options.JournalFile = None,
@@ -55,16 +67,27 @@ def grade(
     has public tests only, candidates get `passed_public_tests` instead: passing them is no proof. Grades
     are kept in the journal, so nothing is graded twice.
     """
+    allow_named(grader)
+    own = named_domain(domain)
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
     name = options_of_runs()["sandbox"].check(sandbox, "--sandbox")
-    source = opened(partial(open_cases, cases), limit)
+    graders = make_graders(name, test_seconds)
+    if grader is not None:
+        graders = dict.fromkeys(known_domains(), make_grader(grader, name, test_seconds))
+    source = (_stated(case, own) for case in opened(partial(open_cases, cases), limit))
     counted = count_cases(cases)
     total = limit if counted is None else min(counted, limit or counted)
     # Opened before the event loop runs: a FIFO is waited for here, where Ctrl-C ends the wait.
     with OutputFile(output, option="--output", inputs=[cases]) as sink:
-        code = asyncio.run(run.play(source, total, sink, name, test_seconds, where))
+        code = asyncio.run(run.play(source, total, sink, graders, where))
     raise typer.Exit(code)
+
+
+def _stated(case: Case | InputError, domain: str | None) -> Case | InputError:
+    if domain is None or isinstance(case, InputError) or not case.guessed:
+        return case
+    return replace(case, domain=domain, guessed=False)
 
 
 def _label(grade: Grade) -> str:
@@ -87,8 +110,7 @@ class _Grading:
         source: Iterable[Case | InputError],
         total: int | None,
         sink: OutputFile,
-        sandbox: str,
-        seconds: float,
+        graders: Mapping[str, Opening],
         journal: Path | None,
     ) -> int:
         """Grade all cases; the exit code."""
@@ -98,7 +120,7 @@ class _Grading:
         )  # fmt: skip
         with ExitStack() as stack:
             kept = None if journal is None else stack.enter_context(open_journal(journal))
-            book = GradeStore(make_graders(sandbox, seconds), kept)
+            book = GradeStore(graders, kept)
             stack.enter_context(progress)
             shown = progress.add_task("cases", total=total)
             try:

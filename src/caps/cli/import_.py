@@ -9,12 +9,13 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_cache_path
 
+from caps.cli.config_options import allow_named, named_domain
 from caps.cli.output import say
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
-from caps.datasets.case_files import DOMAINS, write_case
+from caps.datasets.case_files import write_case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
-from caps.datasets.published import Window
+from caps.datasets.published import Dataset, Window
 from caps.files import Output as OutputFile
 from caps.registry import DATASETS, resolve
 
@@ -39,7 +40,7 @@ Since = Annotated[str | None, typer.Option("--since", metavar="DATE", help="Prob
 Until = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Problems before this day.")]
 AnyCount = Annotated[bool, typer.Option("--any-count", help="Take a part of a dataset as it is.")]
 Domain = Annotated[
-    str | None, typer.Option("--domain", help="Say what the cases are: code, math or general.")
+    str | None, typer.Option("--domain", help="Say what the cases are: see caps list domains.")
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write; standard output if absent.")
@@ -64,8 +65,8 @@ def import_(
 
     Several logs with the same problems are put together: the candidates of each file follow one another.
     """
-    if domain is not None and domain not in DOMAINS:
-        raise SettingError(f"--domain {domain!r}: must be one of {', '.join(DOMAINS)}")
+    allow_named(dataset)
+    domain = named_domain(domain)
     if dataset is None:
         for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
             if given:
@@ -118,8 +119,8 @@ def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case
 
 def _dataset(name: str) -> Any:
     found = resolve(DATASETS, name)
-    if not callable(getattr(found, "read", None)):
-        raise SettingError(f"{name!r} is {found!r}, which has no read(): not a dataset")
+    if not isinstance(found, Dataset):
+        raise SettingError(f"{name!r} is {found!r:.80}: not a dataset, which is a caps.Dataset")
     return found
 
 

@@ -10,6 +10,7 @@ import typer
 
 from caps.building import load_templates, make_strategy
 from caps.cli import options
+from caps.cli.config_options import allow_named
 from caps.cli.output import JsonFlag, SetOption, print_json
 from caps.cli.plan_capacity import (
     BatchHours,
@@ -121,6 +122,7 @@ def plan(
     problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
     differ, which is the dearest case. With --problems that is reckoned up for many of them.
     """
+    allow_named(*(strategy or "").split(","))
     strategies = _configured(
         strategy, finalists, set_ or [], None if judge_profile is None else read_profile(judge_profile)
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from caps.cli import options
+from caps.cli.config_options import allow_named, named_domain
 from caps.cli.output import SetOption, put, say
 from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig, parse_assignments
@@ -20,13 +21,19 @@ from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
+from caps.judging.base import Judge
 from caps.runner import Runner
-from caps.runs.folder import RunRecord, read_run
+from caps.runs.folder import RunRecord, read_rulings, read_run
+from caps.runs.rebuild import TranscriptJudge
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import check_prompts
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, made with --out.")]
 Other = Annotated[str | None, typer.Option("--strategy", help="Another strategy over the same journal.")]
+Domain = Annotated[
+    str | None,
+    typer.Option("--domain", help="The domain of the run once more, if it is code of the working directory."),
+]
 Profile = Annotated[
     Path | None, typer.Option("--judge-profile", help="What caps diagnose --save measured of the judge.")
 ]
@@ -38,6 +45,7 @@ def replay(
     strategy: Other = None,
     set_: SetOption = None,
     judge_profile: Profile = None,
+    domain: Domain = None,
     ask: Ask = False,
     api_key: options.ApiKey = None,
     out: options.Out = None,
@@ -49,6 +57,8 @@ def replay(
     With --strategy or --set, another choice is made from the same replies; what that needs beyond them is
     counted, and asked only with --ask.
     """
+    allow_named(strategy)
+    named_domain(domain)
     record = read_run(run)
     config = record.file.config
     other = strategy is not None or bool(set_) or judge_profile is not None
@@ -79,7 +89,7 @@ def replay(
         )
     check_prompts(record.file, runner)
     with Journal.open(runner.journal_path) as journal:
-        replayed = _Replay(record, runner, journal, other=other)
+        replayed = _Replay(run, record, runner, journal, other=other)
         replayed.play()
     raise typer.Exit(replayed.close(quiet=quiet))
 
@@ -87,10 +97,18 @@ def replay(
 class _Replay:
     """Fast-forwards every case of a run and keeps count of what is open and what came out differently."""
 
-    def __init__(self, record: RunRecord, runner: Runner, journal: Journal, *, other: bool) -> None:
+    def __init__(
+        self, path: Path, record: RunRecord, runner: Runner, journal: Journal, *, other: bool
+    ) -> None:
         self._record, self._runner, self._other = record, runner, other
         self._price, self._journal = runner.price, journal
-        self._judge = runner.recorded_judge(journal, {} if other else record.unanswered)
+        self._judge: Judge | None = None
+        self._calls: dict[str, list[dict[str, Any]]] = {}
+        if runner.has_own_judge:  # its answers stand in the run's folder; its code need not be here
+            for line in read_rulings(path):
+                self._calls.setdefault(line["case"], []).append(line)
+        else:
+            self._judge = runner.recorded_judge(journal, {} if other else record.unanswered)
         self._lines: list[dict[str, Any]] = []
         self._open: list[str] = []
         self._failed: list[str] = []
@@ -100,7 +118,8 @@ class _Replay:
     def play(self) -> None:
         """Play every case as far as the journal reaches."""
         file, runner = self._record.file, self._runner
-        for place, case in enumerate(islice(open_cases(file.cases), file.limit)):
+        read = map(runner.stated, islice(open_cases(file.cases), file.limit))
+        for place, case in enumerate(read):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
@@ -111,7 +130,7 @@ class _Replay:
                 self._open.append(case.id)
                 continue
             play = CaseRun(place, runner.prepare(known), runner.strategy, runner.config.seed, budget)
-            missing = fast_forward(play, self._judge)
+            missing = fast_forward(play, self._judge or TranscriptJudge(self._calls.get(case.id, [])))
             if missing:
                 self._open.append(case.id)
                 self._asks += len(missing)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from caps.cli.config_options import named_domain
 from caps.cli.output import print_json, put, say
 from caps.core.errors import InputError, JournalError
 from caps.journal.store import Journal
@@ -33,6 +34,10 @@ Texts = Annotated[
 Serve = Annotated[
     bool, typer.Option("--serve", help="Serve the page on this machine; live while the run goes on.")
 ]
+Domain = Annotated[
+    str | None,
+    typer.Option("--domain", help="The domain of the run once more, if it is code of the working directory."),
+]
 Port = Annotated[int, typer.Option(help="With --serve: the port; 0 takes a free one.")]
 
 
@@ -44,11 +49,13 @@ def report(
     texts: Texts = True,
     serve: Serve = False,
     port: Port = 8910,
+    domain: Domain = None,
 ) -> None:
     """Write a page about a run: what was chosen, how each case was decided, and what it cost.
 
     It asks nothing of the network and can be mailed. Of a large run, receipts go into a folder beside it.
     """
+    named_domain(domain)
     if (as_json or serve or case is not None) and len(runs) > 1:
         raise InputError("--case, --json and --serve take one run")
     if output is not None and str(output) == "-":

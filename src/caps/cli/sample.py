@@ -38,8 +38,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show the f
 
 
 @configured(
-    "judge", "asking", "strategy", "findings", "generation", "performance", "embedded", "journal", "price",
-    "total budget",
+    "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "embedded", "journal",
+    "price", "total budget",
     defaults={"strategy": "vanilla"},
     without=("strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens"),
 )  # fmt: skip
@@ -61,7 +61,8 @@ def sample(
     """
     source = _opened(problems, limit)
     if dry_run:
-        _rehearse(source, Runner(config, keys=keys, generating=True, offline=True), as_json=as_json)
+        offline = Runner(config, keys=keys, generating=True, offline=True)
+        _rehearse(map(offline.stated, source), offline, as_json=as_json)
         return
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
         if runner.total_budget.spends and getattr(runner.method, "fitness", None):
@@ -71,7 +72,7 @@ def sample(
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
             run = SampleRun(runner, logprobs=logprobs, out=sink, quiet=quiet, as_json=as_json)
-            code = asyncio.run(run.until_done_or_stopped(source, counted))
+            code = asyncio.run(run.until_done_or_stopped(map(runner.stated, source), counted))
     raise typer.Exit(code)
 
 

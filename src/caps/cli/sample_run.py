@@ -16,6 +16,7 @@ from caps.core.text import number
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.datasets.case_files import write_case
+from caps.evidence.domains import domain_named
 from caps.files import Output
 from caps.runner import Runner
 from caps.runs.summary import Tally
@@ -86,7 +87,8 @@ class SampleRun:
             self._guessed[sampled.case.domain] += 1
         # The prompt went by the domain, so it is stated, unless it said nothing.
         case = sampled.case
-        self._out.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
+        unsure = case.guessed and not domain_named(case.domain).has_own_prompts
+        self._out.write(write_case(replace(case, guessed=unsure)) + b"\n")
 
     def _close(self, seconds: float) -> None:
         if self._as_json and self._out.name != "-":

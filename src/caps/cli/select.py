@@ -30,7 +30,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show what 
 
 
 @configured(
-    "judge", "levels", "asking", "strategy", "calibrate", "evidence", "findings", "engine", "performance",
+    "judge", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings", "engine",
+    "performance",
     "embedded", "journal", "price", "gpu price", "budget", "budget seconds", "total budget",
     "total budget seconds",
 )  # fmt: skip
@@ -54,7 +55,8 @@ def select(
     """
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        rehearse(opened(partial(cases_for, "local", runner.cluster, cases), limit), runner)
+        source = opened(partial(cases_for, "local", runner.cluster, cases), limit)
+        rehearse(map(runner.stated, source), runner)
         return
     if config.engine == "ray":
         join(Runner(config).cluster)  # before anything is asked, and before signals are handled: Ray does too

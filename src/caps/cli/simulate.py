@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from caps.building import make_strategy
+from caps.cli.config_options import allow_named
 from caps.cli.output import JsonFlag, bar, print_json, stdout
 from caps.cli.picturing import Html, Plots, put_out
 from caps.core.errors import SettingError
@@ -72,6 +73,7 @@ def simulate(
         pools = list(labelled(open_cases(cases), n=n))
         source = {"cases": cases}
     names = [name.strip() for name in strategies.split(",") if name.strip()]
+    allow_named(*names)
     if not names:
         raise SettingError(f"--strategies {strategies!r}: name at least one")
     records = _run(pools, names, model, seed=seed, processes=processes)

@@ -25,8 +25,8 @@ NAME = "run.json"
 PACKAGES = ("caps", "aiohttp", "msgspec")
 #: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
 DECIDING = (
-    "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply", "extra", "profile",
-    "views", "hard_evidence", "prompt_version",
+    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply", "extra",
+    "profile", "views", "domain", "hard_evidence", "prompt_version",
 )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ import msgspec
 from caps.config import RunConfig
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Problem
-from caps.datasets.case_files import guess_domain
+from caps.evidence.domains import domain_named, guess_domain
+from caps.registry import DEFAULT_DOMAIN
 from caps.server.options import number, read_request, wrong
 from caps.server.problems import problem_of_chat
 from caps.server.refusals import Refusal
@@ -44,9 +45,9 @@ class Asked:
     def domain(self, candidates: tuple[Candidate, ...]) -> tuple[str, bool]:
         """The kind of task, and whether it was guessed; tool calls and JSON are `general`."""
         if self.config.domain is not None:
-            return self.config.domain, False
+            return domain_named(self.config.domain).name, False
         structured = any(self.rest.get(name) for name in STRUCTURED)
-        return "general" if structured else guess_domain({}, candidates), True
+        return DEFAULT_DOMAIN if structured else guess_domain({}, candidates), True
 
 
 def decode_body(payload: bytes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Nothing is kept: neither samples nor verdicts go into a journal, since they are 
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError
 from caps.core.types import DEFAULT_ID, Case
 from caps.datasets.case_files import parse_case
+from caps.evidence.domains import domain_named, registered_fields
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
 from caps.runner import Runner
@@ -41,7 +43,6 @@ from caps.server.usage import usage_of
 from caps.text_workers import TextWorkers
 
 PROBE_SECONDS = 3.0
-FOUND_BY = ("tests", "entry_point", "starter_code", "preamble")  # fields that findings read
 PROBE_AGE = 2.0
 
 
@@ -87,7 +88,7 @@ class Desk:
         until = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
-                work = partial(read_case, payload)
+                work = partial(read_case, payload, registered_fields())
                 case = await self.texts.run(work, size=len(payload), limit=0, until=until)
             else:
                 case = case_of(body)
@@ -104,7 +105,7 @@ class Desk:
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge that a request names; a strategy that asks none needs none."""
-        if not Runner(config, offline=True).asks_judge and not body.get("model"):
+        if not Runner(config, offline=True).asks_model and not body.get("model"):
             return self.model or ""
         return upstream_name(body, self.model)
 
@@ -161,19 +162,23 @@ class Desk:
         return "serving" if status == 200 else "refusing" if status in (401, 403) else "strange"
 
 
-def case_of(body: dict[str, Any]) -> Case:
+def case_of(body: dict[str, Any], registered: Sequence[str] = ()) -> Case:
     """The case a body holds; `InputError` where it holds none."""
     row = {name: value for name, value in body.items() if name not in ("caps", "model")}
     try:
-        return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID)
+        return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID, registered=registered)
     except (OverflowError, UnicodeEncodeError) as error:
         raise InputError(f"cannot be read ({error})"[:200]) from None
 
 
-def read_case(payload: bytes) -> Case:
-    """The case in a large body, without the fields that nothing looks at: those may be of any shape."""
-    case = case_of(decode_object(payload))
-    return replace(case, extra={name: case.extra[name] for name in FOUND_BY if name in case.extra})
+def read_case(payload: bytes, registered: Mapping[str, tuple[str, ...]]) -> Case:
+    """The case in a large body, without the fields that nothing looks at: those may be of any shape.
+
+    `registered` are domains that the server knows and this process may not, with the fields they look at.
+    """
+    case = case_of(decode_object(payload), tuple(registered))
+    fields = registered[case.domain] if case.domain in registered else domain_named(case.domain).fields
+    return replace(case, extra={name: case.extra[name] for name in fields if name in case.extra})
 
 
 def _why_nothing(drawn: Drawn) -> ModelError | Refusal:

@@ -25,7 +25,7 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.types import Candidate
-from caps.evidence.profiles import profile_named, signature_named
+from caps.evidence.profiles import profile_for, signature_named
 from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Request
 from caps.models.http import Upstream
@@ -166,7 +166,7 @@ async def _signatures(
 
 def signatures_of(domain: str, candidates: tuple[Candidate, ...]) -> list[str | None]:
     """The signature of each candidate."""
-    signature = signature_named(profile_named(domain).signature)
+    signature = signature_named(profile_for(domain).signature)
     return [signature(one) for one in candidates]
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from caps.config import RunConfig, per_request_options
-from caps.datasets.case_files import DOMAINS
+from caps.evidence.domains import known_domains
 from caps.server.options import SHORTEST, strategy_names, with_ceilings
 from caps.server.rules import Limits
 
@@ -37,7 +37,7 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     case["properties"] = {
         "problem": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
         "candidates": {"type": "array", "minItems": 1, "maxItems": limits.n},
-        "domain": {"enum": list(DOMAINS)},
+        "domain": {"enum": known_domains()},
         "model": {"type": "string", "description": "caps/<model>: who judges, if the server has no judge"},
         "caps": _options(base, limits),
     }
@@ -66,7 +66,7 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
         "budget_tokens": {"minimum": 0, **({"maximum": limits.tokens} if limits.tokens else {})},
         "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
         "strategy": {"enum": list(strategy_names())},
-        "domain": {"enum": list(DOMAINS)},
+        "domain": {"enum": known_domains()},
     }
     properties = {}
     for one in per_request_options():

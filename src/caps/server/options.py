@@ -8,8 +8,8 @@ from typing import Any
 from caps.config import Option, RunConfig, find_option, per_request_options
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
-from caps.datasets.case_files import DOMAINS
-from caps.registry import STRATEGIES, listing
+from caps.evidence.domains import known_domains
+from caps.registry import STRATEGIES, names
 from caps.runner import Runner
 from caps.server.refusals import Refusal
 from caps.server.rules import Limits
@@ -36,8 +36,8 @@ def read_request(given: object, base: RunConfig, limits: Limits, *, least: int =
     strategy = _listed_strategy(changes.get("strategy", base.strategy), base)
     kept = base.settings if strategy == base.strategy else {}
     changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.n)}
-    if changes.get("domain") not in (None, *DOMAINS):
-        raise wrong("caps.domain", f"must be one of {', '.join(DOMAINS)}")
+    if changes.get("domain") not in (None, base.domain, *known_domains()):  # never a path to import
+        raise wrong("caps.domain", f"must be one of {', '.join(known_domains())}")
     ceilings = {"samples": (1, limits.n), "budget_seconds": (SHORTEST, limits.seconds)}
     if limits.tokens:
         ceilings["budget_tokens"] = (0, limits.tokens)
@@ -101,7 +101,7 @@ def wrong(param: str, words: str) -> Refusal:
 @cache
 def strategy_names() -> tuple[str, ...]:
     """All listed strategies; looked up once, since that reads the metadata of every package."""
-    return (*(name for name, *_ in listing(STRATEGIES)), *STRATEGIES.aliases)
+    return (*names(STRATEGIES), *STRATEGIES.aliases)
 
 
 def _listed_strategy(name: object, base: RunConfig) -> str:
