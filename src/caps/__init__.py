@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from caps.core.contest import Contest
+from caps.core.domains import Domain, Finder, Grade, Grader, Resources
 from caps.core.errors import (
     AnswerError,
     CapsError,
@@ -22,8 +23,10 @@ from caps.core.types import (
     Candidate,
     Case,
     Entrant,
+    Found,
     Group,
     Level,
+    Message,
     Pairing,
     Pick,
     Problem,
@@ -56,7 +59,10 @@ if TYPE_CHECKING:
         stream,
     )
     from caps.config import Keys, RunConfig
+    from caps.datasets.published import Dataset
+    from caps.evidence.domains import register_domain
     from caps.judging.base import Judge, Ruling
+    from caps.models.base import Completion, ConnectOptions, Model, Request
     from caps.runner import Runner
     from caps.strategies.posterior import Posterior
     from caps.strategies.sprint import Sprint
@@ -69,8 +75,16 @@ __all__ = [
     "Caps",
     "CapsError",
     "Case",
+    "Completion",
+    "ConnectOptions",
     "Contest",
+    "Dataset",
+    "Domain",
     "Entrant",
+    "Finder",
+    "Found",
+    "Grade",
+    "Grader",
     "Group",
     "InputError",
     "JournalError",
@@ -78,7 +92,9 @@ __all__ = [
     "Keys",
     "Level",
     "LoadedRun",
+    "Message",
     "MissingExtraError",
+    "Model",
     "ModelError",
     "Pairing",
     "Pick",
@@ -86,6 +102,8 @@ __all__ = [
     "Posterior",
     "Problem",
     "Rating",
+    "Request",
+    "Resources",
     "Round",
     "Ruling",
     "RunConfig",
@@ -110,6 +128,7 @@ __all__ = [
     "load_run",
     "pick",
     "rate",
+    "register_domain",
     "rows",
     "select",
     "select_many",
@@ -122,13 +141,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Completion": "caps.models.base",
+    "Dataset": "caps.datasets.published",
     "Judge": "caps.judging.base",
     "Keys": "caps.config",
+    "Model": "caps.models.base",
     "Posterior": "caps.strategies.posterior",
+    "Request": "caps.models.base",
     "Ruling": "caps.judging.base",
     "RunConfig": "caps.config",
     "Runner": "caps.runner",
     "Sprint": "caps.strategies.sprint",
+    "ConnectOptions": "caps.models.base",
+    "register_domain": "caps.evidence.domains",
 }
 
 

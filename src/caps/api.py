@@ -28,9 +28,10 @@ from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
-from caps.datasets.case_files import guess_domain, parse_row
+from caps.datasets.case_files import parse_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
+from caps.evidence.domains import domain_named, guess_domain
 from caps.judging.base import Judge
 from caps.judging.callables import JudgeFunction
 from caps.runner import Runner
@@ -66,7 +67,7 @@ class ModelOptions(TypedDict, total=False):
     judge_base_url_e1: Addresses | None
     judge_api_key_e1: str | None
     judge_api_key_e1_env: str
-    judge: Judge | JudgeFunction | None
+    judge: Judge | JudgeFunction | str | None
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
     reply_format: Literal["free", "tags"] | None
@@ -158,9 +159,9 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
 
     The case may also be a mapping with the fields of a line of `cases.jsonl`. Several base URLs are servers
     of the same model. `model="embedded"` needs no endpoint, nor does the path of a GGUF file. `judge` is a
-    function `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, or an object with the methods of `Judge`:
-    then no model is needed, and `timeout` limits each of its calls. `settings` changes fields of the
-    strategy.
+    function `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, an object with the methods of `Judge`, or
+    the name of a plug-in: then no model is needed, and `timeout` limits each of its calls. `settings` changes
+    fields of the strategy.
 
     Raises `SettingError` or `InputError` for what was given, `ModelError` when the endpoint cannot be used,
     and `CapsError` when nothing could be judged.
@@ -180,7 +181,8 @@ async def best(
 ) -> Selected:
     """Choose the best of several answers to a problem; keywords and errors are those of `select`.
 
-    `domain` is `code`, `math` or `general`; it is guessed from the answers if it is not given.
+    `domain` is `code`, `math`, `general`, one of an installed package, or one given to `register_domain`; it
+    is guessed from the answers if it is not given.
     """
     runner = _runner(keywords, BestOptions)
     return await _select_one(_case_of_texts(problem, candidates, runner.config.domain), runner)
@@ -260,7 +262,7 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
     """
     runner = _runner(keywords, SolveOptions, generating=True)
     await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
-    case = question if isinstance(question, Case) else question_case(question, runner.config.domain)
+    case = question if isinstance(question, Case) else question_case(question, _stated(runner.config.domain))
     sampled, outcome = await solve_case(runner, case)
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
@@ -293,7 +295,8 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     if len(given) < len(keywords):
         raise TypeError("give either connections or max_connections, not both")
     given.pop("progress", None)
-    judge, keys = given.pop("judge", None), {name: given.pop(name, None) for name in _KEYS}
+    keys = {name: given.pop(name, None) for name in _KEYS}
+    judge = None if isinstance(given.get("judge"), str) else given.pop("judge", None)
     objects = {name: given.pop(name) for name in _OBJECTS if not isinstance(given.get(name, ""), str)}
     fields = {_RENAMED.get(name, name) for name in known} & options().keys()
     values = read_environment(fields - given.keys() - objects.keys())
@@ -396,9 +399,15 @@ def _case_of_texts(problem: str, candidates: Sequence[str | Candidate], domain: 
     if wrong is not None or not isinstance(problem, str):
         kind = type(problem if wrong is None else wrong).__name__
         raise InputError(f"problem and candidates: must be texts, not {kind}")
+    stated = _stated(domain)
     return _case_of(
-        Case(DEFAULT_ID, Problem.of(problem), made, domain or guess_domain({}, made), guessed=domain is None)
+        Case(DEFAULT_ID, Problem.of(problem), made, stated or guess_domain({}, made), guessed=stated is None)
     )
+
+
+def _stated(domain: str | None) -> str | None:
+    """The name that cases state a domain by, which may be given by a path."""
+    return None if domain is None else domain_named(domain).name
 
 
 @contextmanager

@@ -23,7 +23,17 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.files import read_toml
-from caps.registry import DEFAULT_STRATEGY, METHODS, PRESETS, PROFILES, STRATEGIES, Registry
+from caps.registry import (
+    DEFAULT_JUDGE,
+    DEFAULT_STRATEGY,
+    DOMAINS,
+    JUDGES,
+    METHODS,
+    PRESETS,
+    PROFILES,
+    STRATEGIES,
+    Registry,
+)
 
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
@@ -182,6 +192,15 @@ class RunConfig:
         guarded=True,
         advanced=True,
     )
+    judge: str = option(
+        DEFAULT_JUDGE,
+        "What judges: model, or a plug-in such as py:module:NAME; see caps list judges.",
+        "judge",
+        metavar="NAME",
+        guarded=True,
+        plugin=True,
+        registry=JUDGES,
+    )
     judge_model: str | None = option(
         None, "Model that judges, if it is not --model.", "judge", metavar="NAME", guarded=True
     )
@@ -272,6 +291,7 @@ class RunConfig:
         flags=("--set",),
         metavar="FIELD=VALUE",
         per_request=True,
+        plugin=True,  # a field may name another strategy
     )
     skip_failing: bool = switch(
         "Do not judge programs that fail a public example, unless all of them fail (caps strategies only).",
@@ -341,8 +361,8 @@ class RunConfig:
         plugin=True, registry=METHODS,
     )  # fmt: skip
     domain: str | None = option(
-        None, "code, math or general. Default: guessed from the answers.", "domain", metavar="NAME",
-        per_request=True,
+        None, "Domain of cases that state none; see caps list domains. Default: guessed from the answers.", "domain",
+        metavar="NAME", per_request=True, plugin=True, registry=DOMAINS,
     )  # fmt: skip
     early_exit: bool = switch(
         "Stop generating as soon as the answers agree clearly.", "early exit", per_request=True

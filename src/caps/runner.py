@@ -17,13 +17,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from platformdirs import user_cache_path
 
 from caps.building import (
     load_templates,
     make_finders,
+    make_judge,
     make_prepare,
     make_strategy,
     open_journal,
@@ -42,6 +43,7 @@ from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, R
 from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
+from caps.evidence.domains import domain_named
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -60,6 +62,7 @@ from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel, RecordedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
+from caps.registry import DEFAULT_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, usual_preset
 from caps.sampling.presets import Preset
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from caps.engines.batch import MakeConvoy
     from caps.models.pending import PendingRequests
 
+CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
 CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
 OWN_CONNECTIONS = 16  # calls at once of a judge or model object that does not say how many it takes
@@ -109,7 +113,8 @@ class Session:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
     ) -> AsyncGenerator[Outcome, None]:
         """Select from all cases, with the strategy of the config unless another is given."""
-        return self.engine.run(cases, strategy or self.runner.strategy, seed=self.runner.config.seed)
+        stated = map(self.runner.stated, cases)
+        return self.engine.run(stated, strategy or self.runner.strategy, seed=self.runner.config.seed)
 
 
 class Runner:
@@ -140,11 +145,23 @@ class Runner:
         """
         self.config = config
         self.keys = keys or Keys()
-        self._judge = None if judge is None else as_judge(judge, timeout=config.timeout)
+        self._given_judge = None if judge is None else as_judge(judge, timeout=config.timeout)
         self._model, self._strategy = model, strategy
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
+
+    @property
+    def has_own_judge(self) -> bool:
+        """Whether the judge is an object or a plug-in; then no model is asked."""
+        return self._given_judge is not None or self.config.judge != DEFAULT_JUDGE
+
+    @cached_property
+    def _judge(self) -> Judge | None:
+        """The judge that was given or named, if it is another than a model."""
+        if self._given_judge is not None or not self.has_own_judge:
+            return self._given_judge
+        return make_judge(self.config.judge, self.config.timeout)
 
     @property
     def grace(self) -> float:
@@ -189,7 +206,7 @@ class Runner:
     @property
     def asks_model(self) -> bool:
         """Whether a model has to be found to judge."""
-        return self.asks_judge and self._judge is None
+        return self.asks_judge and not self.has_own_judge
 
     @cached_property
     def endpoints(self) -> Endpoints:
@@ -266,7 +283,7 @@ class Runner:
             or self._model is not None
             or self.config.engine == "batch"
             or not self.asks_judge
-            or self._judge is not None
+            or self.has_own_judge
         ):
             return stated
         return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
@@ -288,6 +305,12 @@ class Runner:
         views = {name: str(value) for name, value in self.config.views.items()}
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
+
+    def stated(self, case: CaseOrError) -> CaseOrError:
+        """A case with the domain of the config, if there is one and the case states none."""
+        if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
+            return case
+        return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -341,7 +364,7 @@ class Runner:
         runner = Runner(
             config,
             keys=self.keys,
-            judge=self._judge,
+            judge=self._judge if config.judge == self.config.judge else None,
             model=model or self._model,
             strategy=self._strategy if config.strategy == self.config.strategy else None,
             method=self._method,
@@ -358,7 +381,13 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker process: all but the callbacks, which belong to this one."""
-        return {**self.__dict__, "_warn": ignore, "_fetching": None}
+        return {**self.__dict__, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Code that the user has named may be imported in a worker process too."""
+        for name, folder in state.pop("_allowed").items():
+            allow((name,), folder)
+        self.__dict__.update(state)
 
     def recorded(self, confidence: str | None = None) -> RunConfig:
         """The config as a run file records it: everything that was found or derived is stated.
@@ -371,7 +400,7 @@ class Runner:
         changes["settings"] = settings or dict(config.settings)
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
-        if self.asks_judge and self._judge is None:
+        if self.asks_model:
             generator, full, at_partial = self.endpoints
             changes |= {"model": generator.model, "base_url": generator.base_url}
             if full != generator:
@@ -656,7 +685,7 @@ class Runner:
 
     async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, HasConnections]:
         """The model at each endpoint that judges; none where nothing is asked of one."""
-        if self._judge is not None or not self.asks_judge:
+        if not self.asks_model:
             return {}
         models = {where: self.connected(where) for where in dict.fromkeys(self.endpoints[1:])}
         for model in models.values():

@@ -64,6 +64,33 @@ def test_own_strategy():
     assert "posterior: Air scatters blue light most." in said
 
 
+def test_own_domain_in_less_than_80_lines():
+    assert run("own_domain.py").stdout == "select name from staff order by pay desc limit 1\n"
+    assert len((ROOT / "examples" / "own_domain.py").read_text().splitlines()) < 80
+
+
+def test_own_model():
+    assert run("own_model.py").stdout == "4806 m. (2 calls)\n"
+
+
+def test_own_view():
+    said = run("own_view.py").stdout
+    assert "seen: 'Step two.\\nSo it is" in said
+    assert "candidate 1" in said
+
+
+def test_own_grader():
+    assert [line.split()[-1] for line in run("own_grader.py").stdout.splitlines()] == [
+        "right",
+        "right",
+        "off",
+    ]
+
+
+def test_own_dataset():
+    assert run("own_dataset.py").stdout.startswith("capital-France: What is the capital of France?")
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_tested_and_uses_the_public_names_only(path):
     assert path.name in Path(__file__).read_text()

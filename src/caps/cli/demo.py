@@ -22,6 +22,7 @@ from caps.core.types import Case, Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
 from caps.engines.base import Outcome, in_order
+from caps.evidence.domains import domain_named
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
@@ -111,7 +112,7 @@ class _Tour:
         return 1 if any(outcome.failure is not None for outcome in outcomes) else 0
 
     def _introduce(self) -> None:
-        math = sum(case.domain == "math" for case in self._cases)
+        math = sum(domain_named(case.domain).short_answers for case in self._cases)
         answers = sum(len(case.candidates) for case in self._cases)
         self._console.print(
             f"[bold]{len(self._cases)} problems, {answers} candidate answers: which one is right?[/bold]\n"

@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_cache_path
 
-from caps.cli.options import completion
+from caps.cli.options import allow_named, completion, named_domain
 from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
-from caps.datasets.case_files import DOMAINS, write_case
+from caps.datasets.case_files import write_case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
-from caps.datasets.published import Window
+from caps.datasets.published import Dataset, Window
 from caps.files import Output as OutputFile
-from caps.registry import DATASETS, resolve
+from caps.registry import DATASETS, DOMAINS, resolve
 from caps.reports.console import plural
 
 Files = Annotated[
@@ -72,8 +72,8 @@ Domain = Annotated[
     typer.Option(
         "--domain",
         metavar="NAME",
-        help="Domain of the cases: code, math or general. Default: guessed.",
-        autocompletion=completion(DOMAINS),
+        help="Domain of the cases; see caps list domains. Default: guessed.",
+        autocompletion=completion(DOMAINS.table),
     ),
 ]
 Output = Annotated[
@@ -101,8 +101,8 @@ def import_(
     Cases are written one JSON object per line. Logs with the same problems are merged: the candidates of each
     file follow one another.
     """
-    if domain is not None and domain not in DOMAINS:
-        raise SettingError(f"--domain {domain!r}: must be one of {', '.join(DOMAINS)}")
+    allow_named(dataset)
+    domain = named_domain(domain)
     if dataset is None:
         for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
             if given:
@@ -156,8 +156,8 @@ def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case
 
 def _dataset(name: str) -> Any:
     found = resolve(DATASETS, name)
-    if not callable(getattr(found, "read", None)):
-        raise SettingError(f"{name!r} is {found!r}, which has no read(): not a data set")
+    if not isinstance(found, Dataset):
+        raise SettingError(f"{name!r} is {found!r:.80}: not a data set, which is a caps.Dataset")
     return found
 
 

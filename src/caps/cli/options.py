@@ -43,13 +43,14 @@ from caps.config import (
 )
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
+from caps.evidence.domains import domain_named
 from caps.journal.store import default_path
-from caps.registry import STRATEGIES
+from caps.registry import STRATEGIES, allow
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
 PANEL_OF_GROUP = {
     "judge": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY, "calibrate": STRATEGY,
-    "evidence": STRATEGY, "findings": STRATEGY, "generation": GENERATION, "domain": GENERATION,
+    "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY, "generation": GENERATION,
     "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE,
     "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
     "total budget": BUDGET, "total budget seconds": BUDGET,
@@ -130,6 +131,8 @@ def configured(
             config = _config(taken, words, usual)
             if journaled and not words["no_journal"] and config.journal is None:
                 config = config.with_values({"journal": str(default_path(user_data_path("caps")))})
+            allow_named(*(getattr(config, one.name) for one in taken if one.plugin or one.guarded))
+            named_domain(config.domain)
             more = {"ctx": ctx} if "ctx" in own else {}
             command(config=config, keys=Keys.find(config, **found), **given, **more)
 
@@ -175,6 +178,28 @@ def _check_variables() -> None:
 def warn_renamed(old: str, new: str) -> None:
     """Print that a name still works but has been replaced."""
     say(f"deprecated: {old} is now {new}; the old name will stop working in a later version", "yellow")
+
+
+def allow_named(*values: object) -> None:
+    """Let code of the working directory be imported that a user has named: `py:module:object`.
+
+    These are values of the command line, the environment or a file given with `--config`. A file that is only
+    found in the working directory may not name code at all.
+    """
+    for value in values:
+        words = (
+            value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        )
+        allow(words, str(Path.cwd()))
+
+
+def named_domain(name: str | None) -> str | None:
+    """The name of the domain that `--domain` names, which cases may state from now on."""
+    allow_named(name)
+    try:
+        return None if name is None else domain_named(name).name
+    except SettingError as error:
+        raise SettingError(f"--domain {name!r}: {error}") from None
 
 
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:
@@ -402,10 +427,19 @@ SetOption = Annotated[
     ),
 ]  # fmt: skip
 
+RunDomain = Annotated[
+    str | None,
+    typer.Option(
+        "--domain", metavar="NAME", rich_help_panel=STRATEGY,
+        help="Domain of the run; needed only if it is code of the working directory (py:module:NAME).",
+    ),
+]  # fmt: skip
+
 # Settings of a run, for commands that take only a few of them.
 Model = Annotated[str | None, setting_option("model")]
 BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
 Profile = Annotated[str | None, setting_option("profile")]
+Domain = Annotated[str | None, setting_option("domain")]
 View = Annotated[list[str] | None, setting_option("views")]
 Prompts = Annotated[Path | None, setting_option("prompts")]
 Seed = Annotated[int, setting_option("seed")]

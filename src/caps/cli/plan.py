@@ -13,7 +13,7 @@ import typer
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
 from caps.cli.help import PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import JsonFlag, SetOption, complete_strategies
+from caps.cli.options import JsonFlag, SetOption, allow_named, complete_strategies
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.plan_capacity import (
     BatchHours,
@@ -212,6 +212,7 @@ def plan(
     rounds are a range, since they depend on the verdicts. Without CASES, one problem is planned whose
     candidates all differ, which is the most expensive case. --problems scales the forecast up.
     """
+    allow_named(*(strategy or "").split(","))
     strategies = _configured(
         strategy, finalists, set_ or [], None if judge_profile is None else read_profile(judge_profile)
     )

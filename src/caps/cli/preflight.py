@@ -42,7 +42,7 @@ def runner_for(
             fetching=report,
             grace=GRACE_SECONDS,
         )
-        if generating or runner.asks_judge:
+        if generating or runner.asks_model:
             _ = runner.endpoints  # downloads weights, and raises if something is missing
     yield runner
 
@@ -76,7 +76,7 @@ def refuse_if_too_expensive(
         )
     prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
     tokens, seed = 0, runner.config.seed
-    for place, case in enumerate(read()):
+    for place, case in enumerate(map(runner.stated, read())):
         if isinstance(case, InputError):
             continue
         asking = [runner.strategy, *(probes(place, case) if probes is not None else ())]

@@ -10,7 +10,7 @@ import typer
 from caps.building import make_strategy
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import JsonFlag, complete_strategies, completion
+from caps.cli.options import JsonFlag, allow_named, complete_strategies, completion
 from caps.cli.output import print_json, stdout
 from caps.cli.progress import Progress
 from caps.core.errors import SettingError
@@ -227,6 +227,7 @@ def simulate(
         pools = list(labelled(open_cases(cases), n=n))
         source = {"cases": cases}
     names = [name.strip() for name in strategies.split(",") if name.strip()]
+    allow_named(*names)
     if not names:
         raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
     records = _run(pools, names, model, seed=seed, processes=processes)

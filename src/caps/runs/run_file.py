@@ -29,8 +29,8 @@ PACKAGES = {
 }  # key in the file -> distribution
 #: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
 DECIDING = (
-    "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format", "extra",
-    "profile", "views", "hard_evidence", "prompt_version",
+    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format",
+    "extra", "profile", "views", "domain", "hard_evidence", "prompt_version",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from caps.building import make_strategy
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.types import Case
+from caps.evidence.domains import domain_named
 from caps.judging.profiles import profile_fields
 from caps.judging.simulated import JudgeModel
 from caps.registry import STRATEGIES
@@ -116,7 +117,9 @@ def advise(options: Sequence[Expected], *, usable: bool, tested: bool) -> Expect
 def has_tests(cases: Iterable[Case | None]) -> bool:
     """Whether these are programs with public tests, which tell more than a judge at chance."""
     found = [case for case in cases if case is not None]
-    return bool(found) and all(case.domain == "code" and case.extra.get("tests") for case in found)
+    return bool(found) and all(
+        domain_named(case.domain).python_programs and case.extra.get("tests") for case in found
+    )
 
 
 def _informed(profile: JudgeProfile) -> list[tuple[str, Strategy]]:

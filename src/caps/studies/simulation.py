@@ -16,7 +16,7 @@ from caps.core.text import estimate_tokens
 from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Verdict
 from caps.costs.closed_form import ViewSizes
 from caps.evidence.entrants import describe
-from caps.evidence.profiles import profile_named
+from caps.evidence.profiles import profile_for
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.statistics.estimates import wilson
 
@@ -101,7 +101,7 @@ def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[L
                 "and public tests alone give none"
             )
         pool = replace(case, candidates=case.candidates[:n])
-        evidence = describe(pool, profile_named(case.domain), estimate_tokens)
+        evidence = describe(pool, profile_for(case.domain), estimate_tokens)
         overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
         yield LabelledPool(number, evidence.entrants, tuple(bool(label) for label in labels)[:n], overhead)
 

@@ -11,7 +11,7 @@ from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import check_settings, nearest, setting
-from caps.evidence.profiles import profile_named, with_views
+from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
 from caps.judging.simulated import JudgeModel
@@ -359,7 +359,7 @@ def _method(section: Section) -> Method:
     stated = section.take("stated", dict, None)
     section.finish()
     strategy = section.checked("use", lambda: make_strategy(use, changes))
-    section.checked("views", lambda: with_views(profile_named("general"), views))
+    section.checked("views", lambda: with_views(GENERAL, views))
     section.checked("simulated", lambda: recipe(simulated))
     if stated is not None:
         section.checked("stated", lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
