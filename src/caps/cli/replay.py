@@ -15,7 +15,7 @@ from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.datasets.imports import open_cases
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
@@ -23,7 +23,6 @@ from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
 from caps.registry import STRATEGIES
-from caps.reports.console import plural
 from caps.runner import Runner
 from caps.runs.folder import RunRecord, read_run
 from caps.runs.result_lines import json_lines, selection_line
