@@ -226,7 +226,7 @@ WRONG = {
     "OtherPlay": "strategy",
     "Explodes": "strategy",
     "OneArgument": "judge",
-    "NoWorst": "judge",
+    "NoMaxUsage": "judge",
     "OtherRule": "judge",
     "NUMBER": "judge",
     "NoGrade": "grader",

@@ -125,7 +125,8 @@ def make_judge(name: str, timeout: float) -> Judge:
     what = f"judge {name!r}"
     if not callable(judge):
         raise SettingError(
-            f"{what} is {judge!r:.80}: must be a function (problem, a, b), or have the methods rule and max_usage"
+            f"{what} is {judge!r:.80}: must be a function (problem, a, b), or have the methods rule and "
+            "max_usage"
         )
     check_call(what, judge, ("problem", "a", "b"))
     for method, taken in (("rate", ("problem", "a")), ("pick", ("problem", "candidates"))):

@@ -361,8 +361,8 @@ class RunConfig:
         plugin=True, registry=METHODS,
     )  # fmt: skip
     domain: str | None = option(
-        None, "Domain of cases that state none; see caps list domains. Default: guessed from the answers.", "domain",
-        metavar="NAME", per_request=True, plugin=True, registry=DOMAINS,
+        None, "Domain of cases that state none; see caps list domains. Default: guessed from the answers.",
+        "domain", metavar="NAME", per_request=True, plugin=True, registry=DOMAINS,
     )  # fmt: skip
     early_exit: bool = switch(
         "Stop generating as soon as the answers agree clearly.", "early exit", per_request=True

@@ -3,7 +3,7 @@ import pytest
 from caps.cli.output import FailureLog
 from caps.cli.progress import ProgressLines, duration
 from caps.cli.run import short_answer
-from caps.reports.console import plural
+from caps.core.text import plural
 
 
 class Clock:

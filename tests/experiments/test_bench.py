@@ -177,8 +177,8 @@ def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same
         undisturbed = caps(*words, "--no-journal", "--out", tmp_path / "other", "--quiet")
     assert resumed.returncode == 0, resumed.stderr
     assert before < 18
-    assert not before or f"{before} of 18 selections are there already" in resumed.stderr
-    assert f"left out: absent wants {tmp_path / 'none.jsonl'}: caps import" in resumed.stderr
+    assert not before or f"{before} of 18 selections are done already" in resumed.stderr
+    assert f"skipped: absent needs the file {tmp_path / 'none.jsonl'}: caps import" in resumed.stderr
     assert len(paid) - len(set(paid)) <= 4, "only what was in flight at the kill is asked twice"
     assert resumed.stdout == undisturbed.stdout
     for name in ("t.md", "t.csv", "t.tex"):

@@ -18,7 +18,7 @@ from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import checked_source
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, JournalError, SettingError
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.datasets.imports import open_cases
 from caps.datasets.reading import lines
 from caps.engines.batch import CaseProgress
@@ -27,7 +27,7 @@ from caps.engines.budget import Account
 from caps.journal.store import Journal, default_path
 from caps.models.pending import PendingRequest
 from caps.models.wire import RENAMED
-from caps.reports.console import plural, table
+from caps.reports.console import table
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
 from caps.runs.run_file import RunFile, run_file_of

@@ -13,7 +13,7 @@ from caps.cli.output import FailureLog, say, write_result
 from caps.cli.run import Run
 from caps.core.errors import InputError, NotRecordedError, SettingError
 from caps.core.secrets import recorded_extra, unrecorded
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
@@ -26,7 +26,7 @@ from caps.journal.store import Journal
 from caps.models.batch_api import encode_line
 from caps.models.faults import Failures
 from caps.models.pending import PendingRequests
-from caps.reports.console import plural, shown
+from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
 from caps.runs.run_file import RunFile, check_prompts

@@ -15,9 +15,9 @@ from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.files import file_errors, write_file
-from caps.reports.console import plural, shown
+from caps.reports.console import shown
 from caps.reports.console import table as drawn
 from caps.reports.study import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
 from caps.runner import Runner

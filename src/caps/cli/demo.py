@@ -17,7 +17,7 @@ from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.core.types import Case, Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
@@ -26,7 +26,7 @@ from caps.evidence.domains import domain_named
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
-from caps.reports.console import plural, shown, table
+from caps.reports.console import shown, table
 from caps.reports.demo import judge_words, result_row
 from caps.runner import Runner
 from caps.runs.summary import Summary

@@ -11,11 +11,11 @@ from caps.cli.import_ import Output
 from caps.cli.options import completion
 from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
+from caps.core.text import plural
 from caps.core.types import Case
 from caps.datasets.exports import EXPORTS, Chosen, preferences
 from caps.datasets.imports import open_cases
 from caps.files import Output as OutputFile
-from caps.reports.console import plural
 from caps.runs.folder import RunRecord, read_rulings, read_run
 from caps.runs.result_lines import Line
 

@@ -21,7 +21,7 @@ from caps.cli.preflight import checked_source
 from caps.cli.progress import Progress
 from caps.config import options as options_of_runs
 from caps.core.errors import InputError
-from caps.core.text import percent
+from caps.core.text import percent, plural
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
@@ -30,7 +30,6 @@ from caps.files import Output as OutputFile
 from caps.graders.base import Grade, Opening
 from caps.journal.store import default_path
 from caps.registry import GRADERS
-from caps.reports.console import plural
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 

@@ -12,13 +12,13 @@ from platformdirs import user_cache_path
 from caps.cli.options import allow_named, completion, named_domain
 from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
+from caps.core.text import plural
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
 from caps.datasets.published import Dataset, Window
 from caps.files import Output as OutputFile
 from caps.registry import DATASETS, DOMAINS, resolve
-from caps.reports.console import plural
 
 Files = Annotated[
     list[str] | None,

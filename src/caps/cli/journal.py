@@ -142,7 +142,7 @@ def _found(path: Path, which: maintenance.ReplyFilter, *, yes: bool, dry_run: bo
         raise SettingError("there is no terminal to confirm at: add --yes, or check first with --dry-run")
     found = maintenance.count(path, which)
     if which.model is not None and not found.replies and not found.redacted:
-        known = ", ".join(repr(share.model) for share in maintenance.read_stats(path).shares) or "none"
+        known = ", ".join(repr(share.model) for share in maintenance.read_stats(path).by_model) or "none"
         say(f"no such reply of model {which.model!r}; models in the journal: {known}", "yellow")
     return found
 

@@ -408,7 +408,7 @@ MaxUsd = Annotated[
         show_envvar=False,
         min=0,
         metavar="USD",
-        help="Refuse to start if the forecast exceeds this many US dollars at the least.",
+        help="Refuse to start if the run is certain to cost more than this many US dollars.",
         rich_help_panel=BUDGET,
     ),
 ]

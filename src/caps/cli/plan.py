@@ -33,7 +33,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
-from caps.core.text import number, percent
+from caps.core.text import number, percent, plural
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
@@ -45,7 +45,7 @@ from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import tokens_per_character
 from caps.registry import STRATEGIES
-from caps.reports.console import by_level, plural, short, table
+from caps.reports.console import by_level, short, table
 from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0

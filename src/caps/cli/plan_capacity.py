@@ -9,10 +9,10 @@ import typer
 
 from caps.cli.help import SCALE
 from caps.cli.output import stdout
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.costs.capacity import Bound, Fleet, Load, scaled
 from caps.costs.prices import Terms
-from caps.reports.console import plural, short, table
+from caps.reports.console import short, table
 
 Problems = Annotated[
     int | None,

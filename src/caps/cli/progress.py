@@ -9,8 +9,7 @@ from rich import progress as rich_progress
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from caps.cli.output import say, stderr
-from caps.core.text import number
-from caps.reports.console import plural
+from caps.core.text import number, plural
 
 if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of them
     from caps.costs.prices import Price

@@ -15,7 +15,7 @@ from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.datasets.imports import open_cases
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
@@ -24,7 +24,6 @@ from caps.findings.base import recall
 from caps.journal.store import Journal
 from caps.judging.base import Judge
 from caps.registry import STRATEGIES
-from caps.reports.console import plural
 from caps.runner import Runner
 from caps.runs.folder import RunRecord, read_rulings, read_run
 from caps.runs.rebuild import TranscriptJudge

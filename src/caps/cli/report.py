@@ -12,8 +12,9 @@ import typer
 from caps.cli.options import RunDomain, named_domain
 from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
+from caps.core.text import plural
 from caps.journal.store import Journal
-from caps.reports.console import plural, shown
+from caps.reports.console import shown
 from caps.reports.page import write_page
 from caps.reports.report import case_page, load_report, pair_page, receipt_line, receipts, run_page
 from caps.runs.folder import read_run

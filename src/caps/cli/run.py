@@ -17,7 +17,7 @@ from caps.cli.signals import report_interrupted, run_until_signal
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.engines.base import Engine, Outcome, ReorderBuffer
 from caps.evidence.anatomy import last_boxed, last_code_block, spoken
@@ -25,7 +25,7 @@ from caps.files import file_errors
 from caps.models.fleet_servers import ServerRecord
 from caps.reports import calibration as calibrated
 from caps.reports.bracket import draw
-from caps.reports.console import plural, table
+from caps.reports.console import table
 from caps.runner import Runner, Session
 from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_others
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line

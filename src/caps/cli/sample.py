@@ -24,7 +24,7 @@ from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.datasets.case_files import count_lines, read_cases, write_case
@@ -34,7 +34,7 @@ from caps.files import is_stream
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
-from caps.reports.console import plural, shown
+from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.summary import Tally
 from caps.sampling.base import Sampled

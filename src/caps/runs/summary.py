@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from caps.core.text import number, percent
+from caps.core.text import number, percent, plural
 from caps.core.types import Level, Usage
 from caps.costs.closed_form import v1_infer_calls
 from caps.costs.ledger import Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.models.fleet_servers import ServerRecord
-from caps.reports.console import plural
 from caps.runs.result_lines import FoundSummary, Line, ledger_lines, server_lines, servers_text, tokens_line
 from caps.sampling.base import Sample, Sampled, Step
 from caps.statistics.estimates import wilson
