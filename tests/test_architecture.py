@@ -88,7 +88,7 @@ def test_importing_caps_alone_loads_neither_models_nor_third_party_packages():
 
 def test_nothing_compares_the_name_of_a_domain():
     """What differs between domains is a field of `Domain`; only tables name them. Made-up pools and modules are none."""
-    known, tables = set(DOMAINS.table), {"registry.py", "experiments/pools.py", "graders/inside/prelude.py"}
+    known, tables = set(DOMAINS.table), {"registry.py", "studies/simulation.py", "sandbox/inside/prelude.py"}
     found = []
     for path in MODULES:
         where = str(path.relative_to(SOURCE))
