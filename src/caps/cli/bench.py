@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from caps.cli import options
-from caps.cli.config_options import configured
+from caps.cli.config_options import configured, stated_settings
 from caps.cli.output import JsonFlag, bar, print_json, say, stdout
 from caps.cli.running import runner_for
 from caps.config import Keys, RunConfig
@@ -41,6 +41,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what
 
 @configured("judge", "performance", "journal", without=("timeout",))
 def bench(
+    ctx: typer.Context,
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
@@ -62,7 +63,9 @@ def bench(
     """
     told = narrowed(load_study(study), only)
     simulated = simulate or (told.judge.model == SIMULATED and config.model is None)
-    runner_of = None if simulated else partial(_runner, told, config, keys, quiet=quiet)
+    runner_of = (
+        None if simulated else partial(_runner, told, config, keys, stated=stated_settings(ctx), quiet=quiet)
+    )
     shards = shards_of(
         told, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
@@ -109,14 +112,20 @@ def _run(
 
 
 def _runner(
-    study: Study, given: RunConfig, keys: Keys, suite: Suite, method: Method, *, quiet: bool
+    study: Study,
+    given: RunConfig,
+    keys: Keys,
+    suite: Suite,
+    method: Method,
+    *,
+    stated: frozenset[str],
+    quiet: bool,
 ) -> Runner:
-    """The runner of a suite; the command line goes before the suite, and that before the study's judge."""
-    usual = RunConfig().to_dict()
+    """The runner of a suite; what is `stated` goes before the suite, and that before the study's judge."""
     changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
-    changes |= {name: value for name, value in given.to_dict().items() if value != usual[name]}
+    changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
 

@@ -7,7 +7,6 @@ A new setting is one new field of `RunConfig`; it appears in every command that 
 """
 
 import inspect
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -27,6 +26,7 @@ from caps.config import (
     options,
     parse_assignments,
     read_config_file,
+    refuse_misspelt_variables,
 )
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
@@ -52,11 +52,6 @@ KEY_OPTIONS = {
 }
 KEYS_OF_GROUP = {"judge": ("api_key", "judge_api_key"), "levels": ("judge_api_key_e1",)}
 NO_JOURNAL = Annotated[bool, typer.Option("--no-journal", help="Keep no replies: every run pays again.")]
-#: Variables of single commands, and of what is fetched; they are no settings of a run.
-OTHER_VARIABLES = {
-    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
-    "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
-}  # fmt: skip
 LOADED = "caps.loaded"  # of a context: which settings came from which file
 
 
@@ -88,7 +83,7 @@ def configured(
 
         @wraps(command)
         def run(ctx: typer.Context, **given: Any) -> None:
-            _refuse_misspelt_variables()
+            refuse_misspelt_variables()
             words = {name: given.pop(name) for name in generated}
             if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
@@ -125,14 +120,6 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
             given = None
         values[one.name] = one.check(given, flag)
     return RunConfig(**values)
-
-
-def _refuse_misspelt_variables() -> None:
-    """Refuse a variable that is nearly the name of a setting; others may belong to someone else."""
-    known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
-    for name in os.environ:
-        if name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
-            raise SettingError(f"environment variable {name}: no such setting; {close.strip()}")
 
 
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:
@@ -230,6 +217,16 @@ def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
     """The file that settings came from, and their names; nothing where there is none."""
     loaded = ctx.meta.get(LOADED)
     return None if loaded is None else (str(loaded[0]), ", ".join(loaded[1]) or "none for this command")
+
+
+def stated_settings(ctx: typer.Context) -> frozenset[str]:
+    """Names of the settings that were given: on the command line, in the environment or in a file."""
+    found = set()
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if source is not None and source.name != "DEFAULT" and param.name in options():
+            found.add(param.name)
+    return frozenset(found)
 
 
 CONFIG_FILE = Annotated[

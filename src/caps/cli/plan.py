@@ -10,6 +10,7 @@ import typer
 
 from caps.building import load_templates, make_strategy
 from caps.cli import options
+from caps.cli.beforehand import texts_of
 from caps.cli.output import JsonFlag, SetOption, print_json
 from caps.cli.plan_capacity import (
     BatchHours,
@@ -31,7 +32,6 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.core.text import number
-from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
 from caps.costs.forecast import PER_CHARACTER
@@ -40,13 +40,13 @@ from caps.datasets.imports import open_cases
 from caps.files import is_stream
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
-from caps.models.tokenizing import tokens_per_character
+from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import STRATEGIES
 from caps.studies.planning import Task
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
-CASES_ONLY = ("profile", "view", "prompts", "limit", "tokens_per_char", "journal")
+CASES_ONLY = ("profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal")
 TERMS_ONLY = (
     "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
     "max_connections",
@@ -97,6 +97,7 @@ def plan(
     price_input: options.PriceInput = None,
     price_output: options.PriceOutput = None,
     price_cached: options.PriceCached = None,
+    tokenizer: options.Tokenizer = None,
     tokens_per_char: Rate = None,
     output_tokens: Output = None,
     journal: Journal = None,
@@ -116,8 +117,8 @@ def plan(
     """Forecast calls, rounds that wait for one another, tokens, money and time, for every strategy.
 
     Of CASES the prompts are rendered as a run with this seed would: the tokens of the first round are exact
-    but for their count (with --model and --base-url the server's /tokenize gives it where it has one, else it
-    is estimated from characters), later ones a range over who may survive. Without CASES one
+    but for their count (--tokenizer gives it, or with --model and --base-url the server's /tokenize where it
+    has one, else it is estimated from characters), later ones a range over who may survive. Without CASES one
     problem is planned: strategies are rehearsed with a judge that flips coins on a pool whose candidates all
     differ, which is the dearest case. With --problems that is reckoned up for many of them.
     """
@@ -156,26 +157,32 @@ def plan(
         _plan_pool(pool, strategies, sizes, scale, as_json=as_json)
         return
     views = parse_assignments(view or [], option="--view")
-    rate, source = _rate(tokens_per_char, cases, model, join_addresses(base_url), api_key)
+    rate, source = _rate(tokens_per_char, cases, tokenizer, model, join_addresses(base_url), api_key)
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
     raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
                                named=strategy is not None, scale=scale, counted=source))  # fmt: skip
 
 
 def _rate(
-    stated: float | None, cases: str, model: str | None, base_url: str, api_key: str | None
+    stated: float | None,
+    cases: str,
+    tokenizer: Path | None,
+    model: str | None,
+    base_url: str,
+    api_key: str | None,
 ) -> tuple[float, str]:
-    """Tokens a character, and where that comes from: as stated, as the server counts, or an estimate."""
+    """Tokens a character, and where that comes from: as stated, as counted, or an estimate."""
     if stated is not None:
         return stated, f"{number(stated, 4)} tokens a character, as stated"
+    if tokenizer is not None:
+        counting = Tokenizer(tokenizer)
+        if is_stream(cases):
+            raise SettingError("--tokenizer needs a file of cases: standard input can be read only once")
+        if (rate := counting.rate(texts_of(open_cases(cases)))) is not None:
+            return rate, f"{number(rate, 4)} tokens a character, as {tokenizer} counts them"
     if model and base_url and not is_stream(cases):
-        texts = (
-            text
-            for case in open_cases(cases)
-            if isinstance(case, Case)
-            for text in (case.problem.text, *(one.text for one in case.candidates[:1]))
-        )
         key = Keys.find(RunConfig(), api_key=api_key).api_key
+        texts = texts_of(open_cases(cases))
         measured = asyncio.run(tokens_per_character(base_url, model, texts, api_key=key))
         if measured is not None:
             return measured, f"{number(measured, 4)} tokens a character, as the server counts them"
