@@ -66,6 +66,17 @@ def test_every_strategy_file_stands_in_the_registry():
     assert files == registered
 
 
+def test_every_public_name_has_a_docstring():
+    aliases = {"Play"}  # of types, which have none: a comment stands beside it
+    bare = [
+        name
+        for name in caps.__all__
+        if not (getattr(caps, name).__doc__ or "").strip()
+        or getattr(caps, name).__doc__.startswith(f"{name}(")
+    ]
+    assert set(bare) <= aliases
+
+
 def test_the_public_names_are_these():
     assert set(caps.__all__) == {
         "AnswerError", "Candidate", "Capabilities", "Caps", "CapsError", "Case", "Completion", "Contest", "Dataset", "Domain",
@@ -73,7 +84,8 @@ def test_the_public_names_are_these():
         "JournalError", "Judge", "Keys", "Level", "LoadedRun", "Message", "MissingExtraError", "Model", "ModelError", "Pairing", "Pick", "Play",
         "Posterior", "Problem", "Rating", "Request", "Resources", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
         "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "Usage", "UserError", "V1Infer",
-        "Verdict", "ConnectOptions", "best", "best_sync", "compare", "load_run", "pick", "rate", "register_domain", "rows", "select", "select_many",
+        "Comparison", "Interval", "Verdict", "ConnectOptions", "best", "best_sync", "compare", "compare_results", "load_run", "pick", "rate",
+        "register_domain", "rows", "select", "select_many",
         "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream",
     }  # fmt: skip
     assert all(hasattr(caps, name) for name in caps.__all__)

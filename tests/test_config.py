@@ -106,6 +106,30 @@ def test_a_misspelt_setting_gets_its_nearest_match_and_where_it_was_given(tmp_pa
     assert "CAPS_STRATEGGY: no such setting; did you mean 'CAPS_STRATEGY'?" in " ".join(done.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[select]\nstrategy = "caps"\nmax-tokens = 5\n', r"\[select\]: no such table; move strategy, max-tokens to the top of the file, without \[select\];"),
+        ('[strategy]\nname = "caps"\n', r"\[strategy\]: no such table; strategy is not a table: write strategy = ..., a text;"),
+        ("[setings]\nfinalists = 4\n", r"\[setings\]: no such table; did you mean 'settings'\?"),
+        ("[[runs]]\nnumber = 1\n", r"\[runs\]: no such table; settings stand at the top level"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("found", [True, False])
+def test_a_table_that_is_no_setting_is_refused_with_where_its_keys_belong(text, words, found, tmp_path):
+    path = tmp_path / "caps.toml"
+    path.write_text(text)
+    with pytest.raises(SettingError, match=words) as refused:
+        read_config_file(path, found=found)
+    assert "the only tables are batch, extra, set, settings, view, views" in str(refused.value)
+
+
+def test_tables_that_are_settings_are_read(tmp_path):
+    path = tmp_path / "caps.toml"
+    path.write_text('strategy = "caps"\n[settings]\nfinalists = 4\n')
+    assert read_config_file(path, found=True) == {"strategy": "caps", "settings": {"finalists": 4}}
+
+
 GUARDED = [
     'base_url = "http://evil"', 'model = "evil"', 'judge-base-url = "http://evil"', 'prompts = "here"',
     'sandbox = "unsafe-local"', 'strategy = "evil:Strategy"', 'journal = "x"', 'api_key_env = "HOME"',

@@ -43,11 +43,14 @@ from caps.strategies.v1_infer import V1Infer
 
 if TYPE_CHECKING:
     from caps.api import (
+        Comparison,
+        Interval,
         LoadedRun,
         Selected,
         Solved,
         best,
         best_sync,
+        compare_results,
         load_run,
         rows,
         select,
@@ -75,6 +78,7 @@ __all__ = [
     "Caps",
     "CapsError",
     "Case",
+    "Comparison",
     "Completion",
     "ConnectOptions",
     "Contest",
@@ -87,6 +91,7 @@ __all__ = [
     "Grader",
     "Group",
     "InputError",
+    "Interval",
     "JournalError",
     "Judge",
     "Keys",
@@ -125,6 +130,7 @@ __all__ = [
     "best",
     "best_sync",
     "compare",
+    "compare_results",
     "load_run",
     "pick",
     "rate",

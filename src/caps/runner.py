@@ -72,6 +72,7 @@ from caps.text_workers import TextWorkers
 if TYPE_CHECKING:
     from caps.engines.batch import MakeConvoy
     from caps.models.pending import PendingRequests
+    from caps.models.tokenizing import Tokenizer
 
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
@@ -294,6 +295,22 @@ class Runner:
         where = self.endpoints.generator
         return self.stated_price or listed_price(where.model, where.base_url)
 
+    @cached_property
+    def tokenizer(self) -> "Tokenizer | None":
+        """What counts tokens where a server does not say, if anything."""
+        if self.config.tokenizer is None:
+            return None
+        from caps.models.tokenizing import Tokenizer  # noqa: PLC0415  (loads aiohttp)
+
+        return Tokenizer(Path(self.config.tokenizer))
+
+    def _counted(self, model: Model) -> Model:
+        if self.tokenizer is None:
+            return model
+        from caps.models.tokenizing import CountedModel  # noqa: PLC0415
+
+        return CountedModel(model, self.tokenizer)
+
     @property
     def merges_found(self) -> bool:
         """Whether candidates found to be equal count as one: where votes count, and something is found."""
@@ -381,7 +398,8 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker process: all but the callbacks, which belong to this one."""
-        return {**self.__dict__, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
+        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
+        return {**state, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Code that the user has named may be imported in a worker process too."""
@@ -399,6 +417,7 @@ class Runner:
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
         changes["settings"] = settings or dict(config.settings)
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
+        changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
         if self.asks_model:
             generator, full, at_partial = self.endpoints
@@ -463,10 +482,7 @@ class Runner:
         budget_pool: BudgetPool | None = None,
     ) -> LocalEngine:
         """The engine that runs contests in this process; the one place where one is made."""
-        kept = {
-            where: model if journal is None else JournaledModel(model, journal)
-            for where, model in models.items()
-        }
+        kept = {where: self._counted(_kept(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
         judge = self.judge(kept.__getitem__, confidence=confidence, texts=texts)
         if journal is not None and isinstance(judge, CallableJudge):
@@ -496,6 +512,7 @@ class Runner:
 
         config = self.config
         self._check_judge()
+        _ = self.tokenizer  # one that cannot be read is found before anything is asked
         if config.engine == "batch":
             self.check_batch()
         for budget in (self.case_budget, self.total_budget):
@@ -544,7 +561,7 @@ class Runner:
             if probe:
                 await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
             yield Sampler(
-                model if journal is None else JournaledModel(model, journal),
+                self._counted(_kept(model, journal)),
                 where.model,
                 self.preset,
                 load_templates(self.prompts_folder, shelf="generation"),
@@ -750,6 +767,11 @@ class NoJudge:
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
+
+
+def _kept(model: Model, journal: ReplyStore | None) -> Model:
+    """A model with a journal around it, if there is one."""
+    return model if journal is None else JournaledModel(model, journal)
 
 
 def _room_at(model: Model) -> Callable[[], int]:

@@ -10,7 +10,7 @@ import typer
 
 from caps.cli import options
 from caps.cli.help import FILES, PERFORMANCE, STRATEGY
-from caps.cli.options import JsonFlag, configured
+from caps.cli.options import JsonFlag, configured, stated_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
@@ -76,6 +76,7 @@ DryRun = Annotated[
 
 @configured("judge", "performance", "journal", without=("timeout",))
 def bench(
+    ctx: typer.Context,
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
@@ -98,7 +99,9 @@ def bench(
     """
     plan = narrowed(load_study(study), only)
     simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
-    runner_of = None if simulated else partial(_runner, plan, config, keys, quiet=quiet)
+    runner_of = (
+        None if simulated else partial(_runner, plan, config, keys, stated=stated_settings(ctx), quiet=quiet)
+    )
     shards = shards_of(
         plan, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
@@ -145,14 +148,20 @@ def _run(
 
 
 def _runner(
-    study: Study, given: RunConfig, keys: Keys, suite: Suite, method: Method, *, quiet: bool
+    study: Study,
+    given: RunConfig,
+    keys: Keys,
+    suite: Suite,
+    method: Method,
+    *,
+    stated: frozenset[str],
+    quiet: bool,
 ) -> Runner:
-    """The runner of a suite; the command line overrides the suite, which overrides the judge of the study."""
-    usual = RunConfig().to_dict()
+    """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
     changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
-    changes |= {name: value for name, value in given.to_dict().items() if value != usual[name]}
+    changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
 
