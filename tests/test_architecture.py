@@ -70,7 +70,7 @@ def test_the_public_names_are_these():
     assert set(caps.__all__) == {
         "AnswerError", "Candidate", "Capabilities", "Caps", "CapsError", "Case", "Contest", "Entrant", "Group", "InputError",
         "JournalError", "Judge", "Keys", "Level", "LoadedRun", "MissingExtraError", "ModelError", "Pairing", "Pick", "Play",
-        "Posterior", "Problem", "Rating", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
+        "Posterior", "Problem", "Rating", "RecordedJudge", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
         "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "Usage", "UserError", "V1Infer",
         "Verdict", "best", "best_sync", "compare", "load_run", "pick", "rate", "rows", "select", "select_many",
         "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream",

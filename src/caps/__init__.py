@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from caps.config import Keys, RunConfig
     from caps.judging.base import Judge, Ruling
+    from caps.judging.recorded import RecordedJudge
     from caps.runner import Runner
     from caps.strategies.posterior import Posterior
     from caps.strategies.sprint import Sprint
@@ -86,6 +87,7 @@ __all__ = [
     "Posterior",
     "Problem",
     "Rating",
+    "RecordedJudge",
     "Round",
     "Ruling",
     "RunConfig",
@@ -124,6 +126,7 @@ __all__ = [
 _HOMES = {
     "Judge": "caps.judging.base",
     "Keys": "caps.config",
+    "RecordedJudge": "caps.judging.recorded",
     "Posterior": "caps.strategies.posterior",
     "Ruling": "caps.judging.base",
     "RunConfig": "caps.config",

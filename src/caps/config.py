@@ -183,6 +183,16 @@ class RunConfig:
         metavar="NAME",
         guarded=True,
     )
+    recorded: str | None = option(
+        None,
+        "File of recorded verdicts that answer in place of a model.",
+        "recorded",
+        metavar="FILE",
+        guarded=True,
+    )
+    recorded_judge: str | None = option(
+        None, "Which judge of that file, if it holds several.", "recorded", metavar="NAME"
+    )
     confidence: str = option(
         "verbal",
         "How sure the judge is: verbal (it says HIGH or LOW), logprobs (token probabilities), or auto.",

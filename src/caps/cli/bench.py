@@ -36,15 +36,20 @@ Processes = Annotated[
 Plots = Annotated[
     Path | None, typer.Option("--plots", metavar="DIR", help="Draw every table too, as .svg and .pdf files.")
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Folder that the suites' files are in, if not the study's."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Play nothing: show what is done and what is not.")]
 
 
-@configured("judge", "performance", "journal", without=("timeout",))
+@configured("judge", "recorded", "performance", "journal", without=("timeout",))
 def bench(
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
     out: OutFolder = None,
+    data: Data = None,
     force: options.Force = False,
     limit: options.Limit = None,
     only: Only = None,
@@ -60,7 +65,7 @@ def bench(
     Results lie in the folder as soon as they are known, replies in the journal; identical asks of different
     strategies are paid once. Tables are written as Markdown, CSV and LaTeX.
     """
-    told = narrowed(load_study(study), only)
+    told = narrowed(load_study(study, data), only)
     simulated = simulate or (told.judge.model == SIMULATED and config.model is None)
     runner_of = None if simulated else partial(_runner, told, config, keys, quiet=quiet)
     shards = shards_of(
@@ -116,6 +121,8 @@ def _runner(
     changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
+    changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
+    changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
     changes |= {name: value for name, value in given.to_dict().items() if value != usual[name]}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
@@ -149,7 +156,7 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
 def _judge_of(shard: Shard) -> str:
     if shard.runner is None:
         return SIMULATED
-    return shard.runner.endpoints.full.model if shard.runner.asks_judge else ""
+    return shard.runner.judge_name
 
 
 def _show_progress(runs: Bench, shards: list[Shard]) -> None:

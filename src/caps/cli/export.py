@@ -13,16 +13,29 @@ from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
 from caps.datasets.exports import EXPORTS, Chosen, preferences
 from caps.datasets.imports import open_cases
+from caps.datasets.verdicts import UNNAMED, RecordBook, write_recorded
 from caps.files import Output as OutputFile
-from caps.runs.folder import RunRecord, read_rulings, read_run
+from caps.runs.folder import RunRecord, read_rulings, read_run, recorded_answers
 from caps.runs.result_lines import Line
+from caps.runs.run_file import judges_of
 
 PREFERENCES = "preferences"
+VERDICTS = "verdicts"
 
 Source = Annotated[
     str, typer.Argument(metavar="RUN|CASES", help="A folder made with --out: the winners; or cases: all.")
 ]
-FormatName = Annotated[str, typer.Option("--format", help=f"{', '.join(EXPORTS)} or {PREFERENCES}.")]
+FormatName = Annotated[
+    str | None, typer.Option("--format", help=f"{', '.join(EXPORTS)}, {PREFERENCES} or {VERDICTS}.")
+]
+Verdicts = Annotated[
+    bool,
+    typer.Option("--verdicts", help="All answers of the run's judge, for --recorded: --format verdicts."),
+]
+JudgeName = Annotated[
+    str | None,
+    typer.Option("--judge-name", metavar="NAME", help="Verdicts: what to call the judge [its model]."),
+]
 CasesFile = Annotated[
     str | None, typer.Option("--cases", help="Where the cases of the run lie now, if not where they lay.")
 ]
@@ -34,7 +47,9 @@ Chat = Annotated[bool, typer.Option("--chat", help="Preferences: chat messages i
 
 def export(
     source: Source,
-    format_: FormatName,
+    format_: FormatName = None,
+    verdicts: Verdicts = False,
+    judge_name: JudgeName = None,
     cases: CasesFile = None,
     full_evidence: FullOnly = False,
     chat: Chat = False,
@@ -42,42 +57,66 @@ def export(
 ) -> None:
     """Write winners, candidates or judged pairs in the format of another tool.
 
-    Preferences are the decided games of a run, one a line: prompt, chosen, rejected, weight, level.
+    Preferences are the decided games of a run, one a line: prompt, chosen, rejected, weight, level. Verdicts
+    are all answers of its judge: with them, caps select --recorded chooses again without the judge.
     """
-    if format_ not in (*EXPORTS, PREFERENCES):
-        raise SettingError(f"--format {format_!r}: must be one of {', '.join((*EXPORTS, PREFERENCES))}")
-    told = _Told(Path(source) if Path(source).is_dir() else None, source, cases)
+    known = (*EXPORTS, PREFERENCES, VERDICTS)
+    if verdicts and format_ not in (None, VERDICTS):
+        raise SettingError(f"--verdicts is --format {VERDICTS}: leave out --format {format_}")
+    format_ = VERDICTS if verdicts else format_
+    if format_ not in known:
+        given = "is missing" if format_ is None else f"{format_!r}"
+        raise SettingError(f"--format {given}: must be one of {', '.join(known)}")
+    run = Path(source) if Path(source).is_dir() else None
+    told = _Told(run, source, cases, any_cases=format_ == VERDICTS)
     if format_ == PREFERENCES:
         if told.run is None:
             raise SettingError(f"--format {PREFERENCES} needs a run made with --out; {source} is none")
         games = preferences(told.by_name(), read_rulings(told.run), full_only=full_evidence, chat=chat)
         chunks = told.counted(games)
+    elif format_ == VERDICTS:
+        chunks = told.counted(told.recorded(judge_name))
     else:
         chunks = iter(EXPORTS[format_](told.chosen()))
     with OutputFile(output or "-", option="--output", inputs=[told.source]) as sink:
         for chunk in chunks:
             sink.write(chunk)
         sink.finish()
-    say(f"{told.count} {'pairs' if format_ == PREFERENCES else 'cases'} exported")
+    say(f"{told.count} { {PREFERENCES: 'pairs', VERDICTS: 'answers'}.get(format_, 'cases') } exported")
     raise typer.Exit(1 if told.failed else 0)
 
 
 class _Told:
     """What is exported: the cases, with a run's selections where there is one."""
 
-    def __init__(self, run: Path | None, source: str, cases: str | None) -> None:
+    def __init__(self, run: Path | None, source: str, cases: str | None, *, any_cases: bool = False) -> None:
         self.run, self.count, self.failed = run, 0, 0
         self._record: RunRecord | None = None if run is None else read_run(run)
         file = None if self._record is None else self._record.file
         self._cases = cases or (source if file is None else file.cases)
         self.source = self._cases
         self._limit = None if file is None else file.limit
-        if run is not None and self._cases == "-":
+        if run is not None and self._cases == "-" and not any_cases:
             raise InputError(f"{run}: this run read standard input; say with --cases where the cases lie")
 
     def by_name(self) -> Mapping[str, Case]:
         """The cases by id."""
         return {case.id: case for case in self._good()}
+
+    def recorded(self, name: str | None) -> Iterator[bytes]:
+        """The answers of the run's judge, each once, with digests of the texts where the cases are known."""
+        if self.run is None or self._record is None:
+            raise SettingError(f"--verdicts needs a run made with --out; {self.source} is none")
+        config, book = self._record.file.config, RecordBook()
+        judge = name or config.recorded_judge or judges_of(config)[0] or UNNAMED
+        texts: Mapping[str, Case] = {}
+        try:
+            texts = {} if self._cases == "-" else self.by_name()
+        except InputError as error:
+            say(f"without digests of the texts: {error}", "yellow")
+        for one in recorded_answers(self.run, judge, texts):
+            if book.add(one, str(self.run)):
+                yield write_recorded(one)
 
     def chosen(self) -> Iterator[Chosen]:
         """Each case with its winner, or with all its candidates where no run chose one."""

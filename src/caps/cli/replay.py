@@ -90,7 +90,7 @@ class _Replay:
     def __init__(self, record: RunRecord, runner: Runner, journal: Journal, *, other: bool) -> None:
         self._record, self._runner, self._other = record, runner, other
         self._price, self._journal = runner.price, journal
-        self._judge = runner.recorded_judge(journal, {} if other else record.unanswered)
+        self._judge = runner.replayed_judge(journal, {} if other else record.unanswered)
         self._lines: list[dict[str, Any]] = []
         self._open: list[str] = []
         self._failed: list[str] = []

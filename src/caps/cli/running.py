@@ -32,6 +32,6 @@ def runner_for(
             fetching=report,
             grace=GRACE_SECONDS,
         )
-        if generating or runner.asks_judge:
+        if generating or runner.asks_model:
             _ = runner.endpoints  # fetches weights, and raises what is missing, before anything else happens
     yield runner

@@ -30,8 +30,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Ask nothing: show what 
 
 
 @configured(
-    "judge", "levels", "asking", "strategy", "calibrate", "evidence", "findings", "engine", "performance",
-    "embedded", "journal", "price", "gpu price", "budget", "budget seconds", "total budget",
+    "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "findings", "engine",
+    "performance", "embedded", "journal", "price", "gpu price", "budget", "budget seconds", "total budget",
     "total budget seconds",
 )  # fmt: skip
 def select(

@@ -377,7 +377,7 @@ def _sigmoid(x: float) -> float:
 SLOT_CASES = 10.0  # imagined cases behind the pull
 LASTING_CASES = 25.0  # imagined cases behind each of the two shares of lasting errors
 SAME_PAIR, SAME_ANSWERS = (2, 0), (0, 2)
-WIDEST_PULL, WIDEST_GAP, CLOSEST = 3.0, 1.65, 0.99
+WIDEST_PULL, WIDEST_GAP, CLOSEST_LINK = 3.0, 1.65, 0.99
 Gaps = Mapping[Level, float]
 Linked = dict[Link, list[tuple[WeightedObservation, WeightedObservation]]]
 
@@ -481,7 +481,7 @@ def _correlation(
             for (lean, here, there), chance in states.items()
         )
 
-    return crossing(expected, alike, 0.0, CLOSEST)
+    return crossing(expected, alike, 0.0, CLOSEST_LINK)
 
 
 def _alike(h: float, k: float, correlation: float) -> float:
