@@ -68,7 +68,9 @@ def test_no_key_however_it_is_given_is_in_a_run_file(key):
     ):
         runner = Runner(config, keys=keys)
         assert runner.endpoints.full.api_key == key, "it is used"
-        assert key not in json.dumps(RunFile(config=runner.recorded(), cases="c").to_row()), "and not kept"
+        assert key not in json.dumps(RunFile(config=runner.stated_config(), cases="c").to_row()), (
+            "and not kept"
+        )
         assert key not in repr(keys) + repr(runner.endpoints)
 
 
@@ -237,7 +239,7 @@ def test_an_object_in_place_of_a_name_is_recorded_by_its_name():
     from caps.strategies.caps import Caps  # noqa: PLC0415
 
     runner = Runner(RunConfig(model="m", base_url=("http://x",)), strategy=Caps(finalists=2), offline=True)
-    config = runner.recorded()
+    config = runner.stated_config()
     assert (config.strategy, config.settings["finalists"]) == ("caps.strategies.caps:Caps", 2)
     assert Runner(replace(config), offline=True).strategy == Caps(finalists=2), "a replay finds it again"
 

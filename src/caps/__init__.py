@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from caps.datasets.published import Dataset
     from caps.evidence.domains import register_domain
     from caps.judging.base import Judge, Ruling
+    from caps.judging.recorded import RecordedJudge
     from caps.models.base import Completion, ConnectOptions, Model, Request
     from caps.runner import Runner
     from caps.strategies.posterior import Posterior
@@ -107,6 +108,7 @@ __all__ = [
     "Posterior",
     "Problem",
     "Rating",
+    "RecordedJudge",
     "Request",
     "Resources",
     "Round",
@@ -152,6 +154,7 @@ _HOMES = {
     "Judge": "caps.judging.base",
     "Keys": "caps.config",
     "Model": "caps.models.base",
+    "RecordedJudge": "caps.judging.recorded",
     "Posterior": "caps.strategies.posterior",
     "Request": "caps.models.base",
     "Ruling": "caps.judging.base",

@@ -88,6 +88,8 @@ class ModelOptions(TypedDict, total=False):
     judge_api_key_e1: str | None
     judge_api_key_e1_env: str
     judge: Judge | JudgeFunction | str | None
+    recorded: str | Path | None
+    recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
     reply_format: Literal["free", "tags"] | None

@@ -239,6 +239,16 @@ class RunConfig:
         guarded=True,
         advanced=True,
     )
+    recorded: str | None = option(
+        None,
+        "File of recorded verdicts, which answer in place of a model.",
+        "recorded",
+        metavar="FILE",
+        guarded=True,
+    )
+    recorded_judge: str | None = option(
+        None, "Judge of --recorded, if the file holds several.", "recorded", metavar="NAME"
+    )
     confidence: str = option(
         "verbal",
         "Where the judge's confidence comes from: verbal (it writes HIGH or LOW), logprobs (token "

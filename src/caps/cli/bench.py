@@ -72,15 +72,23 @@ DryRun = Annotated[
         "--dry-run", help="Run nothing; show what is done and what is missing.", rich_help_panel=FILES
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", rich_help_panel=FILES,
+        help="Folder with the files of the suites. Default: the folder of the study.",
+    ),
+]  # fmt: skip
 
 
-@configured("judge", "performance", "journal", without=("timeout",))
+@configured("judge", "recorded", "performance", "journal", without=("timeout",))
 def bench(
     ctx: typer.Context,
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
     out: OutFolder = None,
+    data: Data = None,
     force: options.Force = False,
     limit: options.Limit = None,
     only: Only = None,
@@ -97,7 +105,7 @@ def bench(
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
     are written as Markdown, CSV and LaTeX, next to the figures of the paper.
     """
-    plan = narrowed(load_study(study), only)
+    plan = narrowed(load_study(study, data), only)
     simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
     runner_of = (
         None if simulated else partial(_runner, plan, config, keys, stated=stated_settings(ctx), quiet=quiet)
@@ -161,6 +169,8 @@ def _runner(
     changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
+    changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
+    changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
     changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
@@ -197,7 +207,7 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
 def _judge_of(shard: Shard) -> str:
     if shard.runner is None:
         return SIMULATED
-    return shard.runner.endpoints.full.model if shard.runner.asks_judge else ""
+    return shard.runner.judge_name
 
 
 def _show_progress(runs: Bench, shards: list[Shard]) -> None:

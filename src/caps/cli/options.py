@@ -50,8 +50,8 @@ from caps.registry import STRATEGIES, allow
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
 PANEL_OF_GROUP = {
-    "judge": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY, "calibrate": STRATEGY,
-    "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY, "generation": GENERATION,
+    "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
+    "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY, "generation": GENERATION,
     "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE,
     "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
     "total budget": BUDGET, "total budget seconds": BUDGET,

@@ -26,8 +26,9 @@ SIMULATED = "simulated"
 class Suite:
     """Problems with candidates: a file of labelled cases, or pools the simulator makes up.
 
-    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`
-    stand in for the study's own judge.
+    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`, or
+    `recorded` verdicts and whose they are, stand in for the study's own judge. With `shuffle`, every seed
+    puts the candidates into another order before a real or recorded judge sees them.
     """
 
     name: str
@@ -38,6 +39,9 @@ class Suite:
     profile: str | None = None
     model: str | None = None
     base_url: str | None = None
+    recorded: Path | None = None
+    recorded_judge: str | None = None
+    shuffle: bool = False
     simulated: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -268,8 +272,8 @@ def _made(kind: Any, values: Mapping[str, Any]) -> Any:
 
 # From a TOML file to a `Study`; an unknown key is an error that names file and key.
 #
-# Paths in it are relative to the file. A suite may be a name alone, looked up in `suites_file`, or be
-# `like` such a one with some keys changed.
+# Paths in it are relative to the file, those of suites to another folder if one is given. A suite may be
+# a name alone, looked up in `suites_file`, or be `like` such a one with some keys changed.
 
 
 DOWN = ("suites", "methods", "disagreements")
@@ -277,12 +281,12 @@ ACROSS = ("methods", "suites", "strata", "nothing")
 DEFAULT_SEEDS = [1234, 1235, 1236]
 
 
-def load_study(path: Path) -> Study:
-    """Read a study and check all of it before anything runs."""
+def load_study(path: Path, data: Path | None = None) -> Study:
+    """Read a study and check all of it before anything runs; files of its suites may lie in `data`."""
     section = Section(read_toml(path), str(path))
     shelf = _shelf(section, path)
     shared = section.take("simulated", dict, {})
-    suites = tuple(_suite(one, shelf, shared, path) for one in section.tables("suites"))
+    suites = tuple(_suite(one, shelf, shared, data or path.parent) for one in section.tables("suites"))
     methods = tuple(_method(one) for one in section.tables("strategies"))
     tables = tuple(_table(one) for one in section.tables("tables"))
     seeds = section.take("seeds", list, DEFAULT_SEEDS)
@@ -317,7 +321,7 @@ def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
     return listed
 
 
-def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], path: Path) -> Suite:
+def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], data: Path) -> Suite:
     name = section.take("name", str)
     like = section.take("like", str, name)
     own = section.rest()
@@ -329,16 +333,19 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
     told = Section({**base, **own}, *section.place)
     simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
     told.take("simulated", dict, {})
-    cases = told.take("cases", str, None)
+    cases, recorded = told.take("cases", str, None), told.take("recorded", str, None)
     suite = Suite(
         name=name,
-        cases=None if cases is None else path.parent / cases,
+        cases=None if cases is None else data / cases,
         n=told.take("n", int, None),
         problems=told.take("problems", int, None),
         get=told.take("get", str, ""),
         profile=told.take("profile", str, None),
         model=told.take("model", str, None),
         base_url=told.take("base_url", str, None),
+        recorded=None if recorded is None else data / recorded,
+        recorded_judge=told.take("recorded_judge", str, None),
+        shuffle=told.take("shuffle", bool, default=False),
         simulated=simulated,
     )
     told.finish()
