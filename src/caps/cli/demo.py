@@ -190,9 +190,7 @@ def show_simulated(seed: int) -> None:
     """Run one contest of CAPS-R between 16 made-up candidates, and draw its bracket."""
     pool = _interesting(PoolModel(kind="math", new_wrong=8.0), seed)
     judge = SimulatedJudge(PRESETS["80"], pool.entrants, pool.correct, seed=seed)
-    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed)
-    while round_ := contest.pending:
-        contest.answer([judge.answer(ask) for ask in round_.asks])
+    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed).play(judge.answer)
 
     console = stdout()
     clusters = len({entrant.signature for entrant in pool.entrants})

@@ -1,4 +1,4 @@
-"""`caps simulate`: compare strategies on a synthetic judge."""
+"""`caps simulate`: compare strategies on a simulated judge."""
 
 import os
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
 from caps.judging.recorded import RULE, SUBSTITUTIONS, RecordedJudge, counted
-from caps.judging.simulated import PRESETS, JudgeModel
+from caps.judging.simulated import PRESETS, JudgeModel, partial_accuracy
 from caps.reports.console import by_level, table
 from caps.reports.simulation_page import headline, simulation_page, simulation_picture
 from caps.runner import Runner
@@ -63,8 +63,8 @@ def simulate(
         str,
         typer.Option(
             "--judge",
-            metavar="PERCENT",
-            help="Accuracy of the judge on full views (E2): 60, 70, 80 or 90 %.",
+            metavar="JUDGE",
+            help="Simulated judge: 60, 70, 80 or 90 (% right on full views), strong, reasoning, weak or biased.",
             rich_help_panel=JUDGE,
             autocompletion=completion(PRESETS),
         ),
@@ -88,50 +88,59 @@ def simulate(
         ),
     ] = None,
     shared_bias: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--shared-bias",
             metavar="SHARE",
             help="Share of the lasting error that equal answers have in common, 0 to 1.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.0,
+    ] = None,
     noise: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--noise",
             metavar="SHARE",
             help="Share of the variance that is new in each call, 0 to 1.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.5,
+    ] = None,
+    order_noise: Annotated[
+        float | None,
+        typer.Option(
+            "--order-noise",
+            metavar="SHARE",
+            help="Share of the variance that is new when the order of the pair is swapped, 0 to 1.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = None,
     position_bias: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--position-bias",
             metavar="X",
             help="Preference for the candidate shown first, in standard deviations.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.0,
+    ] = None,
     tie_band: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--tie-band",
             metavar="X",
             help="Differences below this are ties, in standard deviations.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.1,
+    ] = None,
     high_band: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--high-band",
             metavar="X",
             help="Differences above this are verdicts of HIGH confidence, in standard deviations.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.8,
+    ] = None,
     kind: Annotated[
         str,
         typer.Option(
@@ -223,7 +232,7 @@ def simulate(
     html: Html = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare strategies on a synthetic judge; no model is asked.
+    """Compare strategies on a simulated judge; no model is asked.
 
     Prints how often each strategy is right, and how many calls and tokens it needs. With --recorded, the
     answers of a real judge are read from a file, which may hold the cases too; the seed shuffles candidates.
@@ -239,7 +248,7 @@ def simulate(
     if recorded_judge is not None:
         raise SettingError("--recorded-judge needs --recorded FILE")
     model = _judge(
-        judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise,
+        judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise, order_noise=order_noise,
         position_bias=position_bias, tie_band=tie_band, high_band=high_band,
     )  # fmt: skip
     if cases is None:
@@ -305,12 +314,16 @@ def _replay(
     return {**about, **_about(pools, seed, {"cases": cases})}, rows
 
 
-def _judge(preset: str, accuracy: float | None, accuracy_e1: float | None, **flaws: float) -> JudgeModel:
+def _judge(
+    preset: str, accuracy: float | None, accuracy_e1: float | None, **flaws: float | None
+) -> JudgeModel:
     if preset not in PRESETS:
         raise SettingError(f"--judge {preset!r}: must be one of {', '.join(PRESETS)}; or give --accuracy")
-    model = replace(PRESETS[preset], **flaws)
+    model: JudgeModel = replace(
+        PRESETS[preset], **{name: value for name, value in flaws.items() if value is not None}
+    )
     if accuracy is not None:
-        model = replace(model, accuracy=accuracy, accuracy_partial=0.5 + 0.7 * (accuracy - 0.5))
+        model = replace(model, accuracy=accuracy, accuracy_partial=partial_accuracy(accuracy))
     return model if accuracy_e1 is None else replace(model, accuracy_partial=accuracy_e1)
 
 

@@ -169,15 +169,13 @@ def play_turn(
     turn: Step, pool: LabelledPool, facts: Truth, judge: SimulatedJudge, own: str | None = None
 ) -> Result:
     """One contest. The judge is the same for every seed, as a model at temperature 0 is; pairings differ."""
-    contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}")
-    sizes = {entrant.id: entrant.sizes for entrant in pool.entrants}
-    heard = []
-    while round_ := contest.pending:
-        answers = [judge.answer(ask) for ask in round_.asks]
-        for ask, answer in zip(round_.asks, answers, strict=True):
-            tokens = pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
-            heard.append(AnsweredAsk(ask, answer, tokens, tokens))
-        contest.answer(answers)
+    contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}").play(judge.answer)
+    heard = [
+        AnsweredAsk(ask, answer, tokens, tokens)
+        for played in contest.transcript
+        for ask, answer in zip(played.round.asks, played.answers, strict=True)
+        for tokens in (pool.tokens(ask),)
+    ]
     return measure(
         turn, turn.made_of_case(own), facts, contest.selection, heard, depth=len(contest.transcript)
     )

@@ -38,6 +38,11 @@ class LabelledPool:
     overhead: int
     case: Case | None = None  # where a recorded judge answers
 
+    def tokens(self, ask: Ask) -> int:
+        """Tokens of the prompt of an ask."""
+        shown = set(ask.entrants)
+        return self.overhead + sum(one.sizes[ask.level] for one in self.entrants if one.id in shown)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolModel:
@@ -135,7 +140,7 @@ class Task:
 
 @dataclass(slots=True)
 class Record:
-    """Sums over problems of one strategy; whole numbers and halves, so they add up alike in any order."""
+    """Sums over problems of one strategy, the same in any number of processes."""
 
     problems: int = 0
     right: int = 0
@@ -143,6 +148,7 @@ class Record:
     mixed_right: int = 0
     depth: int = 0
     rescued: int = 0
+    outcomes: list[bool] = field(default_factory=list)  # of single contests, in order
     calls: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
     tokens: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
     told_apart: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
@@ -154,6 +160,7 @@ class Record:
         """Add another record's sums to this one's."""
         for name in ("problems", "right", "mixed", "mixed_right", "depth", "rescued"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.outcomes += other.outcomes
         for name in ("calls", "tokens", "told_apart", "told_right"):
             sums = getattr(self, name)
             for level, value in getattr(other, name).items():
@@ -234,21 +241,19 @@ def _judge(task: Task, pool: LabelledPool) -> Callable[[Ask], Found]:
 
 def _play(pool: LabelledPool, strategy: Strategy, judge: Callable[[Ask], Found], task: Task) -> Record:
     name = pool.number if pool.case is None else pool.case.id
-    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{name}")
     heard: list[Found] = []
 
     def hear(ask: Ask) -> Answer:
         heard.append(judge(ask))
         return heard[-1].answer
 
-    while round_ := contest.pending:
-        contest.answer([hear(ask) for ask in round_.asks])
+    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{name}").play(hear)
     label = {entrant.id: right for entrant, right in zip(pool.entrants, pool.correct, strict=True)}
-    sizes = {entrant.id: entrant.sizes for entrant in pool.entrants}
     right, mixed = label[contest.selection.winner], 0 < sum(pool.correct) < len(pool.correct)
     record = Record(
         problems=1,
         right=int(right),
+        outcomes=[right],
         mixed=int(mixed),
         mixed_right=int(mixed and right),
         depth=len(contest.transcript),
@@ -259,7 +264,7 @@ def _play(pool: LabelledPool, strategy: Strategy, judge: Callable[[Ask], Found],
         for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
             level = str(ask.level)
             record.calls[level] += 1
-            record.tokens[level] += pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
+            record.tokens[level] += pool.tokens(ask)
             _tell_apart(record, ask, answer, label)
     return record
 

@@ -14,7 +14,7 @@ from caps.core.settings import check_settings, nearest, setting
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
-from caps.judging.simulated import JudgeModel
+from caps.judging.simulated import PRESETS, JudgeModel, judge_of
 from caps.studies.metrics import METRICS
 from caps.studies.results import slug
 from caps.studies.simulation import LabelledPool, PoolModel
@@ -189,11 +189,6 @@ class Section:
 # How a simulated suite is made: the flat settings of a study file, shared out to pools, judge and strata.
 
 
-PARTIAL_SKILL = (
-    0.7  # of the skill above chance at E2, what is left at E1 if nobody says; as `caps simulate` has it
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
     """So many problems of one difficulty, and how often a candidate of theirs is right."""
@@ -243,20 +238,25 @@ def recipe(values: Mapping[str, Any], n: int | None = None) -> Recipe:
     """Read flat settings; an unknown one, or one outside its limits, is a `SettingError` that names it."""
     left = dict(values)
     problems, seed = left.pop("problems", 0), left.pop("seed", 1234)
+    preset = left.pop("preset", None)
+    if preset is not None and preset not in PRESETS:
+        raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
     strata = tuple(_made(Stratum, row) for row in left.pop("strata", []))
     for name, number in (("problems", problems), ("seed", seed)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise SettingError(f"{name} = {number!r}: must be a whole number of at least 0")
     pool_names, judge_names = _names(PoolModel), _names(JudgeModel)
-    known = ["problems", "seed", "strata", *pool_names, *judge_names]
+    known = ["problems", "seed", "strata", "preset", *pool_names, *judge_names]
     for name in left:
         if name not in known:
             raise SettingError(f"there is no {name!r}: {nearest(name, known)}there are {', '.join(known)}")
     pool = _made(PoolModel, {k: v for k, v in left.items() if k in pool_names} | ({"n": n} if n else {}))
-    judge = {k: v for k, v in left.items() if k in judge_names}
-    if "accuracy" in judge and "accuracy_partial" not in judge:
-        judge["accuracy_partial"] = 0.5 + PARTIAL_SKILL * (judge["accuracy"] - 0.5)
-    return Recipe(problems=problems, seed=seed, pool=pool, judge=_made(JudgeModel, judge), strata=strata)
+    flaws = {k: v for k, v in left.items() if k in judge_names}
+    if preset is not None:
+        judge = replace(PRESETS[preset], **flaws)
+    else:
+        judge = judge_of(**flaws) if "accuracy" in flaws else JudgeModel(**flaws)
+    return Recipe(problems=problems, seed=seed, pool=pool, judge=judge, strata=strata)
 
 
 def _names(kind: Any) -> list[str]:
