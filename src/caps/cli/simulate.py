@@ -64,7 +64,7 @@ def simulate(
         typer.Option(
             "--judge",
             metavar="JUDGE",
-            help="Simulated judge: 60, 70, 80 or 90 (% right on full views), strong, reasoning, weak or biased.",
+            help="Simulated judge: 60, 70, 80 or 90 (% right at E2), strong, reasoning, weak or biased.",
             rich_help_panel=JUDGE,
             autocompletion=completion(PRESETS),
         ),
