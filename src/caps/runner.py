@@ -9,7 +9,7 @@ a sampler or the finders, so the same config chooses the same way everywhere.
 
 An object passed instead of a name (`judge`, `model`, `strategy`) replaces what the config would have built;
 journal, budgets, costs and reports stay. It is recorded by its name, and a replay needs it again. A judge may
-also be a function: see `judges.callables`.
+also be a function: see `judging.callables`.
 """
 
 import asyncio
