@@ -1,4 +1,4 @@
-"""Tokens of texts as the server of a model counts them: vLLM, SGLang and llama.cpp have a `/tokenize`."""
+"""Token counts from the model server: vLLM, SGLang and llama.cpp have a `/tokenize` endpoint."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,38 +9,38 @@ import aiohttp
 from caps.models.fleet import parse_fleet
 from caps.models.wire import decode, read_body
 
-SECONDS = 5.0  # for all texts together; a server that takes longer is not worth waiting for
-MOST_TEXTS = 20
-LONGEST = 20_000  # characters of a text
+SECONDS = 5.0  # for all texts together
+MAX_TEXTS = 20
+MAX_CHARS = 20_000  # of a text
 
 
 async def tokens_per_character(
     address: str, model: str, texts: Iterable[str], *, api_key: str | None = None, seconds: float = SECONDS
 ) -> float | None:
-    """How many tokens a character of these texts takes, or None where the server does not say.
+    """Mean tokens per character of these texts, or None if the server cannot count them.
 
-    Of several servers the first is asked. Nothing here raises: a plan goes on with its estimate.
+    A fleet is represented by its first server. This never raises: a plan falls back to its estimate.
     """
     url = parse_fleet(address)[0].url if "://" in address else ""
     if not url.startswith("http"):
         return None
     root = url.partition("?")[0].rstrip("/").removesuffix("/v1")
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    some = [text[:LONGEST] for text, _ in zip(texts, range(MOST_TEXTS), strict=False) if text.strip()]
+    samples = [text[:MAX_CHARS] for text, _ in zip(texts, range(MAX_TEXTS), strict=False) if text.strip()]
     try:
         async with (
             asyncio.timeout(seconds),
             aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.DummyCookieJar()) as session,
         ):
-            counts = [await _count(session, f"{root}/tokenize", model, text) for text in some]
+            counts = [await _count(session, f"{root}/tokenize", model, text) for text in samples]
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
         return None
-    characters = sum(map(len, some))
+    characters = sum(map(len, samples))
     return sum(counts) / characters if characters and all(counts) else None
 
 
 async def _count(session: aiohttp.ClientSession, url: str, model: str, text: str) -> int:
-    """Tokens of one text; 0 where the reply is not one. vLLM reads `prompt`, llama.cpp `content`."""
+    """Tokens of one text, 0 if the reply is invalid. vLLM reads `prompt`, llama.cpp `content`."""
     body = {"model": model, "prompt": text, "content": text}
     async with session.post(url, json=body, allow_redirects=False) as response:
         if response.status != 200:
