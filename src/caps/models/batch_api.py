@@ -283,7 +283,7 @@ class Batches:
             params = {"limit": str(PAGE), **after}
             rows, more = await self._retry(
                 lambda params=params: self._call(
-                    "GET", "batches", read_page, if_absent=_empty_page, params=params
+                    "GET", "batches", read_page, if_absent=lambda: ([], False), params=params
                 )  # type: ignore[misc]
             )
             for batch in rows:
@@ -385,7 +385,3 @@ class Batches:
             async for part in limited(response, limit):
                 file.write(scrubber.feed(part))
             file.write(scrubber.end())
-
-
-def _empty_page() -> tuple[list[Batch], bool]:
-    return [], False

@@ -109,46 +109,20 @@ def to_reply(key: str, digest: str, request: Request, completion: Completion) ->
     """Convert a completion to a journal record."""
     usage = completion.usage
     return Reply(
-        key,
-        0.0,
-        request.model,
-        completion.model,
-        request.template,
-        digest,
-        completion.finish,
-        completion.text,
-        completion.reasoning,
-        usage.prompt,
-        usage.output,
-        usage.cached,
-        usage.reasoning,
-        usage.estimated,
-        _pack(completion.logprobs),
-        completion.latency,
-        completion.attempts,
-    )
+        key, 0.0, request.model, completion.model, request.template, digest,
+        completion.finish, completion.text, completion.reasoning,
+        usage.prompt, usage.output, usage.cached, usage.reasoning, usage.estimated,
+        _pack(completion.logprobs), completion.latency, completion.attempts,
+    )  # fmt: skip
 
 
 def to_completion(reply: Reply, *, replayed: bool = False) -> Completion:
     """Convert a journal record to the completion that was returned originally."""
+    tokens = (reply.prompt_tokens, reply.output_tokens, reply.cached_tokens, reply.reasoning_tokens)
     return Completion(
-        reply.text,
-        reply.finish,
-        Usage(
-            reply.prompt_tokens,
-            reply.output_tokens,
-            reply.cached_tokens,
-            reply.reasoning_tokens,
-            reply.estimated,
-        ),
-        reply.reasoning,
-        _unpack(reply.logprobs),
-        reply.served,
-        reply.latency,
-        reply.attempts,
-        replayed,
-        reply.key,
-    )
+        reply.text, reply.finish, Usage(*tokens, reply.estimated), reply.reasoning, _unpack(reply.logprobs),
+        reply.served, reply.latency, reply.attempts, replayed, reply.key,
+    )  # fmt: skip
 
 
 def _pack(logprobs: tuple[TokenLogprob, ...]) -> str | None:
