@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from caps.models.discovery import Place
+from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path, is_intact
 
 LEAST_PYTHON = (3, 11)
@@ -56,7 +56,7 @@ class Check:
 
 
 def examine(
-    *, cache: Path, journal: Path, endpoints: Sequence[Place] = (), model: str | None = None
+    *, cache: Path, journal: Path, endpoints: Sequence[ServerAddress] = (), model: str | None = None
 ) -> list[Check]:
     """Look at everything; endpoints are asked for their lists of models, nothing that costs."""
     return [
@@ -100,7 +100,7 @@ def check_weights(cache: Path) -> Check:
     return Check("default weights", "ok", str(path))
 
 
-def check_endpoint(endpoint: Place | None, model: str | None = None) -> Check:
+def check_endpoint(endpoint: ServerAddress | None, model: str | None = None) -> Check:
     """Whether the endpoint of the environment lists its models, the chosen one among them."""
     name = "endpoint"
     if endpoint is None:

@@ -57,7 +57,7 @@ from caps.judging.profiles import read_profile
 from caps.judging.recorded import RecordedJudge
 from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
-from caps.models.base import ConnectOptions, HasConnections, Model, Tell, ignore
+from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
 from caps.models.canary import canary
 from caps.models.discovery import connect, locate
 from caps.models.fleet import join_addresses
@@ -138,7 +138,7 @@ class Runner:
         generating: bool = False,
         offline: bool = False,
         any_model: bool = False,
-        warn: Tell = ignore,
+        warn: Notify = ignore,
         fetching: Report | None = None,
         grace: float = 0.0,
     ) -> None:
@@ -766,7 +766,7 @@ class Runner:
                 timeout=config.timeout,
                 context=config.context_tokens,
                 threads=config.threads,
-                tell=self._warn,
+                notify=self._warn,
             )
         )
 

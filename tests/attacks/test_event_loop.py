@@ -366,7 +366,7 @@ def test_a_deadline_ends_the_wait_for_a_worker_too():
         async with workers(count=1) as texts:
             now = asyncio.get_running_loop().time()
             long = asyncio.create_task(texts.run(partial(shape, "a;" * 24_000), size=1, limit=0))
-            with pytest.raises(SlowTextError, match="its time ended first"):
+            with pytest.raises(SlowTextError, match="the deadline passed first"):
                 await texts.run(partial(shape, "a"), size=1, limit=0, until=now)
             assert await long
             assert await texts.run(partial(shape, "a"), size=1, limit=0) == shape("a")

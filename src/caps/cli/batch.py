@@ -189,7 +189,7 @@ async def _absorb(path: Path, files: list[Path]) -> ImportCount:
 
 def _awaited(run: BatchRun) -> dict[str, PendingRequest]:
     """The requests that contests wait for, including those given up: late replies count."""
-    return {one.key: one.awaited for progress in run.batch_state.stands() for one in progress.noted}
+    return {one.key: one.pending for progress in run.batch_state.stands() for one in progress.noted}
 
 
 def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:

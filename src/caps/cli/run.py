@@ -32,7 +32,7 @@ from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_o
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
 from caps.runs.run_file import RunFile, run_file_of
 from caps.runs.summary import Summary
-from caps.statistics.judge_measures import LEAST_CASES
+from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN
 from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
 
 FENCES = ("```", "~~~")
@@ -120,9 +120,9 @@ class Calibrator:
     def __init__(self, runner: Runner) -> None:
         config = runner.config
         self.count, self._runner = config.calibrate or 0, runner
-        if not LEAST_CASES <= self.count <= MOST_CASES:
+        if not LEAST_CASES_TO_LEARN <= self.count <= MOST_CASES:
             raise SettingError(
-                f"--calibrate {self.count}: must be from {LEAST_CASES} to {MOST_CASES} cases; "
+                f"--calibrate {self.count}: must be from {LEAST_CASES_TO_LEARN} to {MOST_CASES} cases; "
                 "50 are a good start"
             )
         if config.journal is None:

@@ -29,7 +29,7 @@ from caps.files import append_file, file_errors
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
 from caps.models.batch_api import RESULT_BYTES, Batch, Batches, Item, read_item, read_result
-from caps.models.faults import EVERYONE, Failure, Failures, Fault
+from caps.models.faults import AFFECTS_ALL, Failure, Failures, Fault
 from caps.models.journaled import to_reply
 from caps.models.pending import MissingRequest, PendingRequest
 from caps.models.wire import REPLY_BYTES
@@ -92,7 +92,7 @@ class StepFiles:
         with file_errors(str(self._folder)):
             part, file = self._place((noted.level_model, noted.request.model), len(line))
             file.write(line)
-        part.awaited[noted.key] = noted.awaited
+        part.awaited[noted.key] = noted.pending
         part.size += len(line)
 
     def finish(self) -> list[BatchFile]:
@@ -266,7 +266,7 @@ class BatchImporter:
     def _fail(self, item: Item, fault: Fault) -> None:
         taken, failure = self.taken, Failure.of(item.key, item.id, fault)
         taken.renamed = taken.renamed or fault.renamed
-        if isinstance(fault.error, EVERYONE):
+        if isinstance(fault.error, AFFECTS_ALL):
             taken.refused = fault.error
         if not self._failures.add(failure):
             taken.known += 1
@@ -326,7 +326,7 @@ class BatchClient:
             if sent.batch is None:
                 batch = await self._made(desk, sent, await desk.find(sent.file))
             else:
-                known = await desk.look(sent.batch)
+                known = await desk.retrieve(sent.batch)
                 if known is None:
                     self.warned(f"{desk.address} knows batch {sent.batch} no more: its requests go out again")
                     await self.notes.done(sent, "lost")
@@ -352,7 +352,7 @@ class BatchClient:
         if absorber.taken.renamed:
             desk.rename_limit()
         if ended.status == "failed":
-            why = ended.said or "it does not say why"
+            why = ended.error or "it does not say why"
             raise RefusedError(
                 f"{desk.address} refused batch {ended.id} ({why}): change what it names, or send less at "
                 "once (--batch lines=…, --batch at_once=1), and run the same command again"
@@ -362,7 +362,7 @@ class BatchClient:
     async def _looked_at(self, desk: Batches, batch: Batch) -> Batch | None:
         """How a batch stands now; an endpoint that is away for a while is waited for: it is paid already."""
         try:
-            return await desk.look(batch.id)
+            return await desk.retrieve(batch.id)
         except PASSING as error:
             self.told(f"batch {batch.id}: {error}; looked at again in a while")
             return batch

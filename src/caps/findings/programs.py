@@ -26,7 +26,7 @@ from caps.graders.test_suites import (
     read_suite,
 )
 from caps.sandbox.base import Limits, Sandbox, find_sandbox
-from caps.sandbox.programs import Manner, Outcome, Program, outcomes_of
+from caps.sandbox.programs import Outcome, OutcomeStatus, Program, outcomes_of
 
 # What programs can be tried on: public examples, those the problem statement shows, and further inputs.
 #
@@ -119,7 +119,7 @@ ENOUGH = 3  # inputs beyond the examples on which a program must run before it i
 class _Observed:
     """What one input led to, as far as that is of interest here."""
 
-    status: Manner
+    status: OutcomeStatus
     digest: str = ""
     passed: bool = False
     unreadable: bool = False

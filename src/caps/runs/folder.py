@@ -21,7 +21,7 @@ from caps.core.types import Ask, Case, Unanswered, Usage
 from caps.datasets.verdicts import Recorded, text_digest
 from caps.files import FolderLock, append_file, file_errors, is_own_output, write_file
 from caps.journal.store import Journal
-from caps.models.batch_api import key_in
+from caps.models.batch_api import parse_key
 from caps.models.faults import Failure, Failures
 from caps.runs.result_lines import Line, answer_of, ask_of
 from caps.runs.run_file import RunFile, read_run_file, regular_bytes
@@ -381,5 +381,5 @@ def _mark(path: Path) -> list[int]:
 def _keys(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         for line in file:
-            if (key := key_in(line)) is not None:
+            if (key := parse_key(line)) is not None:
                 yield key
