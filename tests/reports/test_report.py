@@ -224,7 +224,7 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
         report([folder / "run", folder / "run"], case="first")
     with pytest.raises(InputError, match="name it with --case"):
         report([folder / "run"], as_json=True)
-    with pytest.raises(InputError, match="a folder made with --out is wanted"):
+    with pytest.raises(InputError, match="expected a run folder written with --out"):
         report([tmp_path])
 
 

@@ -27,7 +27,7 @@ from caps.prompts.tags import verdict_of
 from caps.reports.bracket import confidence
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line, answer_of, ask_of
-from caps.runs.summary import by_ask, malformed
+from caps.runs.summary import group_by_ask, malformed_cause
 
 # The games of a case as its calls tell them, and the rounds they belong to.
 
@@ -67,7 +67,7 @@ class Stage:
 def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
     """The games behind a case's calls, in order, each with its stage and its ask."""
     games = []
-    for number, tries in enumerate(by_ask(lines)):
+    for number, tries in enumerate(group_by_ask(lines)):
         last, ask = tries[-1], ask_of(tries[-1])
         preferred, said = _reading(ask, answer_of(last))
         tokens, cached, output = (
@@ -79,7 +79,7 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
             shown=tuple(ask.entrants),
             preferred=preferred,
             said=said,
-            malformed=malformed(tries),
+            malformed=malformed_cause(tries),
             tokens=tokens,
             cached=cached,
             output=output,
@@ -385,7 +385,7 @@ def exchange_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> It
     lines = run.calls.get(name, [])
     keys = [line["key"] for line in lines if line.get("key")]
     stored = {} if run.journal is None else run.journal.get_many(keys)
-    for tries in by_ask(lines):
+    for tries in group_by_ask(lines):
         said = []
         for line in tries:
             if "attempt" in line:

@@ -26,7 +26,7 @@ from caps.reports.run_page import (
     words,
 )
 from caps.runs.rebuild import RebuiltRun
-from caps.runs.summary import Figures, count
+from caps.runs.summary import Figures, count_figures
 
 MOST_TURNED = 2_000  # cases of a run whose verdicts are turned around; of any other, by itself
 
@@ -57,7 +57,7 @@ def load_report(run: RebuiltRun) -> RunReport:
         for case in run.cases()
         if case.id in run.selections
     }
-    figures = count(run.selections.values(), run.calls, labels, run.runner.stated_price)
+    figures = count_figures(run.selections.values(), run.calls, labels, run.runner.stated_price)
     return RunReport(run, figures, labels)
 
 

@@ -11,7 +11,7 @@ from caps.reports.charts import Bar, bars, timeline
 from caps.reports.html import Child, Node, el, visible
 from caps.runs.result_lines import Line, answer_of, ask_of
 from caps.runs.run_file import RunFile, judges_of
-from caps.runs.summary import Figures, Labels, by_ask
+from caps.runs.summary import Figures, Labels, group_by_ask
 
 WORDS = (
     ("E1 and E2", "How much of each answer the judge is shown: short partial views, or all of it."),
@@ -259,7 +259,7 @@ def bits(true: Sequence[bool]) -> int:
 def in_short(calls: list[Line]) -> str:
     """The games of a case in a line: A 3>7! 5=9 C 3<5; sure verdicts with a mark."""
     words, stage = [], None
-    for tries in by_ask(calls):
+    for tries in group_by_ask(calls):
         line = tries[-1]
         ask, answer = ask_of(line), answer_of(line)
         if line["stage"] != stage:
