@@ -268,7 +268,7 @@ class Run:
         self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
-            say(calibrated.words(found), "yellow" if found.learned.silent else "dim")
+            say(calibrated.calibration_text(found), "yellow" if found.learned.silent else "dim")
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
@@ -340,5 +340,5 @@ class Run:
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
         )
-        found = None if self._calibration is None else calibrated.row(self._calibration)
+        found = None if self._calibration is None else calibrated.calibration_row(self._calibration)
         return replace(file, calibration=found)

@@ -285,9 +285,9 @@ class BatchFolder:
 
     def steps(self) -> list[Path]:
         """List the request files, oldest first."""
-        found = [(match, path) for path in self.path.iterdir() if (match := _STEP.fullmatch(path.name))]
+        matches = [(match, path) for path in self.path.iterdir() if (match := _STEP.fullmatch(path.name))]
         return [
-            path for _, path in sorted(found, key=lambda one: [int(part or 0) for part in one[0].groups()])
+            path for _, path in sorted(matches, key=lambda one: [int(part or 0) for part in one[0].groups()])
         ]
 
     def next_step(self) -> str:
@@ -298,8 +298,8 @@ class BatchFolder:
     def results(self) -> list[Path]:
         """List files that may hold results."""
         steps = set(self.steps())
-        found = [path for ending in ("*.jsonl", "*.jsonl.gz") for path in self.path.glob(ending)]
-        return sorted(path for path in found if path not in steps and path.name not in OWN)
+        files = [path for ending in ("*.jsonl", "*.jsonl.gz") for path in self.path.glob(ending)]
+        return sorted(path for path in files if path not in steps and path.name not in OWN)
 
     def new_results(self) -> list[Path]:
         """List result files that are new or have changed since they were imported."""
