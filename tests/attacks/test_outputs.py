@@ -457,7 +457,7 @@ def test_other_cases_through_a_pipe_are_refused_by_their_first(server, tmp_path,
     assert caps("select", "-", *where, stdin=cases.read_text()).returncode == 0
     before = tree(tmp_path / "run")
     one_sentence(
-        caps("select", "-", *where, stdin=case_line("x", spread(2)) + "\n"), "another case", "--force"
+        caps("select", "-", *where, stdin=case_line("x", spread(2)) + "\n"), "first case is", "--force"
     )
     assert tree(tmp_path / "run") == before
 

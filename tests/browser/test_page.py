@@ -174,7 +174,7 @@ def test_hostile_words_are_shown_as_words(visit):
     page = visit()
     page.locator("#listing tbody a", has_text="bad").click()
     page.locator("article").wait_for()
-    page.get_by_text("The problem").click()
+    page.get_by_text("Problem", exact=True).click()
     shown = text_of(page.locator("article pre").first)
     assert "<script>document.title='owned'</script></style>" in shown
     assert "⟦U+202E⟧gnihsif⟦U+2066⟧ javascript:alert(1)" in shown

@@ -157,7 +157,7 @@ def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float
         canvas.join(one, x, height, "line rescue")
         gap = "" if receipt.rescue_gap is None else f", {receipt.rescue_gap:.2f} behind"
         canvas.boxes.append(
-            el("text", f"{one} comes back{gap}", x=x - 8, y=height + 24, class_="note", text_anchor="end")
+            el("text", f"{one} rescued{gap}", x=x - 8, y=height + 24, class_="note", text_anchor="end")
         )
         canvas.boxes.append(_pill(receipt, one, x, height, class_="pill back"))
         canvas.at[one] = (x + PILL, height)
