@@ -198,6 +198,7 @@ class CaseRun:
             outcome.ledger.malformed[ruling.malformed] += 1
         if ruling.unanswered is not None:
             outcome.ledger.unanswered[ruling.unanswered] += 1
+        outcome.ledger.substituted.update(ruling.substituted)
 
     def _conclude(self) -> None:
         """A contest in which every call failed chose nothing."""

@@ -118,6 +118,7 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in prepared.evidence.entrants}),
+        **({"substituted": dict(sorted(ledger.substituted.items()))} if ledger.substituted else {}),
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
         **_probability_line(chosen),
@@ -148,6 +149,7 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
             yield {
                 **base,
                 **(_answer_line(judged.ruling.answer) if is_last else {}),
+                **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
                 "attempt": index,
                 "how": attempt.how,
                 "cause": attempt.cause,

@@ -25,8 +25,9 @@ NAME = "run.json"
 PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  # key -> distribution
 #: Settings that identify a run: they decide what is asked and chosen.
 DECIDING = (
-    "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format", "extra",
-    "profile", "views", "hard_evidence", "prompt_version",
+    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format",
+    "extra", "profile", "views", "domain", "hard_evidence", "prompt_version", "recorded",
+    "recorded_judge",
 )  # fmt: skip
 
 
@@ -103,7 +104,7 @@ def new_run_file(
 ) -> RunFile:
     """Create the file of a run that is about to start."""
     return RunFile(
-        config=runner.recorded(confidence),
+        config=runner.stated_config(confidence),
         cases=cases if cases == "-" or "://" in cases else str(Path(cases).resolve()),
         limit=limit,
         findings=dict(findings),
