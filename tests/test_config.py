@@ -231,7 +231,7 @@ def test_a_run_file_that_is_none_is_named(tmp_path):
     with pytest.raises(InputError, match=r"run.json: config: modell: no such setting; did you mean 'model'"):
         read_run_file(tmp_path)
     (tmp_path / "run.json").write_text('{"strategy": {}}')
-    with pytest.raises(InputError, match="was it made by this version"):
+    with pytest.raises(InputError, match="was it written by this version"):
         read_run_file(tmp_path)
 
 

@@ -195,7 +195,7 @@ def test_what_a_folder_remembers_is_not_overruled_and_what_cannot_be_is_refused(
         (("absorb", tmp_path), "holds no batch run"),
         (("absorb", tmp_path / "batch"), "no result files"),
         (("absorb", tmp_path / "nowhere.jsonl"), "no such file"),
-        (("status", tmp_path), "not the folder of a batch"),
+        (("status", tmp_path), "not a batch folder"),
     ):  # fmt: skip
         with pytest.raises((SettingError, InputError), match=complaint):
             batch(*words)

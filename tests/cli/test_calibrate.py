@@ -53,7 +53,7 @@ def test_the_first_cases_are_asked_about_once_and_a_run_resumes_and_replays_with
     words = ("--calibrate", 12, "--set", "e1_low=0.6", "--out", out)
     piped = select(*words, cases="-", stdin=cases.read_text())
     assert piped.returncode == 0, piped.stderr
-    assert "calibrated on 12 cases, going by the votes" in " ".join(piped.stderr.split())
+    assert "calibrated on 12 cases, by votes" in " ".join(piped.stderr.split())
     made, judge = json.loads((out / "run.json").read_text()), read_profile(out / "judge.json")
     assert made["config"]["settings"]["e2_high"] == judge.e2_high > 0.82
     assert made["config"]["settings"]["e1_low"] == 0.6 != judge.e1_low

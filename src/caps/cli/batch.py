@@ -30,7 +30,7 @@ from caps.models.wire import RENAMED
 from caps.reports.console import table
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
-from caps.runs.run_file import RunFile, run_file_of
+from caps.runs.run_file import RunFile, new_run_file
 from caps.studies.planning import forecast_case
 
 app = typer.Typer(help="Select through files for a Batch API, step by step.", no_args_is_help=True)
@@ -136,7 +136,7 @@ def _run_file(runner: Runner, cases: Path, limit: int | None) -> RunFile:
         )
     checked_source(partial(open_cases, str(cases)), None)  # raises if it holds no case
     findings = runner.findings(None)
-    return run_file_of(
+    return new_run_file(
         runner,
         cases=str(cases),
         limit=limit,
@@ -179,8 +179,8 @@ async def _absorb(path: Path, files: list[Path]) -> ImportCount:
         absorber = BatchImporter(run.journal, _awaited(run), run.failures)
         for file in files:
             await absorber.absorb(lines(str(file), RESULTS), str(file))
-        run.folder.keep(absorber.taken.failures)
-        run.folder.note_absorbed(files)
+        run.folder.add_failures(absorber.taken.failures)
+        run.folder.mark_imported(files)
         if absorber.taken.renamed:
             run.folder.rename_limit(RENAMED)
             say(f"this server calls the limit {RENAMED}: the next file will use that name", "yellow")
@@ -202,7 +202,7 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
     if len(homes) != 1:
         raise InputError(f"{', '.join(map(str, homes))}: these are several folders; name one")
     folder = BatchFolder(homes[0])
-    if not folder.begun:
+    if not folder.exists:
         raise InputError(
             f"{homes[0]}: holds no batch run: name its folder too  (caps batch absorb DIR FILES...), or "
             "start one with  caps batch prepare CASES --out DIR"
@@ -211,7 +211,7 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
         return homes[0], files
     if not folder.results():
         raise InputError(f"{homes[0]}: holds no result files: name them, or copy them there")
-    return homes[0], folder.fresh()
+    return homes[0], folder.new_results()
 
 
 def _summary(taken: ImportCount, files: int) -> str:
@@ -304,7 +304,7 @@ def _under_way(path: Path, *, as_json: bool) -> None:
 async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:
     async with open_batch_run(path, writing=False) as run:
         found = _progress(run)
-        out = run.folder.out(run.journal, run.failures)
+        out = run.folder.pending(run.journal, run.failures)
     under_way = len(found.keys & {key for keys in out.values() for key in keys})
     failed = sum(case["failed"] is not None for case in found.cases)
     if as_json:

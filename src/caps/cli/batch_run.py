@@ -57,7 +57,7 @@ class BatchRun:
 
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """The outcome of each case; requests in the files of this folder count as paid for."""
-        self.waiting.paid |= self.folder.sent()
+        self.waiting.paid |= self.folder.sent_keys()
         for stand in self.batch_state.stands():
             yield stand.outcome
 
@@ -117,7 +117,7 @@ async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, qui
     `extra` repeats the request fields whose texts the folder may not hold.
     """
     async with open_batch_run(path, extra) as run:
-        out = {} if again else run.folder.out(run.journal, run.failures)
+        out = {} if again else run.folder.pending(run.journal, run.failures)
         parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
         if parts or held:
             for part in parts:

@@ -28,9 +28,9 @@ from caps.reports import calibration as calibrated
 from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
-from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_others
+from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_other_run
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
-from caps.runs.run_file import RunFile, run_file_of
+from caps.runs.run_file import RunFile, new_run_file
 from caps.runs.summary import Summary
 from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN
 from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
@@ -200,7 +200,7 @@ class Run:
         started = time.perf_counter()
         if out is not None and not self._force:
             source = self._checked(source, out, cases)
-        async with self._runner.session(paid=self._summary.pay_trial) as ready:
+        async with self._runner.session(paid=self._summary.add_trial) as ready:
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
             with JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter:
@@ -237,7 +237,7 @@ class Run:
             else nullcontext() as folder,
         ):
             if folder is not None and judge:
-                folder.keep(calibrated.FILE, judge)
+                folder.write_json(calibrated.FILE, judge)
             async with aclosing(outcomes):
                 async for outcome in outcomes:
                     self._count(outcome)
@@ -269,7 +269,7 @@ class Run:
         self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
-            say(calibrated.words(found), "yellow" if found.learned.silent else "dim")
+            say(calibrated.calibration_text(found), "yellow" if found.learned.silent else "dim")
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
@@ -325,12 +325,12 @@ class Run:
         self, source: Iterable[Case | InputError], out: Path, cases: str
     ) -> Iterable[Case | InputError]:
         """Check the folder before anything is asked; return all cases."""
-        file = run_file_of(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
+        file = new_run_file(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
         if self._first is not None:
             file = replace(file, calibration={"cases": self._first.count})
         with file_errors(f"--out {out}"):
             if out.is_dir():
-                refuse_others(out, file)
+                refuse_other_run(out, file)
         rest = iter(source)
         first = list(islice(rest, 1))
         if "-" in (cases, *known_cases(out)) and first and isinstance(first[0], Case):
@@ -339,12 +339,12 @@ class Run:
 
     def _file(self, cases: str, ready: Session) -> RunFile:
         """All settings of this run, without the keys."""
-        file = run_file_of(
+        file = new_run_file(
             self._runner,
             cases=cases,
             limit=self._limit,
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
         )
-        found = None if self._calibration is None else calibrated.row(self._calibration)
+        found = None if self._calibration is None else calibrated.calibration_row(self._calibration)
         return replace(file, calibration=found)

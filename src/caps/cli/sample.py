@@ -36,7 +36,7 @@ from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.reports.console import shown
 from caps.runner import Runner
-from caps.runs.summary import Tally
+from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sampled
 from caps.sampling.sampler import Sampler, sample_all
 from caps.solving import aids_for
@@ -158,7 +158,7 @@ class SampleRun:
     ) -> None:
         self._runner = runner
         self._logprobs, self._out, self._quiet, self._as_json = logprobs, out, quiet, as_json
-        self._tally, self._judged, self._guessed = Tally(), Ledger(), Counter[str]()
+        self._tally, self._judged, self._guessed = SamplingSummary(), Ledger(), Counter[str]()
         self._price = runner.generation_price
         self._failures, self._lost = FailureLog(), FailureLog("sample failed")
 
@@ -176,7 +176,7 @@ class SampleRun:
         started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))
         async with (
             AsyncExitStack() as ending,
-            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.pay) as sampler,
+            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.add_usage) as sampler,
             aids_for(self._runner, grade=truth.grade, paid=self._judged) as aids,
         ):
             ending.push_async_callback(truth.close)

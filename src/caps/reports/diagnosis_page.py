@@ -218,7 +218,7 @@ SECTIONS = {
     "strategies": ("What to run", None),
 }
 LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
-PROXY_LEAD = ("What can be told of ", " as a judge from pairs of candidates without labels.")
+PROXY_LEAD = ("What is known about ", " as a judge from pairs of candidates without labels.")
 
 
 def diagnosis_page(
@@ -278,11 +278,13 @@ def _page(
         section(*SECTIONS[picture.name], *after.get(picture.name, ()), picture_view(picture))
         for picture in drawn
     ]
-    told = listed(remarks)
     return Page(
         title="diagnosis · caps report",
         figures=[*head("Is this judge good enough?", intro, simulated, *answer), *sections],
-        after=[section("Further figures", None, told), section("How it was measured", None, facts(made))],
+        after=[
+            section("Further figures", None, listed(remarks)),
+            section("How it was measured", None, facts(made)),
+        ],
         footer=footer(),
         status="simulated" if judge.simulated else name,
     )

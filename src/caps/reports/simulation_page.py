@@ -63,7 +63,7 @@ def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str
         made += [(f"judge · {name}", number(value, 4)) for name, value in about["judge"].items()]
     for name, value in about["pools"].items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        made += [(f"pools · {name.replace('_', ' ')} {key}".strip(), str(told)) for key, told in inner]
+        made += [(f"pools · {name.replace('_', ' ')} {key}".strip(), str(one)) for key, one in inner]
     return Page(
         title="simulation · caps report",
         figures=[

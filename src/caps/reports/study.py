@@ -10,7 +10,7 @@ from caps.reports.plots import Panel, draw_panels
 from caps.studies.metrics import METRICS, Figure
 from caps.studies.tables import Cell, Table
 
-THEIRS = "; the paper's figures are of its own models"
+THEIRS = "; the figures of the paper were measured with other models"
 SCALES = {"%": 100.0, "points": 100.0, "M": 1e-6}
 ESCAPES = {letter: rf"\{letter}" for letter in "%&_#${}"} | {
     "\\": r"\textbackslash{}",
