@@ -61,7 +61,7 @@ from caps.models.journaled import JournaledModel, RecordedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
 from caps.sampling.base import Method
-from caps.sampling.methods import make_method, make_preset, usual_preset
+from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
@@ -334,7 +334,7 @@ class Runner:
 
     @property
     def _preset_name(self) -> str:
-        return usual_preset(self.config.preset, self.config.model)
+        return resolve_preset(self.config.preset, self.config.model)
 
     def with_config(self, config: RunConfig, *, model: Model | None = None) -> "Runner":
         """A runner for the same objects and keys with another config, and perhaps another model."""

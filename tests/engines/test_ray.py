@@ -17,7 +17,7 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import AccessError, InputError
 from caps.datasets.case_files import read_cases
 from caps.engines.base import in_order
-from caps.engines.ray import AHEAD, Cluster, connect
+from caps.engines.ray import READ_AHEAD, Cluster, connect
 from caps.journal.store import Journal
 from caps.runner import Runner
 from judging import better_quality_wins, case_line, cases, spread, write_cases
@@ -142,7 +142,7 @@ def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_no
         with pytest.raises(AccessError) as refused:
             asyncio.run(played(replace(setup, ray_workers=1), endless(), key="sk-wrong-key"))
     assert "sk-wrong-key" not in str(refused.value)
-    assert next(read) <= AHEAD * CONNECTIONS
+    assert next(read) <= READ_AHEAD * CONNECTIONS
 
 
 def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(cluster, tmp_path):

@@ -1,4 +1,4 @@
-"""How candidates are drawn from a model: the style of the prompt and what is sent with it (paper, §E.4)."""
+"""Sampling presets: the style of the prompt and the parameters of the request (paper, §E.4)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from caps.prompts.render import STYLES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """The settings of a sampling model; what is left to the server is not sent."""
+    """The sampling settings of a model; what is left to the server is not sent."""
 
     style: str = setting("instruct", "wording of the prompt", choices=STYLES)
     temperature_code: float = setting(
@@ -33,29 +33,29 @@ class Preset:
         check_settings(self)
 
     def temperature(self, domain: str) -> float | None:
-        """The temperature for a domain; none where it is the server's."""
+        """The temperature for a domain; None leaves it to the server."""
         by_domain = {"code": self.temperature_code, "math": self.temperature_math}
         value = by_domain.get(domain, self.temperature_general)
         return None if value < 0 else value
 
     def extra(self) -> dict[str, object]:
-        """What goes into the body beside the usual fields."""
-        told: dict[str, object] = {}
+        """Additional fields of the request body."""
+        fields: dict[str, object] = {}
         if self.top_k:
-            told["top_k"] = self.top_k
+            fields["top_k"] = self.top_k
         if self.thinking != "default":
-            told["chat_template_kwargs"] = {"enable_thinking": self.thinking == "on"}
+            fields["chat_template_kwargs"] = {"enable_thinking": self.thinking == "on"}
         if self.effort != "default":
-            told["reasoning_effort"] = self.effort
-        return told
+            fields["reasoning_effort"] = self.effort
+        return fields
 
 
-ROOM = 32_768
+LONG = 32_768
 
-QWEN3_14B = Preset(top_k=-1, max_tokens=ROOM)
-QWEN3_4B_INSTRUCT = Preset(top_k=-1, max_tokens=ROOM, thinking="off")
-QWEN3_4B_THINKING = Preset(top_k=-1, max_tokens=ROOM, thinking="on")
-GPT_OSS_20B = Preset(style="plain", top_k=-1, max_tokens=ROOM, effort="medium")
+QWEN3_14B = Preset(top_k=-1, max_tokens=LONG)
+QWEN3_4B_INSTRUCT = Preset(top_k=-1, max_tokens=LONG, thinking="off")
+QWEN3_4B_THINKING = Preset(top_k=-1, max_tokens=LONG, thinking="on")
+GPT_OSS_20B = Preset(style="plain", top_k=-1, max_tokens=LONG, effort="medium")
 SMALL = Preset(
     style="few-shot", temperature_code=0.5, temperature_math=0.5, temperature_general=0.5, max_tokens=256
 )
