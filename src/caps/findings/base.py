@@ -2,8 +2,8 @@
 
 Rules that must not be broken:
 
-* A fact depends on the case and the finder's `version` alone, because it is kept under them.
-* Truth is not looked at: no hidden test, no gold answer, no label.
+* A fact depends only on the case and the finder's `version`, because they are its key.
+* No hidden test, gold answer or label is used.
 """
 
 import asyncio
@@ -21,26 +21,23 @@ from caps.journal.store import Journal
 
 
 class Finder(Protocol):
-    """Whatever finds facts."""
+    """Finds facts about the candidates of a case."""
 
     @property
     def version(self) -> str:
-        """Changes whenever a fact could."""
+        """Changes whenever a fact could change."""
         ...
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
-        """What is found of each candidate, in order; empty where there is nothing to go by.
+        """The facts about each candidate, in order; empty if there is nothing to compare.
 
-        It ends at `until`, a time of the loop's clock: with what is known by then, or with `TimeoutError`.
+        It ends at `until`, a time of the loop's clock: with the facts known by then, or with `TimeoutError`.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of workers."""
+        """End workers."""
         ...
-
-
-# Findings by domain, kept in the journal: what was found once is never looked for again.
 
 
 FOUND = "finding"
@@ -50,10 +47,10 @@ ABOUT = ("entry_point", "fn_name", "starter_code", "preamble")
 
 
 class Findings:
-    """Looks into each case with the finder of its domain.
+    """Adds findings to cases with the finder of their domain; each is computed once and journaled.
 
-    Where that cannot be done here (no sandbox), the case goes on without, unless one must `insist`;
-    `unusable` counts why.
+    If a finder does not work here (no sandbox), cases continue without findings and `unusable` counts the
+    reasons; `insist` raises instead.
     """
 
     def __init__(
@@ -64,25 +61,25 @@ class Findings:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Which finder looks into which domain."""
+        """The version of the finder of each domain."""
         return {domain: finder.version for domain, finder in self._finders.items()}
 
     async def find(self, case: Case, until: float | None = None) -> Case:
-        """The case with what was found of its candidates until a time of the loop's clock."""
+        """The case with the findings of its candidates; `until` is a time of the loop's clock."""
         finder = self._finders.get(case.domain)
         if finder is None:
             return case
         key = _key(finder.version, case)
         rows = None if self._journal is None else await self._journal.recall_fact(FOUND, key)
-        return _with(case, await self._look(finder, case, key, until) if rows is None else rows)
+        return _with_rows(case, await self._compute(finder, case, key, until) if rows is None else rows)
 
     async def close(self) -> None:
         """Close the finders."""
         for finder in self._finders.values():
             await finder.close()
 
-    async def _look(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
-        """Look, and keep what was found; what the end of time cut short is looked for again next time."""
+    async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
+        """Compute and store findings; those cut off by the deadline are computed again next time."""
         kind, found, cut = FOUND, list[Found](), False
         try:
             found = list(await finder.find(case, until))
@@ -105,7 +102,7 @@ class Findings:
 
 
 def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
-    """The case with what a run of these finders found of it; nothing is run."""
+    """The case with the findings in the journal; nothing is run."""
     version = versions.get(case.domain)
     if version is None:
         return case
@@ -113,11 +110,11 @@ def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     for kind in (FOUND, SKIPPED):
         rows = journal.fact(kind, key)
         if rows is not None:
-            return _with(case, rows)
-    raise NotRecordedError(f"case {case.id!r}: what was found of its candidates is not in the journal")
+            return _with_rows(case, rows)
+    raise NotRecordedError(f"case {case.id!r}: its findings are not in the journal")
 
 
-def _with(case: Case, rows: Sequence[Any]) -> Case:
+def _with_rows(case: Case, rows: Sequence[Any]) -> Case:
     if not rows:
         return case
     pairs = zip(case.candidates, rows, strict=True)
@@ -125,7 +122,7 @@ def _with(case: Case, rows: Sequence[Any]) -> Case:
 
 
 def _key(version: str, case: Case) -> str:
-    """What a finding depends on: the finder, the problem with its examples, the candidates."""
+    """The key of a finding: a digest of the finder, the problem with its examples, and the candidates."""
     tests = case.extra.get("tests")
     public: Any = tests.get("public") if isinstance(tests, Mapping) else None
     about = {name: case.extra.get(name) for name in ABOUT}
