@@ -8,7 +8,7 @@ from caps.costs.capacity import (
     Bound,
     Fleet,
     Load,
-    scaled,
+    scale_load,
 )
 
 LOAD = Load(calls=1_000, tokens=1_000_000, output=400_000, rounds=3)
@@ -45,6 +45,6 @@ def test_a_batch_takes_a_trip_a_round_however_many_gpus_there_are():
 
 
 def test_more_problems_are_more_calls_but_not_more_rounds():
-    assert scaled(LOAD, 10) == Load(10_000, 10_000_000, 4_000_000, 3)
+    assert scale_load(LOAD, 10) == Load(10_000, 10_000_000, 4_000_000, 3)
     assert LOAD.journal_bytes > 4 * LOAD.output
     assert LOAD.network_bytes == 4 * 1_400_000

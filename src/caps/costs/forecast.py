@@ -1,4 +1,4 @@
-"""Cost forecasts: strategies are played with simulated answers and their calls and tokens counted.
+"""Cost forecasts: strategies run with simulated answers, and their calls and tokens are counted.
 
 The first round does not depend on any verdict, so its tokens are exact. A rehearsal gives the shape of later
 rounds: how many asks, of which kind, how often each entrant is shown. A shape costs the most if the largest
@@ -68,9 +68,9 @@ def flip(ask: Ask, coin: Random) -> Answer:
     return Rating(coin.randint(1, 10))
 
 
-def distinct_entrants(n: int, *, score: float = 0.0) -> list[Entrant]:
+def distinct_entrants(n: int) -> list[Entrant]:
     """Entrants that all differ: the most expensive pool of its size."""
-    return [Entrant(i, signature=f"#{i}", features={"score": score}) for i in range(n)]
+    return [Entrant(i, signature=f"#{i}", features={"score": 0.0}) for i in range(n)]
 
 
 PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN
@@ -124,11 +124,11 @@ def forecast_contest(
     else:
         fair = biased[:1]  # at most one round, for any verdicts
     first = sum(_tokens(ask, prompts, per_character) for round_ in fair[0][:1] for ask in round_.asks)
-    played = [*biased, *fair]
-    shown = sorted({one for rounds in played for r in rounds for ask in r.asks for one in ask.entrants})
+    rehearsals = [*biased, *fair]
+    shown = sorted({one for rounds in rehearsals for r in rounds for ask in r.asks for one in ask.entrants})
     bounds = _Bounds(prompts, shown, per_character)
-    ranges = [bounds.of(rounds[1:]) for rounds in played]
-    calls = [sum(len(round_.asks) for round_ in rounds) for rounds in played]
+    ranges = [bounds.of(rounds[1:]) for rounds in rehearsals]
+    calls = [sum(len(round_.asks) for round_ in rounds) for rounds in rehearsals]
     later = (sum(_tokens(a, prompts, per_character) for r in rounds[1:] for a in r.asks) for rounds in fair)
     return CaseForecast(
         first_stage=first,
@@ -137,7 +137,7 @@ def forecast_contest(
         most=first + max(high for _, high in ranges),
         calls_least=min(calls),
         calls_most=max(calls),
-        depth=max(map(len, played)),
+        depth=max(map(len, rehearsals)),
         partial=fmean(_calls(rounds, Level.PARTIAL) for rounds in fair),
         full=fmean(_calls(rounds, Level.FULL) for rounds in fair),
     )

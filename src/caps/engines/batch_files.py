@@ -41,12 +41,12 @@ MEGABYTE = 1_000_000
 class BatchSettings:
     """How batches are split, retried and polled; the limits are those of OpenAI."""
 
-    lines: int = setting(50_000, "requests of one file", least=1)
-    megabytes: float = setting(200.0, "size of one file", least=0.001)
+    lines: int = setting(50_000, "largest number of requests in one file", least=1)
+    megabytes: float = setting(200.0, "largest size of one file, in megabytes", least=0.001)
     tries: int = setting(3, "how often a request may fail before it counts as unanswered", least=1)
-    at_once: int = setting(8, "batches under way at once", least=1)
+    at_once: int = setting(8, "largest number of batches at once", least=1)
     poll: float = setting(60.0, "longest pause between two polls of a batch, in seconds", least=0.01)
-    window: str = setting("24h", "how long the provider may take")
+    window: str = setting("24h", "completion window of the provider")
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -41,9 +41,9 @@ class Aggregate:
     """n answers, unless the case has some, then one call that writes a new answer from all of them."""
 
     show: str = setting(
-        "answer", "what a call sees of an answer: without its thoughts, or all", choices=SHOWS
+        "answer", "what a call sees of an answer: without its reasoning, or all", choices=SHOWS
     )
-    keep: bool = setting(default=False, about="the answers it was made from stay in the case, before it")
+    keep: bool = setting(default=False, about="keep the answers it was written from in the case, before it")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -86,11 +86,11 @@ class Rsa:
     loops: int = setting(3, "how often the population is rewritten", least=0)
     group: int = setting(4, "answers shown to each call", least=1)
     show: str = setting(
-        "answer", "what a call sees of an answer: without its thoughts, or all", choices=SHOWS
+        "answer", "what a call sees of an answer: without its reasoning, or all", choices=SHOWS
     )
-    fitness: str = setting("", "the strategy that chooses parents; empty: all are")
-    survivors: int = setting(8, "how many of the population are parents, with a fitness", least=1)
-    keep: bool = setting(default=False, about="earlier populations stay in the case, before the last")
+    fitness: str = setting("", "strategy that chooses parents; empty: all candidates are parents")
+    survivors: int = setting(8, "number of parents, with a fitness", least=1)
+    keep: bool = setting(default=False, about="keep earlier populations in the case, before the last")
 
     def __post_init__(self) -> None:
         check_settings(self)

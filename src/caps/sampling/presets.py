@@ -10,18 +10,20 @@ from caps.prompts.render import STYLES
 class Preset:
     """The sampling settings of a model; what is left to the server is not sent."""
 
-    style: str = setting("instruct", "wording of the prompt", choices=STYLES)
+    style: str = setting("instruct", "style of the prompt", choices=STYLES)
     temperature_code: float = setting(
         0.6, "temperature for code; -1 leaves it to the server", least=-1, most=2
     )
     temperature_math: float = setting(
         1.0, "temperature for math; -1 leaves it to the server", least=-1, most=2
     )
-    temperature_general: float = setting(0.7, "temperature for the rest; -1 likewise", least=-1, most=2)
-    top_p: float = setting(0.95, "share of the likeliest tokens drawn from", least=0, most=1)
-    top_k: int = setting(0, "number of tokens drawn from; -1 is all, 0 leaves it to the server", least=-1)
-    max_tokens: int = setting(8192, "room for an answer, its reasoning included", least=1)
-    seed: int = setting(1234, "of the first sample; the i-th after it has this plus i", least=0)
+    temperature_general: float = setting(
+        0.7, "temperature for other domains; -1 leaves it to the server", least=-1, most=2
+    )
+    top_p: float = setting(0.95, "probability mass of the tokens sampled from", least=0, most=1)
+    top_k: int = setting(0, "number of tokens sampled from; -1 is all, 0 leaves it to the server", least=-1)
+    max_tokens: int = setting(8192, "largest number of output tokens, reasoning included", least=1)
+    seed: int = setting(1234, "seed of the first sample; the i-th after it has this plus i", least=0)
     thinking: str = setting(
         "default", "the chat template's thinking switch", choices=("default", "on", "off")
     )
