@@ -154,18 +154,18 @@ class BatchRecords:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def uploaded(self, sent: SentBatch) -> None:
+    async def record_upload(self, sent: SentBatch) -> None:
         """Record an uploaded file; nothing is paid yet."""
         rows = {key: (one.template, one.digest, one.prompt) for key, one in sent.awaited.items()}
         await self._journal.record(REQUESTS, sent.name, rows)
         about = {"address": sent.address, "file": sent.file, "model": sent.model, "requests": len(rows)}
         await self._journal.record(FILE, sent.name, about)
 
-    async def created(self, sent: SentBatch, batch: str) -> None:
+    async def record_batch(self, sent: SentBatch, batch: str) -> None:
         """Record the batch created from a file."""
         await self._journal.record(CREATED, sent.name, batch)
 
-    async def done(self, sent: SentBatch, status: str) -> None:
+    async def record_end(self, sent: SentBatch, status: str) -> None:
         """Record that the results are in the journal, or that none will come."""
         await self._journal.record(DONE, sent.name, status)
 
@@ -309,7 +309,7 @@ class BatchClient:
         """Create a batch from a file, wait for it and import its results."""
         async with self._slots:
             sent = SentBatch(api.address, await api.upload(part.path), part.group[1], part.awaited)
-            await self.records.uploaded(sent)
+            await self.records.record_upload(sent)
             return await self._complete(api, sent, await self._create(api, sent), part.path.parent)
 
     async def rejoin(self, api: Batches, sent: SentBatch, folder: Path) -> ImportCount:
@@ -323,14 +323,14 @@ class BatchClient:
                     self.on_warning(
                         f"{api.address} no longer knows batch {sent.batch}: its requests are sent again"
                     )
-                    await self.records.done(sent, "lost")
+                    await self.records.record_end(sent, "lost")
                     return ImportCount(lost=True)
                 batch = known
             return await self._complete(api, sent, batch, folder)
 
     async def _create(self, api: Batches, sent: SentBatch, existing: Batch | None = None) -> Batch:
         batch = existing or await api.create(sent.file)
-        await self.records.created(sent, batch.id)
+        await self.records.record_batch(sent, batch.id)
         return batch
 
     async def _complete(self, api: Batches, sent: SentBatch, batch: Batch, folder: Path) -> ImportCount:
@@ -342,7 +342,7 @@ class BatchClient:
                 with NamedTemporaryFile(dir=folder, suffix=".jsonl") as results:
                     await api.download(file, Path(results.name), requests=len(sent.awaited))
                     await importer.import_lines(lines(results.name, RESULTS), file)
-        await self.records.done(sent, ended.status)
+        await self.records.record_end(sent, ended.status)
         if importer.count.renamed:
             api.rename_limit()
         if ended.status == "failed":
