@@ -78,6 +78,8 @@ def test_commands_run(page, server, tmp_path, monkeypatch):
     problem = {"id": "sum", "domain": "math", "problem": "What is 17 * 23?", "answer": "391"}
     (tmp_path / "problems.jsonl").write_text(json.dumps(problem) + "\n")
     (tmp_path / "studies").symlink_to(ROOT / "studies")
+    for example in (ROOT / "examples").glob("own_*.py"):
+        (tmp_path / example.name).symlink_to(example)
     commands = [
         line
         for found in BLOCK.finditer(page.read_text())

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from caps.core.contest import Contest
+from caps.core.domains import Domain, Finder, Grade, Grader, Resources
 from caps.core.errors import (
     AnswerError,
     CapsError,
@@ -22,8 +23,10 @@ from caps.core.types import (
     Candidate,
     Case,
     Entrant,
+    Found,
     Group,
     Level,
+    Message,
     Pairing,
     Pick,
     Problem,
@@ -40,11 +43,14 @@ from caps.strategies.v1_infer import V1Infer
 
 if TYPE_CHECKING:
     from caps.api import (
+        Comparison,
+        Interval,
         LoadedRun,
         Selected,
         Solved,
         best,
         best_sync,
+        compare_results,
         load_run,
         rows,
         select,
@@ -56,7 +62,11 @@ if TYPE_CHECKING:
         stream,
     )
     from caps.config import Keys, RunConfig
+    from caps.datasets.published import Dataset
+    from caps.evidence.domains import register_domain
     from caps.judging.base import Judge, Ruling
+    from caps.judging.recorded import RecordedJudge
+    from caps.models.base import Completion, ConnectOptions, Model, Request
     from caps.runner import Runner
     from caps.strategies.posterior import Posterior
     from caps.strategies.sprint import Sprint
@@ -69,16 +79,28 @@ __all__ = [
     "Caps",
     "CapsError",
     "Case",
+    "Comparison",
+    "Completion",
+    "ConnectOptions",
     "Contest",
+    "Dataset",
+    "Domain",
     "Entrant",
+    "Finder",
+    "Found",
+    "Grade",
+    "Grader",
     "Group",
     "InputError",
+    "Interval",
     "JournalError",
     "Judge",
     "Keys",
     "Level",
     "LoadedRun",
+    "Message",
     "MissingExtraError",
+    "Model",
     "ModelError",
     "Pairing",
     "Pick",
@@ -86,6 +108,9 @@ __all__ = [
     "Posterior",
     "Problem",
     "Rating",
+    "RecordedJudge",
+    "Request",
+    "Resources",
     "Round",
     "Ruling",
     "RunConfig",
@@ -107,9 +132,11 @@ __all__ = [
     "best",
     "best_sync",
     "compare",
+    "compare_results",
     "load_run",
     "pick",
     "rate",
+    "register_domain",
     "rows",
     "select",
     "select_many",
@@ -122,13 +149,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Completion": "caps.models.base",
+    "Dataset": "caps.datasets.published",
     "Judge": "caps.judging.base",
     "Keys": "caps.config",
+    "Model": "caps.models.base",
+    "RecordedJudge": "caps.judging.recorded",
     "Posterior": "caps.strategies.posterior",
+    "Request": "caps.models.base",
     "Ruling": "caps.judging.base",
     "RunConfig": "caps.config",
     "Runner": "caps.runner",
     "Sprint": "caps.strategies.sprint",
+    "ConnectOptions": "caps.models.base",
+    "register_domain": "caps.evidence.domains",
 }
 
 

@@ -1,32 +1,44 @@
 """From names to objects: strategies, prompt templates, graders, finders, journals, cases of a file."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, cast
 
+from caps.core.domains import Finder, Grader, MakeGrader, Resources
 from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
+from caps.datasets.verdicts import Records, read_records
 from caps.engines.ray import Cluster
-from caps.evidence.profiles import profile_named, with_views
-from caps.files import read_text
-from caps.findings.answers import AnswerFinder
-from caps.findings.base import Finder
-from caps.findings.programs import BehaviourFinder
-from caps.graders.base import Grader, Opening
-from caps.graders.code import CodeGrader
-from caps.graders.math import MathGrader
+from caps.evidence.domains import all_domains
+from caps.evidence.profiles import GENERAL, profile_named, with_views
+from caps.files import is_stream, read_text
+from caps.graders.base import Opening
 from caps.journal.store import Journal
+from caps.judging.base import Judge
+from caps.judging.callables import as_judge
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import with_profile
+from caps.judging.recorded import RecordedJudge
 from caps.prompts.render import VERSION, VERSIONS
-from caps.registry import STRATEGIES, build
-from caps.sandbox.base import Limits, find_sandbox
+from caps.registry import (
+    FINDERS,
+    GRADERS,
+    JUDGES,
+    STRATEGIES,
+    build,
+    check_call,
+    check_method,
+    checked,
+    made,
+    resolve,
+)
 from caps.text_workers import TextWorkers
 
 
@@ -34,7 +46,7 @@ def make_strategy(
     name: str, changes: Mapping[str, str] | None = None, profile: JudgeProfile | None = None
 ) -> Strategy:
     """Build a strategy by name, with what is known of the judge, and with some of its fields changed."""
-    plain = cast(Strategy, build(STRATEGIES, name, "play", changes))
+    plain = cast(Strategy, build(STRATEGIES, name, changes))
     if profile is None:
         return plain
     informed = with_profile(plain, profile, name)
@@ -102,26 +114,92 @@ def make_prepare(
     used that ask for no code.
     """
     if profile is not None or views:
-        with_views(profile_named(profile or "general"), views or {})
+        with_views(GENERAL if profile is None else profile_named(profile), views or {})
     return CasePreparation(profile, tuple((views or {}).items()), findings=findings, quotes=quotes)
+
+
+def make_judge(name: str, timeout: float) -> Judge:
+    """A judge by name: a function `(problem, a, b)`, or an object or class with the methods of `Judge`."""
+    found = resolve(JUDGES, name)
+    judge = made(JUDGES._replace(methods={}), name, found) if isinstance(found, type) else found
+    if hasattr(judge, "rule") or hasattr(judge, "max_usage"):
+        return cast(Judge, checked(JUDGES, name, judge))
+    what = f"judge {name!r}"
+    if not callable(judge):
+        raise SettingError(
+            f"{what} is {judge!r:.80}: must be a function (problem, a, b), or have the methods rule and "
+            "max_usage"
+        )
+    check_call(what, judge, ("problem", "a", "b"))
+    for method, taken in (("rate", ("problem", "a")), ("pick", ("problem", "candidates"))):
+        if hasattr(judge, method):
+            check_method(what, judge, method, taken, article="a judge")
+    return as_judge(judge, timeout=timeout)
 
 
 def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
     """Who grades which domain; each is made when it is first needed: not everyone has a sandbox."""
+    resources = Resources(sandbox=sandbox, seconds=seconds)
+    return {
+        domain.name: partial(_opened, domain.name, domain.grader, resources)
+        for domain in all_domains()
+        if domain.grader is not None
+    }
 
-    async def code() -> Grader:
-        return CodeGrader(await find_sandbox(sandbox), Limits(seconds=seconds))
 
-    async def math() -> Grader:
-        return MathGrader()
+def make_grader(name: str, sandbox: str, seconds: float) -> Opening:
+    """A grader by its name, made when it is first needed."""
+    resolve(GRADERS, name)  # raises where there is none
+    return partial(_opened, name, name, Resources(sandbox=sandbox, seconds=seconds))
 
-    return {"code": code, "math": math}
+
+async def _opened(name: str, grader: str | MakeGrader, resources: Resources) -> Grader:
+    factory = resolve(GRADERS, grader) if isinstance(grader, str) else grader
+    opened = made(GRADERS._replace(methods={}), name, factory, resources)
+    grading = checked(GRADERS, name, await opened if isawaitable(opened) else opened)
+    _check_version("grader", name, grading)
+    return cast(Grader, grading)
+
+
+def read_recorded_judge(path: str, judge: str | None) -> RecordedJudge:
+    """The judge of that name in a file of recorded verdicts; a file is read again only if it has changed."""
+    if is_stream(path):
+        return RecordedJudge.read(path, judge)
+    try:
+        about = Path(path).stat()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"--recorded {path}: {reason}") from None
+    records = _records(path, about.st_mtime_ns, about.st_size)
+    name, answers = records.of(judge)
+    return RecordedJudge(name, answers, digest=records.digest)
+
+
+@lru_cache(maxsize=2)
+def _records(path: str, changed: int, size: int) -> Records:  # noqa: ARG001  (they tell a changed file)
+    return read_records(path)
 
 
 def make_finders(sandbox: str, texts: TextWorkers | None = None) -> dict[str, Finder]:
     """What looks into the cases of a domain before any judge is asked; programs run only in a sandbox."""
-    finders: dict[str, Finder] = {"math": AnswerFinder(MathGrader(), texts)}
-    return finders if sandbox == "off" else {"code": BehaviourFinder(sandbox), **finders}
+    resources, finders = Resources(sandbox=sandbox, texts=texts), dict[str, Finder]()
+    for domain in all_domains():
+        if domain.finder is None:
+            continue
+        factory = resolve(FINDERS, domain.finder) if isinstance(domain.finder, str) else domain.finder
+        finder = made(FINDERS._replace(methods={}), domain.name, factory, resources)
+        if finder is not None:
+            finders[domain.name] = checked(FINDERS, domain.name, finder)
+            _check_version("finder", domain.name, finder)
+    return finders
+
+
+def _check_version(kind: str, name: str, made_by_it: object) -> None:
+    if not isinstance(getattr(made_by_it, "version", None), str):
+        raise SettingError(
+            f"{kind} {name!r} has no version: a text that changes whenever what it finds could; results are "
+            "kept under it"
+        )
 
 
 def open_journal(path: Path, *, durable: bool = False) -> Journal:

@@ -41,6 +41,7 @@ EXTRAS = (
     Extra("ray", ("ray",), "many machines (--engine ray)"),
     Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),
     Extra("prices", ("genai_prices",), "listed prices of models"),
+    Extra("tokenizers", ("tokenizers",), "counting tokens with a tokenizer.json (--tokenizer)"),
 )
 
 

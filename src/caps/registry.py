@@ -1,17 +1,35 @@
-"""Names to objects: a built-in table, a dotted path or an entry point; imported when asked for.
+"""Names for what can be chosen: built-in tables, entry points of installed packages, paths to code.
 
-A new strategy is one file and one line here.
+A new strategy is one file and one line here. A name is looked up in this order:
+
+* a built-in name, which no plug-in can replace;
+* the name of an entry point in the registry's group, such as `caps.judges`, of an installed package;
+* `package.module:object`, an object that Python can import;
+* `py:module:object`, code in the working directory. It is imported only if `allow` was called with that very
+  name: the command line does so for what stands on it or in a `--config` file. A `caps.toml` that is merely
+  found, a request to the server, a case or a run's folder cannot have code of the working directory imported.
+
+Whatever is wrong with a plug-in is a `SettingError` that names it: it cannot be loaded or made, or it lacks a
+method.
 """
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
-from importlib import import_module
-from importlib.metadata import entry_points
-from inspect import getdoc
+from functools import cache
+from importlib import import_module, invalidate_caches
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
+from inspect import getdoc, signature
+from re import compile as pattern
 from typing import Any, NamedTuple
 
 from caps.core.errors import SettingError
 from caps.core.settings import nearest, override
+
+HERE = "py:"
+_PATH = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_allowed: dict[str, str] = {}  # `py:` names that the user gave, and the folder their code is in
 
 
 class Entry(NamedTuple):
@@ -23,16 +41,31 @@ class Entry(NamedTuple):
 
 
 class Registry(NamedTuple):
-    """One kind of thing with names: its word, its entry-point group, what is built in, other spellings."""
+    """One kind of thing with names: its word, its entry-point group, what is built in, other spellings.
+
+    `methods` are those a thing of this kind must have, with the names of what they are called with.
+    """
 
     kind: str
     group: str
     table: Mapping[str, Entry]
     aliases: Mapping[str, str]
+    methods: Mapping[str, tuple[str, ...]] = {}
+
+
+class Listed(NamedTuple):
+    """One thing of a registry: name, one line, reference, and the package it comes from."""
+
+    name: str
+    about: str
+    reference: str
+    package: str
 
 
 PAPER = "CAPS"
 DEFAULT_STRATEGY = "posterior"  # docs/design/0006
+DEFAULT_JUDGE = "model"
+DEFAULT_DOMAIN = "general"
 _STRATEGIES = {
     "caps": Entry("caps.strategies.caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", f"{PAPER}, §3.2"),
     "caps-r": Entry(
@@ -99,6 +132,7 @@ STRATEGIES = Registry(
     "caps.strategies",
     _STRATEGIES,
     {"caps_r": "caps-r", "min_degree": "v1-infer", "random": "random-pairs"},
+    {"play": ("entrants", "rng")},
 )
 
 _VIEWS = {
@@ -183,7 +217,7 @@ _PRESETS = {
         "caps.sampling.presets:SMALL", "small models: four worked examples, short answers", "caps"
     ),
 }
-PRESETS = Registry("preset", "caps.presets", _PRESETS, {})
+PRESETS = Registry("preset", "caps.presets", _PRESETS, {}, {"extra": ()})
 
 _METHODS = {
     "independent": Entry(
@@ -196,13 +230,43 @@ _METHODS = {
         "caps.sampling.methods:Rsa", "a population rewritten from its own groups", "Venkatraman et al. 2025"
     ),
 }
-METHODS = Registry("method", "caps.methods", _METHODS, {})
+METHODS = Registry("method", "caps.methods", _METHODS, {}, {"sample": ("case", "n", "desk", "aids")})
+
+_JUDGES = {
+    "model": Entry(
+        "caps.judging.llm:LlmJudge", "the model at --base-url, or --judge-base-url", f"{PAPER}, §3"
+    ),
+}
+JUDGES = Registry(
+    "judge",
+    "caps.judges",
+    _JUDGES,
+    {},
+    {"rule": ("prepared", "ask", "budget"), "max_usage": ("prepared", "ask")},
+)
+
+_DOMAINS = {
+    "code": Entry(
+        "caps.evidence.domains:CODE", "programs: run on public examples, graded by hidden tests", PAPER
+    ),
+    "math": Entry("caps.evidence.domains:MATH", "final answers: compared by value", PAPER),
+    "general": Entry("caps.evidence.domains:GENERAL", "anything else: compared as text", "caps"),
+}
+DOMAINS = Registry("domain", "caps.domains", _DOMAINS, {})
+
+_FINDERS = {
+    "behaviour": Entry(
+        "caps.findings.programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"
+    ),
+    "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
+}
+FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "until"), "close": ()})
 
 _GRADERS = {
-    "code": Entry("caps.graders.code:CodeGrader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
-    "math": Entry("caps.graders.math:MathGrader", "final answers, compared by algebra", "math-verify"),
+    "code": Entry("caps.graders.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
+    "math": Entry("caps.graders.math:make_grader", "final answers, compared by algebra", "math-verify"),
 }
-GRADERS = Registry("grader", "caps.graders", _GRADERS, {})
+GRADERS = Registry("grader", "caps.graders", _GRADERS, {}, {"grade": ("case", "candidate"), "close": ()})
 
 _DATASETS = {
     "livecodebench-v5": Entry(
@@ -238,53 +302,213 @@ _MODELS = {
         "caps.models.embedded:connect", "a GGUF file inside this process", "docs/howto/llamacpp.md"
     ),
 }
-MODELS = Registry("model backend", "caps.models", _MODELS, {"https": "http", "file": "embedded"})
+MODELS = Registry(
+    "model backend",
+    "caps.models",
+    _MODELS,
+    {"https": "http", "file": "embedded"},
+    {"complete": ("request",), "close": ()},
+)
+
+
+REGISTRIES = (
+    STRATEGIES, JUDGES, DOMAINS, VIEWS, SIGNATURES, PROFILES, FINDERS, GRADERS, MODELS, PRESETS, METHODS,
+    DATASETS,
+)  # fmt: skip
 
 
 def resolve(registry: Registry, name: str) -> Any:
     """Find the object a name stands for."""
     name = registry.aliases.get(name, name)
     if name in registry.table:
-        return _load(registry.table[name].path)
-    for found in entry_points(group=registry.group, name=name):
-        return found.load()
-    if ":" in name:
-        return _load(name)
-    known = [known_name for known_name, *_ in listing(registry)]
+        return _imported(registry.table[name].path)
+    if name.startswith(HERE):
+        return _imported_here(name)
+    for point in _points(registry.group):
+        if point.name == name:
+            return _loaded(registry, point)
+    if names_code(name):
+        return _imported(name)
+    known = list(names(registry))
     raise SettingError(
-        f"no {registry.kind} is called {name!r}: {nearest(name, known)}"
-        f"there are {', '.join(known)}; or give a path such as package.module:Name"
+        f"no {registry.kind} is called {name!r}: {nearest(name, known)}there are {', '.join(known)}; or "
+        f"give a path such as package.module:Name, or {HERE}module:Name for code in the working directory"
     )
 
 
-def build(registry: Registry, name: str, does: str, changes: Mapping[str, str] | None = None) -> Any:
-    """Make what a name stands for, with some of its fields changed; `does` is what it must be able to do."""
+def build(registry: Registry, name: str, changes: Mapping[str, str] | None = None) -> Any:
+    """Make what a name stands for, with some of its fields changed."""
     found, kind = resolve(registry, name), registry.kind
-    if not callable(getattr(found, does, None)):
-        raise SettingError(f"{name!r} is {found!r}, which has no {does}(): not a {kind}")
-    made = found() if isinstance(found, type) else found
+    built = made(registry, name, found) if isinstance(found, type) else checked(registry, name, found)
     if not changes:
-        return made
-    if not is_dataclass(made):
+        return built
+    if not is_dataclass(built):
         raise SettingError(f"{kind} {name!r} is not a dataclass, so --set cannot change it")
     try:
-        return override(made, changes)
+        return override(built, changes)
     except SettingError as error:
         raise SettingError(f"{kind} {name!r}: {error}") from None
 
 
-def listing(registry: Registry) -> Iterator[tuple[str, str, str]]:
-    """Name, one line and reference of all there is, built-in first."""
+def made(registry: Registry, name: str, factory: Callable[..., Any], *arguments: object) -> Any:
+    """What a class or a function of a plug-in makes, with all methods it must have."""
+    try:
+        thing = factory(*arguments)
+    except SettingError:
+        raise
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+        raise SettingError(f"{registry.kind} {name!r} cannot be made: {told}") from error
+    return checked(registry, name, thing)
+
+
+def checked(registry: Registry, name: str, thing: Any) -> Any:
+    """The thing itself; a `SettingError` names the first method that is missing or takes other arguments."""
+    for method, taken in registry.methods.items():
+        check_method(f"{registry.kind} {name!r}", thing, method, taken, article=_article(registry.kind))
+    return thing
+
+
+def check_method(what: str, thing: object, method: str, taken: tuple[str, ...], *, article: str) -> None:
+    """Refuse a thing without a method, or with one that cannot be called with what it will be given."""
+    found, wanted = getattr(thing, method, None), f"{method}({', '.join(taken)})"
+    if not callable(found):
+        raise SettingError(f"{what} has no method {wanted}, which {article} needs: it is {_shown(thing)}")
+    taking = _other_arguments(found, taken)
+    if taking:
+        raise SettingError(f"{what}: its method is {method}{taking}, and {article} needs {wanted}")
+
+
+def check_call(what: str, function: Callable[..., object], taken: tuple[str, ...]) -> None:
+    """Refuse a function that cannot be called with what it will be given."""
+    taking = _other_arguments(function, taken)
+    if taking:
+        raise SettingError(f"{what}: it takes {taking}, and will be given ({', '.join(taken)})")
+
+
+def _other_arguments(function: Callable[..., object], taken: tuple[str, ...]) -> str:
+    """The arguments of a function that cannot be called with these; nothing where it can."""
+    try:
+        taking = signature(function)
+    except (TypeError, ValueError):  # of some built-in functions
+        return ""
+    try:
+        taking.bind(*taken)
+    except TypeError:
+        return str(taking)
+    return ""
+
+
+def names(registry: Registry) -> Iterator[str]:
+    """The names of all there is, built-in first; nothing is imported."""
+    yield from registry.table
+    yield from (point.name for point in _points(registry.group) if point.name not in registry.table)
+
+
+def listing(registry: Registry) -> Iterator[Listed]:
+    """All there is, built-in first; what is wrong with a plug-in stands in its line."""
     for name, entry in registry.table.items():
-        yield name, entry.about, entry.reference
-    for point in entry_points(group=registry.group):
-        about = (getdoc(point.load()) or "").partition("\n")[0]
-        yield point.name, about, point.value
+        yield Listed(name, entry.about, entry.reference, "caps")
+    for point in _points(registry.group):
+        if point.name in registry.table:
+            continue
+        try:
+            found = _loaded(registry, point)
+            about = getattr(found, "about", None) or (getdoc(found) or "").partition("\n")[0]
+        except SettingError as error:
+            about = str(error)
+        yield Listed(point.name, str(about), point.value, _package(point))
 
 
-def _load(path: str) -> Any:
+def names_code(value: object) -> bool:
+    """Whether a text names an object to import: `package.module:object`, or `py:module:object`."""
+    return isinstance(value, str) and _PATH.fullmatch(value.removeprefix(HERE)) is not None
+
+
+def allow(given: Iterable[object], folder: str) -> None:
+    """Let `py:` names be imported from a folder, since the user gave them; other values are left alone."""
+    _allowed.update({one: folder for one in given if isinstance(one, str) and one.startswith(HERE)})
+
+
+def allowed() -> dict[str, str]:
+    """The `py:` names that may be imported, and the folder of each: for worker processes."""
+    return dict(_allowed)
+
+
+@cache
+def _points(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group; looked up once, since that reads the metadata of every package."""
+    return tuple(entry_points(group=group))
+
+
+def _imported(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingError(f"{path!r} cannot be loaded: {error}") from error
+        found = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # a plug-in may raise anything when it is imported
+        raise SettingError(f"{path!r} cannot be loaded: {_why(error)}") from error
+    return found
+
+
+def _imported_here(name: str) -> Any:
+    """Code of the folder that was allowed, which takes precedence while it is imported, and then none."""
+    if not names_code(name):
+        raise SettingError(f"{name!r}: write code in the working directory as {HERE}module:Name")
+    folder = _allowed.get(name)
+    if folder is None:
+        raise SettingError(
+            f"{name!r}: code in the working directory is imported only if it is named on the command line or "
+            "in a file given with --config; in Python, import it and pass the object"
+        )
+    module = name.removeprefix(HERE).partition(":")[0].partition(".")[0]
+    known = getattr(sys.modules.get(module), "__file__", None)
+    if module in sys.modules and not str(known).startswith(folder):
+        raise SettingError(
+            f"{name!r}: the name {module!r} is taken by {known or 'Python itself'}: rename your file"
+        )
+    invalidate_caches()
+    if PathFinder.find_spec(module, [folder]) is None:
+        raise SettingError(f"{name!r}: there is no module {module!r} in {folder}")
+    sys.path.insert(0, folder)
+    try:
+        return _imported(name.removeprefix(HERE))
+    finally:
+        sys.path.remove(folder)
+        if folder not in sys.path:
+            sys.path.append(folder)  # for what it imports later
+
+
+def _loaded(registry: Registry, point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # as above
+        raise SettingError(
+            f"{registry.kind} {point.name!r} of {_package(point)} ({point.value}) cannot be loaded: "
+            f"{_why(error)}"
+        ) from error
+
+
+def _package(point: EntryPoint) -> str:
+    """The package an entry point belongs to, with its version."""
+    package = point.dist
+    return "an unknown package" if package is None else f"{package.name} {package.version}"
+
+
+def _why(error: Exception) -> str:
+    return (
+        str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+    )
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _shown(thing: object) -> str:
+    try:
+        words = repr(thing)
+    except Exception:  # a plug-in's own
+        words = f"a {type(thing).__name__}"
+    return words if len(words) <= 120 else words[:117] + "..."

@@ -9,29 +9,32 @@ a sampler or the finders, so the same config chooses the same way everywhere.
 
 An object passed instead of a name (`judge`, `model`, `strategy`) replaces what the config would have built;
 journal, budgets, costs and reports stay. It is recorded by its name, and a replay needs it again. A judge may
-also be a function: see `judges.callables`.
+also be a function: see `judging.callables`.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from platformdirs import user_cache_path
 
 from caps.building import (
     load_templates,
     make_finders,
+    make_judge,
     make_prepare,
     make_strategy,
     open_journal,
+    read_recorded_judge,
     with_skip_failing,
 )
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, MissingFeatureError, SettingError
-from caps.core.play import Strategy, capabilities_of
+from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
 from caps.core.settings import override, settings_of, share_out
 from caps.core.types import Ask, Case, Level, Usage
@@ -42,6 +45,7 @@ from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, R
 from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
+from caps.evidence.domains import domain_named
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -51,15 +55,18 @@ from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import read_profile
 from caps.judging.recorded import RecordedJudge
+from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Tell, ignore
 from caps.models.canary import canary
 from caps.models.discovery import connect, locate
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
-from caps.models.journaled import JournaledModel, RecordedModel
+from caps.models.journaled import JournaledModel
+from caps.models.replayed import ReplayedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
+from caps.registry import DEFAULT_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
@@ -69,7 +76,9 @@ from caps.text_workers import TextWorkers
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
     from caps.models.pending import PendingRequests
+    from caps.models.tokenizing import Tokenizer
 
+CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
 CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
 OWN_CONNECTIONS = 16  # calls at once of a judge or model object that does not say how many it takes
@@ -109,7 +118,8 @@ class Session:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
     ) -> AsyncGenerator[Outcome, None]:
         """Select from all cases, with the strategy of the config unless another is given."""
-        return self.engine.run(cases, strategy or self.runner.strategy, seed=self.runner.config.seed)
+        stated = map(self.runner.stated, cases)
+        return self.engine.run(stated, strategy or self.runner.strategy, seed=self.runner.config.seed)
 
 
 class Runner:
@@ -140,11 +150,31 @@ class Runner:
         """
         self.config = config
         self.keys = keys or Keys()
-        self._judge = None if judge is None else as_judge(judge, timeout=config.timeout)
+        self._given_judge = None if judge is None else as_judge(judge, timeout=config.timeout)
         self._model, self._strategy = model, strategy
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
+
+    @property
+    def has_own_judge(self) -> bool:
+        """Whether the judge is an object, a plug-in or a record of verdicts; then no model is asked."""
+        return (
+            self._given_judge is not None
+            or self.config.judge != DEFAULT_JUDGE
+            or self.config.recorded is not None
+        )
+
+    @cached_property
+    def _judge(self) -> Judge | None:
+        """The judge that was given or named, if it is another than a model."""
+        if self._given_judge is not None or self.config.judge == DEFAULT_JUDGE:
+            return self._given_judge
+        if self.config.recorded is not None:
+            raise SettingError(
+                "judge and recorded: recorded verdicts answer in place of a judge; give only one"
+            )
+        return make_judge(self.config.judge, self.config.timeout)
 
     @property
     def grace(self) -> float:
@@ -189,7 +219,22 @@ class Runner:
     @property
     def asks_model(self) -> bool:
         """Whether a model has to be found to judge."""
-        return self.asks_judge and self._judge is None
+        return self.asks_judge and not self.has_own_judge
+
+    @cached_property
+    def own_judge(self) -> Judge | None:
+        """The judge that needs no model: given, named, or of recorded verdicts."""
+        if self._judge is None and self.config.recorded is not None:
+            return read_recorded_judge(self.config.recorded, self.config.recorded_judge)
+        return self._judge
+
+    @property
+    def judge_name(self) -> str:
+        """What the judge is called: its model, the name it is recorded by, or the class of an object."""
+        if not self.asks_judge:
+            return ""
+        judge = self.own_judge
+        return self.endpoints.full.model if judge is None else getattr(judge, "name", None) or _path_of(judge)
 
     @cached_property
     def endpoints(self) -> Endpoints:
@@ -265,8 +310,7 @@ class Runner:
             or self._offline
             or self._model is not None
             or self.config.engine == "batch"
-            or not self.asks_judge
-            or self._judge is not None
+            or not self.asks_model
         ):
             return stated
         return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
@@ -276,6 +320,22 @@ class Runner:
         """What a token of the generating model costs."""
         where = self.endpoints.generator
         return self.stated_price or listed_price(where.model, where.base_url)
+
+    @cached_property
+    def tokenizer(self) -> "Tokenizer | None":
+        """What counts tokens where a server does not say, if anything."""
+        if self.config.tokenizer is None:
+            return None
+        from caps.models.tokenizing import Tokenizer  # noqa: PLC0415  (loads aiohttp)
+
+        return Tokenizer(Path(self.config.tokenizer))
+
+    def _counted(self, model: Model) -> Model:
+        if self.tokenizer is None:
+            return model
+        from caps.models.tokenizing import CountedModel  # noqa: PLC0415
+
+        return CountedModel(model, self.tokenizer)
 
     @property
     def merges_found(self) -> bool:
@@ -288,6 +348,12 @@ class Runner:
         views = {name: str(value) for name, value in self.config.views.items()}
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
+
+    def stated(self, case: CaseOrError) -> CaseOrError:
+        """A case with the domain of the config, if there is one and the case states none."""
+        if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
+            return case
+        return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -341,7 +407,7 @@ class Runner:
         runner = Runner(
             config,
             keys=self.keys,
-            judge=self._judge,
+            judge=self._judge if config.judge == self.config.judge else None,
             model=model or self._model,
             strategy=self._strategy if config.strategy == self.config.strategy else None,
             method=self._method,
@@ -358,9 +424,16 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker process: all but the callbacks, which belong to this one."""
-        return {**self.__dict__, "_warn": ignore, "_fetching": None}
+        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
+        return {**state, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
 
-    def recorded(self, confidence: str | None = None) -> RunConfig:
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Code that the user has named may be imported in a worker process too."""
+        for name, folder in state.pop("_allowed").items():
+            allow((name,), folder)
+        self.__dict__.update(state)
+
+    def stated_config(self, confidence: str | None = None) -> RunConfig:
         """The config as a run file records it: everything that was found or derived is stated.
 
         So a replay does not depend on defaults that may change, on a list of prices, or on the working
@@ -370,8 +443,13 @@ class Runner:
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
         changes["settings"] = settings or dict(config.settings)
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
+        changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
-        if self.asks_judge and self._judge is None:
+        if config.recorded is not None:
+            changes["recorded"] = str(Path(config.recorded).resolve())
+            if isinstance(self.own_judge, RecordedJudge):
+                changes["recorded_judge"] = self.own_judge.name
+        if self.asks_model:
             generator, full, at_partial = self.endpoints
             changes |= {"model": generator.model, "base_url": generator.base_url}
             if full != generator:
@@ -395,8 +473,8 @@ class Runner:
         texts: TextWorkers | None = None,
     ) -> Judge:
         """The judge of the run over models found by their endpoints; the one place where one is made."""
-        if self._judge is not None:
-            return self._judge
+        if self.own_judge is not None:
+            return self.own_judge
         if not self.asks_judge:
             return NoJudge()
         _, full, at_partial = self.endpoints
@@ -409,11 +487,11 @@ class Runner:
             settings = replace(settings, confidence=confidence)
         return LlmJudge(level_models, self.templates, settings, texts=texts)
 
-    def recorded_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
+    def replayed_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
         """The judge of the run, answering from its journal alone."""
-        model = RecordedModel(journal)
+        model = ReplayedModel(journal)
         judge = self.judge(lambda _: model)
-        return RecordedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
+        return ReplayedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
 
     def findings(self, journal: ReplyStore | None, texts: TextWorkers | None = None) -> Findings | None:
         """What is found out before any judge is asked, unless that is off."""
@@ -434,10 +512,7 @@ class Runner:
         budget_pool: BudgetPool | None = None,
     ) -> LocalEngine:
         """The engine that runs contests in this process; the one place where one is made."""
-        kept = {
-            where: model if journal is None else JournaledModel(model, journal)
-            for where, model in models.items()
-        }
+        kept = {where: self._counted(_kept(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
         judge = self.judge(kept.__getitem__, confidence=confidence, texts=texts)
         if journal is not None and isinstance(judge, CallableJudge):
@@ -466,7 +541,9 @@ class Runner:
         from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
 
         config = self.config
+        await asyncio.to_thread(lambda: self.own_judge)  # reads recorded verdicts
         self._check_judge()
+        _ = self.tokenizer  # one that cannot be read is found before anything is asked
         if config.engine == "batch":
             self.check_batch()
         for budget in (self.case_budget, self.total_budget):
@@ -515,7 +592,7 @@ class Runner:
             if probe:
                 await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
             yield Sampler(
-                model if journal is None else JournaledModel(model, journal),
+                self._counted(_kept(model, journal)),
                 where.model,
                 self.preset,
                 load_templates(self.prompts_folder, shelf="generation"),
@@ -527,18 +604,30 @@ class Runner:
 
     def _check_judge(self) -> None:
         """Refuse a judge that cannot answer what the strategy asks, before anything is asked."""
-        judge, able = self._judge, capabilities_of(self.strategy)
-        if not isinstance(judge, CallableJudge) or not able.asks_judge:
+        judge, able = self.own_judge, capabilities_of(self.strategy)
+        if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return
         method = {"pair": "__call__", "rating": "rate", "pick": "pick"}
-        for kind in able.asks:
-            if kind not in judge.answers:
+        for kind in self.unanswerable(self.strategy):
+            if isinstance(judge, RecordedJudge):
                 raise SettingError(
-                    f"strategy {self.strategy_name!r} asks the judge for a {kind}, and this one compares "
-                    f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
+                    f"strategy {self.strategy_name!r} asks for a {kind}, and no {kind} of judge "
+                    f"{judge.name!r} is recorded in {self.config.recorded}: choose another strategy"
                 )
+            raise SettingError(
+                f"strategy {self.strategy_name!r} asks the judge for a {kind}, and this one compares "
+                f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
+            )
         if self.config.engine != "local":
-            raise SettingError(f"engine {self.config.engine}: a function cannot be the judge; use local")
+            said = "recorded verdicts" if isinstance(judge, RecordedJudge) else "a function"
+            raise SettingError(f"engine {self.config.engine}: {said} cannot be the judge; use local")
+
+    def unanswerable(self, strategy: Strategy) -> list[AskKind]:
+        """The kinds of asks of a strategy that the judge of this run is known not to answer."""
+        judge, able = self.own_judge, capabilities_of(strategy)
+        if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
+            return []
+        return [kind for kind in able.asks if kind not in judge.answers]
 
     def check_batch(self) -> None:
         """Refuse what no batch can do, before anything is sent."""
@@ -656,7 +745,7 @@ class Runner:
 
     async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, HasConnections]:
         """The model at each endpoint that judges; none where nothing is asked of one."""
-        if self._judge is not None or not self.asks_judge:
+        if not self.asks_model:
             return {}
         models = {where: self.connected(where) for where in dict.fromkeys(self.endpoints[1:])}
         for model in models.values():
@@ -688,7 +777,7 @@ class Runner:
         if not rooms and stated != "auto":
             return lambda: stated
         if not rooms:
-            return lambda: getattr(self._judge, "connections", OWN_CONNECTIONS)
+            return lambda: getattr(self.own_judge, "connections", OWN_CONNECTIONS)
         surplus = SURPLUS_CALLS if self.config.max_connections == "auto" else 0
         return lambda: sum(room() for room in rooms) + surplus
 
@@ -721,6 +810,11 @@ class NoJudge:
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
+
+
+def _kept(model: Model, journal: ReplyStore | None) -> Model:
+    """A model with a journal around it, if there is one."""
+    return model if journal is None else JournaledModel(model, journal)
 
 
 def _room_at(model: Model) -> Callable[[], int]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from caps.core.types import DEFAULT_ID, Case, Problem
 from caps.costs.ledger import Ledger
-from caps.datasets.case_files import guess_domain
 from caps.engines.base import Outcome
+from caps.evidence.domains import guess_domain
+from caps.registry import DEFAULT_DOMAIN
 from caps.runner import Runner, Session
 from caps.sampling.base import Grading, Ranking, Sample, Sampled, SamplingTools
 from caps.sampling.sampler import sample_all
@@ -56,7 +57,7 @@ def _ranking(session: Session, paid: Ledger) -> Ranking:
 
 def question_case(text: str, domain: str | None = None) -> Case:
     """Turn a question into a case without candidates."""
-    return Case(DEFAULT_ID, Problem.of(text), (), domain or "general", guessed=domain is None)
+    return Case(DEFAULT_ID, Problem.of(text), (), domain or DEFAULT_DOMAIN, guessed=domain is None)
 
 
 def with_domain(case: Case) -> Case:

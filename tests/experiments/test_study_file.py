@@ -121,3 +121,19 @@ def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_i
         assert {cell for cell in wanted - shown if cell[1] not in later} == set()
         if "accuracy" not in spec.metrics:  # of a pool in which all are right nobody can be told apart
             assert all(any(cell.figure for cell in cells) for label, cells in table.rows if label != AVERAGE)
+
+
+@pytest.mark.parametrize("path", sorted((STUDIES / "recorded").glob("*.toml")), ids=lambda path: path.stem)
+def test_studies_of_recorded_verdicts_look_for_their_files_where_the_user_says(path, tmp_path):
+    study = load_study(path, tmp_path)
+    assert {suite.cases.parent for suite in study.suites} == {tmp_path}
+    assert all(
+        suite.recorded == suite.cases and suite.recorded_judge and suite.shuffle for suite in study.suites
+    )
+    missing = []
+    with pytest.raises(InputError, match="none of its suites has a file of cases"):
+        shards_of(
+            study, limit=None, runner_of=lambda *_: pytest.fail("nothing can be run"), skipped=missing.append
+        )
+    assert all(suite.get for suite in missing)
+    assert len(missing) == len(study.suites)

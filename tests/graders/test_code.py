@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from caps.core.domains import Resources
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
 from caps.graders.code import CodeGrader, program_text
@@ -268,15 +269,15 @@ def test_behaviour_on_many_inputs_survives_a_crash_and_a_hang():
 
 
 def test_a_grader_keeps_a_version_and_stands_in_the_registry():
-    found = resolve(GRADERS, "code")
-    assert found is CodeGrader
-
     async def play():
-        grader = CodeGrader(await find_sandbox(), UNHURRIED)
+        grader = await resolve(GRADERS, "code")(Resources(seconds=3.0))
         await grader.close()
-        return grader.version
+        return grader
 
-    assert asyncio.run(play()).startswith("code-2 python3.")
+    made = asyncio.run(play())
+    assert isinstance(made, CodeGrader)
+    assert made.version.startswith("code-2 python3.")
+    assert made.limits.seconds == 3.0
 
 
 def test_a_case_without_tests_names_the_field():

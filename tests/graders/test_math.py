@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from caps.core.domains import Resources
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
 from caps.graders import math
@@ -174,4 +175,4 @@ def test_the_version_tells_rules_library_and_limit():
 
 
 def test_the_registry_knows_it():
-    assert resolve(GRADERS, "math") is MathGrader
+    assert isinstance(resolve(GRADERS, "math")(Resources()), MathGrader)

@@ -2,9 +2,10 @@
 
 from importlib.resources import files
 
+from caps.core.domains import PROMPT_KINDS
 from caps.core.types import Ask, Group, Level, Message, Pairing, Problem, Solo
 from caps.prompts.fence import code_for, nonce_for
-from caps.prompts.render import DOMAINS, VERSIONS, asks_for_code, render, template_name
+from caps.prompts.render import VERSIONS, asks_for_code, render, template_name
 
 TEMPLATES = {
     file.name: file.read_text(encoding="utf-8")
@@ -17,7 +18,10 @@ SOLO = Solo(0, Level.FULL)
 GROUP = Group((4, 7, 2), Level.FULL)
 ASKS: tuple[Ask, ...] = (PARTIAL, FULL, RATINGS, SOLO, GROUP)
 ASK_OF = {
-    template_name(ask, domain, version): ask for ask in ASKS for domain in DOMAINS for version in VERSIONS
+    template_name(ask, domain, version): ask
+    for ask in ASKS
+    for domain in PROMPT_KINDS
+    for version in VERSIONS
 }
 PROBLEM = Problem.of("Add two numbers.")
 

@@ -10,7 +10,7 @@ import typer
 
 from caps.cli import options
 from caps.cli.help import FILES, PERFORMANCE, STRATEGY
-from caps.cli.options import JsonFlag, configured
+from caps.cli.options import JsonFlag, configured, stated_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
@@ -72,14 +72,23 @@ DryRun = Annotated[
         "--dry-run", help="Run nothing; show what is done and what is missing.", rich_help_panel=FILES
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", rich_help_panel=FILES,
+        help="Folder with the files of the suites. Default: the folder of the study.",
+    ),
+]  # fmt: skip
 
 
-@configured("judge", "performance", "journal", without=("timeout",))
+@configured("judge", "recorded", "performance", "journal", without=("timeout",))
 def bench(
+    ctx: typer.Context,
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
     out: OutFolder = None,
+    data: Data = None,
     force: options.Force = False,
     limit: options.Limit = None,
     only: Only = None,
@@ -96,9 +105,11 @@ def bench(
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
     are written as Markdown, CSV and LaTeX, next to the figures of the paper.
     """
-    plan = narrowed(load_study(study), only)
+    plan = narrowed(load_study(study, data), only)
     simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
-    runner_of = None if simulated else partial(_runner, plan, config, keys, quiet=quiet)
+    runner_of = (
+        None if simulated else partial(_runner, plan, config, keys, stated=stated_settings(ctx), quiet=quiet)
+    )
     shards = shards_of(
         plan, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
     )
@@ -145,14 +156,22 @@ def _run(
 
 
 def _runner(
-    study: Study, given: RunConfig, keys: Keys, suite: Suite, method: Method, *, quiet: bool
+    study: Study,
+    given: RunConfig,
+    keys: Keys,
+    suite: Suite,
+    method: Method,
+    *,
+    stated: frozenset[str],
+    quiet: bool,
 ) -> Runner:
-    """The runner of a suite; the command line overrides the suite, which overrides the judge of the study."""
-    usual = RunConfig().to_dict()
+    """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
     changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
-    changes |= {name: value for name, value in given.to_dict().items() if value != usual[name]}
+    changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
+    changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
+    changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
 
@@ -188,7 +207,7 @@ def _say_missing(suite: Suite, *, quiet: bool) -> None:
 def _judge_of(shard: Shard) -> str:
     if shard.runner is None:
         return SIMULATED
-    return shard.runner.endpoints.full.model if shard.runner.asks_judge else ""
+    return shard.runner.judge_name
 
 
 def _show_progress(runs: Bench, shards: list[Shard]) -> None:

@@ -22,6 +22,7 @@ from caps.core.types import Case, Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
 from caps.engines.base import Outcome, in_order
+from caps.evidence.domains import domain_named
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
@@ -111,7 +112,7 @@ class _Tour:
         return 1 if any(outcome.failure is not None for outcome in outcomes) else 0
 
     def _introduce(self) -> None:
-        math = sum(case.domain == "math" for case in self._cases)
+        math = sum(domain_named(case.domain).short_answers for case in self._cases)
         answers = sum(len(case.candidates) for case in self._cases)
         self._console.print(
             f"[bold]{len(self._cases)} problems, {answers} candidate answers: which one is right?[/bold]\n"
@@ -189,9 +190,7 @@ def show_simulated(seed: int) -> None:
     """Run one contest of CAPS-R between 16 made-up candidates, and draw its bracket."""
     pool = _interesting(PoolModel(kind="math", new_wrong=8.0), seed)
     judge = SimulatedJudge(PRESETS["80"], pool.entrants, pool.correct, seed=seed)
-    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed)
-    while round_ := contest.pending:
-        contest.answer([judge.answer(ask) for ask in round_.asks])
+    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed).play(judge.answer)
 
     console = stdout()
     clusters = len({entrant.signature for entrant in pool.entrants})

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +12,10 @@ from typing import Annotated
 import typer
 from platformdirs import user_data_path
 
-from caps.building import make_graders, open_journal
+from caps.building import make_grader, make_graders, open_journal
 from caps.cli import options
 from caps.cli.help import FILES, STRATEGY
-from caps.cli.options import Cases
+from caps.cli.options import Cases, allow_named, named_domain
 from caps.cli.output import FailureLog, say
 from caps.cli.preflight import checked_source
 from caps.cli.progress import Progress
@@ -24,9 +25,11 @@ from caps.core.text import percent, plural
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
+from caps.evidence.domains import known_domains
 from caps.files import Output as OutputFile
-from caps.graders.base import Grade
+from caps.graders.base import Grade, Opening
 from caps.journal.store import default_path
+from caps.registry import GRADERS
 from caps.statistics.estimates import wilson
 from caps.studies.grading import GradedCase, GradeStore
 
@@ -48,6 +51,13 @@ Seconds = Annotated[
         rich_help_panel=STRATEGY,
     ),
 ]  # fmt: skip
+GraderName = Annotated[
+    str | None,
+    typer.Option(
+        "--grader", metavar="NAME", help="Grade all cases with this grader; see caps list graders.",
+        rich_help_panel=STRATEGY, autocompletion=options.completion(GRADERS.table),
+    ),
+]  # fmt: skip
 
 _PASSED, _FAILED = "passed public tests", "failed public tests"
 
@@ -56,6 +66,8 @@ def grade(
     cases: Cases,
     output: Output = "-",
     explain: Explain = False,
+    grader: GraderName = None,
+    domain: options.Domain = None,
     sandbox: options.Sandbox = "auto",
     test_seconds: Seconds = 10.0,
     journal: options.JournalFile = None,
@@ -70,16 +82,27 @@ def grade(
     "passed_public_tests" instead, since passing those proves nothing. Grades are stored in the journal, so
     nothing is graded twice.
     """
+    allow_named(grader)
+    own = named_domain(domain)
     where = None if no_journal else journal or default_path(user_data_path("caps"))
     run = _Grading(explain=explain, quiet=quiet)
     name = options_of_runs()["sandbox"].check(sandbox, "--sandbox")
-    source = checked_source(partial(open_cases, cases), limit)
+    graders = make_graders(name, test_seconds)
+    if grader is not None:
+        graders = dict.fromkeys(known_domains(), make_grader(grader, name, test_seconds))
+    source = (_stated(case, own) for case in checked_source(partial(open_cases, cases), limit))
     counted = count_cases(cases)
     total = limit if counted is None else min(counted, limit or counted)
     # Opened before the event loop starts: opening a FIFO may block, and here Ctrl-C ends that.
     with OutputFile(output, option="--output", inputs=[cases]) as sink:
-        code = asyncio.run(run.play(source, total, sink, name, test_seconds, where))
+        code = asyncio.run(run.play(source, total, sink, graders, where))
     raise typer.Exit(code)
+
+
+def _stated(case: Case | InputError, domain: str | None) -> Case | InputError:
+    if domain is None or isinstance(case, InputError) or not case.guessed:
+        return case
+    return replace(case, domain=domain, guessed=False)
 
 
 def _label(grade: Grade) -> str:
@@ -103,14 +126,13 @@ class _Grading:
         source: Iterable[Case | InputError],
         total: int | None,
         sink: OutputFile,
-        sandbox: str,
-        seconds: float,
+        graders: Mapping[str, Opening],
         journal: Path | None,
     ) -> int:
         """Grade all cases; the exit code."""
         with ExitStack() as stack:
             kept = None if journal is None else stack.enter_context(open_journal(journal))
-            book = GradeStore(make_graders(sandbox, seconds), kept)
+            book = GradeStore(graders, kept)
             progress = stack.enter_context(Progress("cases", total, hidden=self._quiet))
             stack.enter_context(self._failures)
             try:

@@ -10,17 +10,23 @@ from platformdirs import user_cache_path
 
 from caps.building import make_strategy
 from caps.cli.doctor import environment_places
-from caps.cli.options import Command, JsonFlag, completion
+from caps.cli.options import Command, JsonFlag, allow_named, completion
 from caps.cli.output import print_json, say, stdout
+from caps.core.errors import SettingError
 from caps.core.settings import allowed
 from caps.core.text import number
 from caps.models import weights
 from caps.models.discovery import EMBEDDED, Discovered, local_places
 from caps.registry import (
     DATASETS,
+    DOMAINS,
+    GRADERS,
+    JUDGES,
     METHODS,
+    MODELS,
     PRESETS,
     PROFILES,
+    REGISTRIES,
     SIGNATURES,
     STRATEGIES,
     VIEWS,
@@ -31,12 +37,12 @@ from caps.registry import (
 from caps.reports.console import table
 from caps.sampling.methods import make_method, make_preset
 
-app = typer.Typer(help="List strategies, models, views, presets and data sets.", no_args_is_help=True)
+app = typer.Typer(help="List strategies, judges, models, domains and other parts.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """List strategies, models, views, presets and data sets."""
+    """List strategies, judges, models, domains and other parts."""
 
 
 @app.command(cls=Command)
@@ -52,6 +58,7 @@ def strategies(
     as_json: JsonFlag = False,
 ) -> None:
     """List the strategies; with a NAME, the fields of that strategy."""
+    allow_named(name)
     if name is not None:
         _fields(name, make_strategy(name), as_json=as_json)
         return
@@ -89,6 +96,7 @@ def presets(
     as_json: JsonFlag = False,
 ) -> None:
     """List the presets of sampling settings; with a NAME, the fields of that preset."""
+    allow_named(name)
     if name is not None:
         _fields(name, make_preset(name), as_json=as_json)
         return
@@ -108,6 +116,7 @@ def methods(
     as_json: JsonFlag = False,
 ) -> None:
     """List the methods of generating candidates; with a NAME, the fields of that method."""
+    allow_named(name)
     if name is not None:
         _fields(name, make_method(name), as_json=as_json)
         return
@@ -117,25 +126,84 @@ def methods(
 @app.command(cls=Command)
 def datasets(as_json: JsonFlag = False) -> None:
     """List the published problems that caps import --dataset reads."""
-    columns = ("dataset", "problems", "what they are", "dates", "source", "licence")
+    columns = ("dataset", "problems", "what they are", "dates", "source", "licence", "package")
     rows = []
-    for name, about, _ in listing(DATASETS):
-        found = resolve(DATASETS, name)
+    for name, about, _, package in listing(DATASETS):
+        try:
+            found = resolve(DATASETS, name)
+        except SettingError:  # as its line says
+            found = None
         dates = str(getattr(found, "window", "")) if getattr(found, "dated", None) else ""
-        origin = (getattr(found, field, "") for field in ("source", "licence"))
-        rows.append((name, str(getattr(found, "expected", "")), about, dates, *origin))
+        origin = (str(getattr(found, field, "")) for field in ("source", "licence"))
+        rows.append((name, str(getattr(found, "expected", "")), about, dates, *origin, package))
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     stdout().print(table("", columns, rows, numbers_from=9))
 
 
+@app.command(cls=Command)
+def judges(as_json: JsonFlag = False) -> None:
+    """List the judges that --judge takes."""
+    _table(JUDGES, as_json=as_json)
+
+
+@app.command(cls=Command)
+def domains(as_json: JsonFlag = False) -> None:
+    """List the domains, the kinds of tasks that a case may state."""
+    _table(DOMAINS, as_json=as_json)
+
+
+@app.command(cls=Command)
+def graders(as_json: JsonFlag = False) -> None:
+    """List the graders that caps grade --grader takes."""
+    _table(GRADERS, as_json=as_json)
+
+
+@app.command(cls=Command)
+def backends(as_json: JsonFlag = False) -> None:
+    """List the model backends, the kinds of addresses that --base-url takes."""
+    _table(MODELS, as_json=as_json)
+
+
+@app.command(cls=Command)
+def plugins(as_json: JsonFlag = False) -> None:
+    """List everything that installed packages add, with the package it comes from."""
+    columns = ("kind", "name", "what it does", "package", "code")
+    rows = [
+        (registry.kind, one.name, one.about, one.package, one.reference)
+        for registry in REGISTRIES
+        for one in listing(registry)
+        if one.name not in registry.table
+    ]
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif rows:
+        stdout().print(table("", columns, rows, numbers_from=9))
+    else:
+        say("no installed package adds anything; see docs/howto/extend.md")
+
+
 def _table(registry: Registry, *, as_json: bool) -> None:
     rows = list(listing(registry))
     if as_json:
-        print_json([dict(zip((registry.kind, "about", "reference"), row, strict=True)) for row in rows])
+        print_json(
+            [
+                {registry.kind: one.name, "about": one.about, "reference": one.reference}
+                | ({} if one.name in registry.table else {"package": one.package})
+                for one in rows
+            ]
+        )
         return
-    stdout().print(table("", (registry.kind, "what it does", "reference"), rows, numbers_from=9))
+    cells = [
+        (
+            one.name,
+            one.about,
+            one.reference if one.name in registry.table else f"{one.package}: {one.reference}",
+        )
+        for one in rows
+    ]
+    stdout().print(table("", (registry.kind, "what it does", "reference"), cells, numbers_from=9))
 
 
 def _fields(name: str, owner: Any, *, as_json: bool) -> None:

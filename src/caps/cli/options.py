@@ -39,20 +39,22 @@ from caps.config import (
     options,
     parse_assignments,
     read_config_file,
+    refuse_misspelt_variables,
     renamed,
 )
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
+from caps.evidence.domains import domain_named
 from caps.journal.store import default_path
-from caps.registry import STRATEGIES
+from caps.registry import STRATEGIES, allow
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
 PANEL_OF_GROUP = {
-    "judge": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY, "calibrate": STRATEGY,
-    "evidence": STRATEGY, "findings": STRATEGY, "generation": GENERATION, "domain": GENERATION,
-    "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE,
-    "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
-    "total budget": BUDGET, "total budget seconds": BUDGET,
+    "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
+    "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
+    "generation": GENERATION, "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE,
+    "embedded": PERFORMANCE, "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
+    "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
@@ -86,11 +88,6 @@ NoJournal = Annotated[
         "--no-journal", help="Store no replies; every run pays for its calls again.", rich_help_panel=FILES
     ),
 ]
-#: Environment variables of single commands and of downloads; they are not settings of a run.
-OTHER_VARIABLES = {
-    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
-    "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
-}  # fmt: skip
 LOADED = "caps.loaded"  # key of `Context.meta`: which settings came from which file
 
 
@@ -130,6 +127,8 @@ def configured(
             config = _config(taken, words, usual)
             if journaled and not words["no_journal"] and config.journal is None:
                 config = config.with_values({"journal": str(default_path(user_data_path("caps")))})
+            allow_named(*(getattr(config, one.name) for one in taken if one.plugin or one.guarded))
+            named_domain(config.domain)
             more = {"ctx": ctx} if "ctx" in own else {}
             command(config=config, keys=Keys.find(config, **found), **given, **more)
 
@@ -163,18 +162,38 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
 
 def _check_variables() -> None:
     """Refuse a variable that is nearly the name of a setting, and report old names; others are not ours."""
-    old = {name: one for one in options().values() for name in one.old_env}
-    known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
-    for name in os.environ:
-        if name in old:
-            warn_renamed(f"environment variable {name}", old[name].env[0])
-        elif name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
-            raise SettingError(f"environment variable {name}: no such setting; {close.strip()}")
+    refuse_misspelt_variables()
+    for one in options().values():
+        for name in one.old_env:
+            if name in os.environ:
+                warn_renamed(f"environment variable {name}", one.env[0])
 
 
 def warn_renamed(old: str, new: str) -> None:
     """Print that a name still works but has been replaced."""
     say(f"deprecated: {old} is now {new}; the old name will stop working in a later version", "yellow")
+
+
+def allow_named(*values: object) -> None:
+    """Let code of the working directory be imported that a user has named: `py:module:object`.
+
+    These are values of the command line, the environment or a file given with `--config`. A file that is only
+    found in the working directory may not name code at all.
+    """
+    for value in values:
+        words = (
+            value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
+        )
+        allow(words, str(Path.cwd()))
+
+
+def named_domain(name: str | None) -> str | None:
+    """The name of the domain that `--domain` names, which cases may state from now on."""
+    allow_named(name)
+    try:
+        return None if name is None else domain_named(name).name
+    except SettingError as error:
+        raise SettingError(f"--domain {name!r}: {error}") from None
 
 
 def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, Any]:
@@ -337,6 +356,16 @@ def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
     return None if loaded is None else (str(loaded[0]), ", ".join(loaded[1]) or "none for this command")
 
 
+def stated_settings(ctx: typer.Context) -> frozenset[str]:
+    """Names of the settings that were given: on the command line, in the environment or in a file."""
+    found = set()
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if source is not None and source.name != "DEFAULT" and param.name in options():
+            found.add(param.name)
+    return frozenset(found)
+
+
 CONFIG_FILE = Annotated[
     Path | None,
     typer.Option(
@@ -402,12 +431,22 @@ SetOption = Annotated[
     ),
 ]  # fmt: skip
 
+RunDomain = Annotated[
+    str | None,
+    typer.Option(
+        "--domain", metavar="NAME", rich_help_panel=STRATEGY,
+        help="Domain of the run; needed only if it is code of the working directory (py:module:NAME).",
+    ),
+]  # fmt: skip
+
 # Settings of a run, for commands that take only a few of them.
 Model = Annotated[str | None, setting_option("model")]
 BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
 Profile = Annotated[str | None, setting_option("profile")]
+Domain = Annotated[str | None, setting_option("domain")]
 View = Annotated[list[str] | None, setting_option("views")]
 Prompts = Annotated[Path | None, setting_option("prompts")]
+Tokenizer = Annotated[Path | None, setting_option("tokenizer")]
 Seed = Annotated[int, setting_option("seed")]
 Sandbox = Annotated[str, setting_option("sandbox")]
 PriceInput = Annotated[float | None, setting_option("price_input")]

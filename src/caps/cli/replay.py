@@ -9,7 +9,7 @@ import typer
 
 from caps.cli import options
 from caps.cli.help import JUDGE, STRATEGY
-from caps.cli.options import SetOption
+from caps.cli.options import SetOption, allow_named, named_domain
 from caps.cli.output import FailureLog, say, write_result
 from caps.cli.select import select_cases
 from caps.config import Keys, RunConfig, parse_assignments
@@ -22,9 +22,11 @@ from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
+from caps.judging.base import Judge
 from caps.registry import STRATEGIES
 from caps.runner import Runner
-from caps.runs.folder import RunRecord, read_run
+from caps.runs.folder import RunRecord, read_rulings, read_run
+from caps.runs.rebuild import TranscriptJudge
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import check_prompts
 
@@ -50,6 +52,7 @@ def replay(
     strategy: Other = None,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
+    domain: options.RunDomain = None,
     ask: Ask = False,
     api_key: options.ApiKey = None,
     out: options.Out = None,
@@ -61,6 +64,8 @@ def replay(
     Prints the same selections. With --strategy or --set, another strategy chooses from the same replies; if
     it needs more replies, they are counted, and asked for only with --ask.
     """
+    allow_named(strategy)
+    named_domain(domain)
     record = read_run(run)
     config = record.file.config
     other = strategy is not None or bool(set_) or judge_profile is not None
@@ -91,7 +96,7 @@ def replay(
         )
     check_prompts(record.file, runner)
     with Journal.open(runner.journal_path) as journal:
-        replayed = _Replay(record, runner, journal, other=other)
+        replayed = _Replay(run, record, runner, journal, other=other)
         replayed.play()
     raise typer.Exit(replayed.close(quiet=quiet))
 
@@ -99,10 +104,19 @@ def replay(
 class _Replay:
     """Replays every case of a run, and counts missing replies and different results."""
 
-    def __init__(self, record: RunRecord, runner: Runner, journal: Journal, *, other: bool) -> None:
+    def __init__(
+        self, path: Path, record: RunRecord, runner: Runner, journal: Journal, *, other: bool
+    ) -> None:
         self._record, self._runner, self._other = record, runner, other
         self._price, self._journal = runner.price, journal
-        self._judge = runner.recorded_judge(journal, {} if other else record.unanswered)
+        self._judge: Judge | None = None
+        self._calls: dict[str, list[dict[str, Any]]] = {}
+        if runner.has_own_judge and runner.config.recorded is None:
+            # Its answers are in the folder of the run, so its code is not needed.
+            for line in read_rulings(path):
+                self._calls.setdefault(line["case"], []).append(line)
+        else:
+            self._judge = runner.replayed_judge(journal, {} if other else record.unanswered)
         self._lines: list[dict[str, Any]] = []
         self._open: list[str] = []
         self._failed: list[str] = []
@@ -112,7 +126,8 @@ class _Replay:
     def play(self) -> None:
         """Replay every case as far as the journal reaches."""
         file, runner = self._record.file, self._runner
-        for place, case in enumerate(islice(open_cases(file.cases), file.limit)):
+        read = map(runner.stated, islice(open_cases(file.cases), file.limit))
+        for place, case in enumerate(read):
             if isinstance(case, InputError):
                 self._failed.append(str(case))
                 continue
@@ -123,7 +138,7 @@ class _Replay:
                 self._open.append(case.id)
                 continue
             play = CaseRun(place, runner.prepare(known), runner.strategy, runner.config.seed, budget)
-            missing = fast_forward(play, self._judge)
+            missing = fast_forward(play, self._judge or TranscriptJudge(self._calls.get(case.id, [])))
             if missing:
                 self._open.append(case.id)
                 self._asks += len(missing)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from caps.cli.options import RunDomain, named_domain
 from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
 from caps.core.text import plural
@@ -52,12 +53,14 @@ def report(
     texts: Texts = True,
     serve: Serve = False,
     port: Port = 8910,
+    domain: RunDomain = None,
 ) -> None:
     """Write a page about a run: choices, contests and costs.
 
     The page loads nothing from the network and can be mailed. The receipts of a large run are written into a
     folder beside it.
     """
+    named_domain(domain)
     if (as_json or serve or case is not None) and len(runs) > 1:
         raise InputError("--case, --json and --serve take one run")
     if output is not None and str(output) == "-":

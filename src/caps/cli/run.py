@@ -22,6 +22,7 @@ from caps.core.types import Case
 from caps.engines.base import Engine, Outcome, ReorderBuffer
 from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
+from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
 from caps.reports import calibration as calibrated
 from caps.reports.bracket import draw
@@ -272,11 +273,12 @@ class Run:
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
-        _, full, partial = self._runner.endpoints
+        runner = self._runner
+        partial = runner.endpoints.partial.model if runner.asks_model else runner.judge_name
         about = {
             "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
-            "model": full.model,
-            "model_e1": None if partial == full else partial.model,
+            "model": runner.judge_name,
+            "model_e1": None if partial == runner.judge_name else partial,
             "confidence": ready.confidence,
             "seed": self._runner.config.seed,
         }
@@ -310,6 +312,10 @@ class Run:
         if not self._quiet:
             words = self._summary.as_text(self._runner.price, seconds, self._runner.config.gpu_hour_usd)
             say(words, "dim")
+            if self._runner.config.recorded is not None:
+                ledger = self._summary.ledger
+                told = counted(ledger.substituted, ledger.unanswered, sum(ledger.calls.values()))
+                say(f"recorded verdicts, {told}. {RULE}", "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'guessed domains: {guesses}; set "domain" in the cases', "dim")

@@ -28,6 +28,7 @@ from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.datasets.case_files import count_lines, read_cases, write_case
+from caps.evidence.domains import domain_named
 from caps.files import Output as OutputFile
 from caps.files import is_stream
 from caps.models.base import Request
@@ -69,8 +70,8 @@ DryRun = Annotated[
 
 
 @configured(
-    "judge", "asking", "strategy", "findings", "generation", "performance", "embedded", "journal", "price",
-    "total budget",
+    "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "embedded", "journal",
+    "price", "total budget",
     defaults={"strategy": "vanilla"},
     without=("strategy", "skip_failing", "judge_profile", "confidence", "reply_format", "max_tokens"),
 )  # fmt: skip
@@ -92,7 +93,8 @@ def sample(
     """
     source = _opened(problems, limit)
     if dry_run:
-        _rehearse(source, Runner(config, keys=keys, generating=True, offline=True), as_json=as_json)
+        offline = Runner(config, keys=keys, generating=True, offline=True)
+        _rehearse(map(offline.stated, source), offline, as_json=as_json)
         return
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
         if runner.total_budget.spends and getattr(runner.method, "fitness", None):
@@ -102,7 +104,7 @@ def sample(
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
             run = SampleRun(runner, logprobs=logprobs, out=sink, quiet=quiet, as_json=as_json)
-            code = asyncio.run(run.until_done_or_stopped(source, counted))
+            code = asyncio.run(run.until_done_or_stopped(map(runner.stated, source), counted))
     raise typer.Exit(code)
 
 
@@ -210,9 +212,10 @@ class SampleRun:
                 self._lost.add(f"{named}sample {sample.number}: {sample.failure}")
         if sampled.case.guessed:
             self._guessed[sampled.case.domain] += 1
-        # The prompt depended on the domain, so the case states it, unless it is the general one.
+        # The prompt depended on the domain, so the case states it, unless it has no prompts of its own.
         case = sampled.case
-        self._out.write(write_case(replace(case, guessed=case.guessed and case.domain == "general")) + b"\n")
+        unsure = case.guessed and not domain_named(case.domain).has_own_prompts
+        self._out.write(write_case(replace(case, guessed=unsure)) + b"\n")
 
     def _close(self, seconds: float) -> None:
         if self._as_json and self._out.name != "-":

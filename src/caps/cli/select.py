@@ -38,8 +38,9 @@ DryRun = Annotated[
 
 
 @configured(
-    "judge", "levels", "asking", "strategy", "calibrate", "evidence", "findings", "engine", "performance",
-    "embedded", "journal", "price", "gpu price", "budget", "budget seconds", "total budget",
+    "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
+    "engine", "performance", "embedded", "journal", "price", "gpu price", "budget", "budget seconds",
+    "total budget",
     "total budget seconds",
 )  # fmt: skip
 def select(
@@ -63,7 +64,8 @@ def select(
     """
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        print_first_round(checked_source(partial(cases_for, "local", runner.cluster, cases), limit), runner)
+        source = checked_source(partial(cases_for, "local", runner.cluster, cases), limit)
+        print_first_round(map(runner.stated, source), runner)
         return
     if config.engine == "ray":
         join(Runner(config).cluster)  # before signals are handled, since Ray handles them too

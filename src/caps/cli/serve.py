@@ -85,7 +85,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.", r
 
 
 @configured(
-    "judge", "asking", "strategy", "evidence", "findings", "generation", "early exit", "performance",
+    "judge", "asking", "strategy", "evidence", "domain", "findings", "generation",
+    "early exit", "performance",
     "embedded",
     defaults={"samples": 8, "sandbox": "off"},
     without=("judge_profile", "preset", "method", "api_key"),

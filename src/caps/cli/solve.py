@@ -9,7 +9,7 @@ import typer
 
 from caps.cli import options
 from caps.cli.help import FILES
-from caps.cli.options import JsonFlag, configured
+from caps.cli.options import JsonFlag, configured, named_domain
 from caps.cli.output import say, write_result
 from caps.cli.preflight import runner_for
 from caps.cli.progress import SampleProgress
@@ -19,9 +19,10 @@ from caps.core.errors import InputError, SettingError
 from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.datasets.case_files import DOMAINS, candidate_row
+from caps.datasets.case_files import candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
+from caps.evidence.domains import domain_named
 from caps.files import read_text
 from caps.reports.console import shown
 from caps.runner import Runner
@@ -59,7 +60,7 @@ def solve(
     The answer goes to standard output, and the costs to standard error. If all answers agree, no judge is
     asked. --set changes a field of the strategy, the method or the preset, whichever has it.
     """
-    case = question_case(_question(question, file), _domain(config.domain))
+    case = question_case(_question(question, file), named_domain(config.domain))
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
         code = asyncio.run(_until_done_or_stopped(runner, case, quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
@@ -73,12 +74,6 @@ def _question(question: str | None, file: str | None) -> str:
     if not text or not text.strip():
         raise InputError("the question is empty")
     return text
-
-
-def _domain(word: str | None) -> str | None:
-    if word is not None and word not in DOMAINS:
-        raise SettingError(f"--domain {word!r}: must be one of {', '.join(DOMAINS)}")
-    return word
 
 
 async def _until_done_or_stopped(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
@@ -112,10 +107,10 @@ async def _solve(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> i
 
 
 def _answer(case: Case, winner: int) -> None:
-    """Print the winner without its reasoning, and for math its final answer once more."""
+    """Print the winner without its reasoning, and a short final answer once more."""
     chosen = case.candidates[winner]
     text = spoken(chosen.text).strip() or chosen.text.strip()
-    last = final_answer(chosen) if case.domain == "math" else None
+    last = final_answer(chosen) if domain_named(case.domain).short_answers else None
     words = text + (f"\n\nanswer: {last}" if last else "")
     if sys.stdout.isatty():
         words = shown(words)

@@ -2,13 +2,13 @@
 
     contest = Contest(Caps(), entrants, seed=7)
     while round_ := contest.pending:
-        contest.answer([verdict_for(ask) for ask in round_.asks])
+        contest.answer([verdict_for(ask) for ask in round_.asks])  # or contest.play(verdict_for)
     contest.selection.winner
 
 It is the only caller of `send`, so it is where both sides of the contract are checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -86,6 +86,12 @@ class Contest:
         turn = Turn(self.pending, tuple(answers))
         self._turns.append(turn)
         self._advance(turn.answers)
+
+    def play(self, answer: Callable[[Ask], Answer]) -> "Contest":
+        """Answer all that is asked with a function, to the end; the contest itself."""
+        while round_ := self.pending:
+            self.answer([answer(ask) for ask in round_.asks])
+        return self
 
     def stop(self, reason: str) -> None:
         """End now with the ranking the pending round carries; a finished contest stays as it is."""

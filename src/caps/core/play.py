@@ -29,6 +29,7 @@ from caps.core.types import (
 
 T = TypeVar("T")
 
+#: What a strategy returns from `play`: a generator that yields rounds, is sent their answers, and returns T.
 Play: TypeAlias = Generator[Round, Sequence[Answer], T]
 
 #: What a judge may be asked for: to compare two candidates, to rate one, or to pick the best of several.

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from statistics import fmean
 from typing import Protocol, TypeAlias
@@ -47,9 +48,7 @@ def forecast(strategy: Strategy, entrants: Sequence[Entrant], sizes: ViewSizes) 
     asked: Counter[str] = Counter()
     totals, depth, tokens = list[int](), 0, 0.0
     for seed in range(REHEARSALS):
-        contest, coin = Contest(strategy, entrants, seed=seed), Random(seed)
-        while round_ := contest.pending:
-            contest.answer([flip(ask, coin) for ask in round_.asks])
+        contest = Contest(strategy, entrants, seed=seed).play(partial(flip, coin=Random(seed)))
         asks = [ask for turn in contest.transcript for ask in turn.round.asks]
         asked.update(str(ask.level) for ask in asks)
         depth += len(contest.transcript)
@@ -182,10 +181,7 @@ def _appearances(round_: Round) -> Iterator[tuple[Level, list[int]]]:
 
 
 def _rounds(strategy: Strategy, entrants: Sequence[Entrant], seed: int | str, rule: Rule) -> list[Round]:
-    contest = Contest(strategy, entrants, seed=seed)
-    while round_ := contest.pending:
-        contest.answer([rule(ask) for ask in round_.asks])
-    return [turn.round for turn in contest.transcript]
+    return [turn.round for turn in Contest(strategy, entrants, seed=seed).play(rule).transcript]
 
 
 def _biased(prompts: Prompts) -> Iterator[Rule]:

@@ -43,6 +43,7 @@ class Ledger:
     lines: dict[tuple[str, Level], Sums] = field(default_factory=dict)
     malformed: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
+    substituted: Counter[str] = field(default_factory=Counter)
     estimated: bool = False
 
     def record(
@@ -73,6 +74,7 @@ class Ledger:
             self.lines.setdefault(key, Sums()).add(sums)
         self.malformed.update(other.malformed)
         self.unanswered.update(other.unanswered)
+        self.substituted.update(other.substituted)
         self.estimated = self.estimated or other.estimated
 
     def total(self, level: Level | None = None) -> Sums:

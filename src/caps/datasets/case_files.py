@@ -15,9 +15,7 @@ from caps.datasets.reading import Row, refuse_flood
 from caps.datasets.reading import kind_of as _kind
 from caps.datasets.reading import lines as _lines
 from caps.datasets.reading import wanted as _wanted
-from caps.evidence.anatomy import last_boxed, last_code_block
-
-DOMAINS = ("code", "math", "general")
+from caps.evidence.domains import check_stated, guess_domain
 
 T = TypeVar("T")
 
@@ -63,7 +61,9 @@ def _unique(
         raise InputError(f"{path}: no cases in it; one JSON object a line is wanted")
 
 
-def parse_case(line: str | bytes, *, default_id: str, bare: bool = False) -> Case:
+def parse_case(
+    line: str | bytes, *, default_id: str, bare: bool = False, registered: Sequence[str] = ()
+) -> Case:
     """Read one line, as `parse_row` reads what is on it."""
     refuse_flood(line)
     try:
@@ -72,17 +72,22 @@ def parse_case(line: str | bytes, *, default_id: str, bare: bool = False) -> Cas
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"must be an object, not {_kind(row)}")
-    return parse_row(row, default_id=default_id, bare=bare)
+    return parse_row(row, default_id=default_id, bare=bare, registered=registered)
 
 
-def parse_row(row: dict[str, Any], *, default_id: str, bare: bool = False) -> Case:
-    """Read one object, or raise `InputError` naming the field; a `bare` problem may be without candidates."""
+def parse_row(
+    row: dict[str, Any], *, default_id: str, bare: bool = False, registered: Sequence[str] = ()
+) -> Case:
+    """Read one object, or raise `InputError` naming the field; a `bare` problem may be without candidates.
+
+    A case may state the domains that this process knows, and those `registered` in the one it is read for.
+    """
     candidates = _wanted(row, "candidates", list) if "candidates" in row or not bare else []
     if not candidates and not bare:
         raise InputError("candidates: is empty; at least one is needed")
     domain = row.get("domain")
-    if domain is not None and domain not in DOMAINS:
-        raise InputError(f"domain: {domain!r} must be one of {', '.join(DOMAINS)}")
+    if domain is not None:
+        check_stated(domain, registered)
     known = {"id", "problem", "candidates", "domain"}
     read = tuple(_candidate(item, f"candidates[{i}]") for i, item in enumerate(candidates))
     return Case(
@@ -93,22 +98,6 @@ def parse_row(row: dict[str, Any], *, default_id: str, bare: bool = False) -> Ca
         guessed=domain is None,
         extra={name: value for name, value in row.items() if name not in known},
     )
-
-
-def guess_domain(row: dict[str, Any], candidates: Sequence[Candidate]) -> str:
-    """Code if the case has tests or most candidates hold code, math if most box an answer, else general.
-
-    Where there are no candidates yet, a known answer is taken for one of mathematics.
-    """
-    if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
-        return "code"
-    if not candidates and row.get("answer") is not None:
-        return "math"
-    half = len(candidates) / 2
-    if sum(one.code is not None or last_code_block(one.text) is not None for one in candidates) > half:
-        return "code"
-    boxed = sum(one.answer is not None or last_boxed(one.text) is not None for one in candidates)
-    return "math" if boxed > half else "general"
 
 
 def _present(value: Any) -> Any:
@@ -148,6 +137,7 @@ def _candidate(item: object, where: str) -> Candidate:
         ("score", float),
         ("correct", bool),
         ("passed_public_tests", bool),
+        ("grade", float),
     ):
         if item.get(name) is not None:
             fields[name] = _wanted(item, name, kind, f"{where}.")
@@ -171,7 +161,7 @@ def count_lines(path: str) -> int:
 # Cases written in our own format; what is read from it is the same case again.
 
 
-_KNOWN = ("code", "answer", "logprob", "score", "correct", "passed_public_tests")
+_KNOWN = ("code", "answer", "logprob", "score", "correct", "passed_public_tests", "grade")
 
 
 def write_case(case: Case) -> bytes:

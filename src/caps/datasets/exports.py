@@ -10,6 +10,7 @@ from caps.core.types import Candidate, Case
 from caps.datasets.case_files import message_value
 from caps.datasets.reading import Row
 from caps.evidence.anatomy import dissect, last_boxed
+from caps.evidence.domains import domain_named
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -58,7 +59,7 @@ def answers(chosen: Iterable[Chosen]) -> Iterator[bytes]:
     for item in chosen:
         for one in item.candidates:
             said = one.answer or last_boxed(one.text)
-            if item.case.domain == "code" or not said:
+            if domain_named(item.case.domain).python_programs or not said:
                 said = dissect(one).code or said or one.text
             cells = (item.case.id.translate(_ESCAPES), said.strip().translate(_ESCAPES))
             yield "\t".join(cells).encode("utf-8", "replace") + b"\n"

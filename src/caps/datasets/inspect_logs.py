@@ -11,9 +11,9 @@ from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.datasets.case_files import guess_domain
 from caps.datasets.logs import candidate_of, problem_of
 from caps.datasets.reading import LIMITS, Limits, Row, decode, label, objects, wanted, whole
+from caps.evidence.domains import guess_domain
 
 _ZSTANDARD = 93  # how Inspect packs its logs today
 _PACKINGS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Message, Problem
-from caps.datasets.case_files import guess_domain
 from caps.datasets.reading import (
     LIMITS,
     Limits,
@@ -22,6 +21,7 @@ from caps.datasets.reading import (
     whole,
 )
 from caps.datasets.reading import lines as lines_of
+from caps.evidence.domains import guess_domain
 
 # `*_eval_all.json` of LiveCodeBench: problems with outputs, the code in them, and whether it passed.
 

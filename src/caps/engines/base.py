@@ -202,6 +202,7 @@ class CaseRun:
             outcome.ledger.malformed[ruling.malformed] += 1
         if ruling.unanswered is not None:
             outcome.ledger.unanswered[ruling.unanswered] += 1
+        outcome.ledger.substituted.update(ruling.substituted)
 
     def _finish(self) -> None:
         """Release the prepared texts; a contest in which every call failed is a failed case."""

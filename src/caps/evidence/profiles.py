@@ -1,16 +1,16 @@
 """Which signature and which views go with a kind of task: the paper's evidence maps."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias, cast
+from typing import cast
 
+from caps.core.domains import Domain, Signature, View
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.core.types import Candidate
-from caps.registry import PROFILES, SIGNATURES, VIEWS, Registry, resolve
-
-View: TypeAlias = Callable[[Candidate], str]
-Signature: TypeAlias = Callable[[Candidate], str | None]
+from caps.evidence import domains
+from caps.evidence.domains import domain_named
+from caps.registry import HERE, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
 
 BY_FINDINGS = {"code-ast": "code-behaviour", "math-answer": "math-equivalent"}
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
@@ -18,24 +18,55 @@ SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The names of a signature (E0), a partial view (E1) and a full view (E2)."""
+    """A signature (E0), a partial view (E1) and a full view (E2): by name, or a domain's own functions."""
 
     name: str
-    signature: str
-    partial: str
-    full: str = "full"
+    signature: str | Signature
+    partial: str | View
+    full: str | View = "full"
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The three names; none where a function has none, or one that no other process knows."""
+        found = self.signature
+        slots = (found.signature if isinstance(found, ByFindings) else found, self.partial, self.full)
+        named = [slot for slot in slots if isinstance(slot, str)]
+        elsewhere = not any(name.startswith(("__main__", HERE)) for name in named)
+        return tuple(named) if len(named) == len(slots) and elsewhere else None
 
 
-CODE = Profile("code", "code-ast", "code-summary")
-MATH = Profile("math", "math-answer", "math-summary")
-GENERAL = Profile("general", "general-text", "general-summary")
+@dataclass(frozen=True, slots=True)
+class ByFindings:
+    """The class a candidate was found to be in; where nobody looked, its signature."""
+
+    signature: str | Signature
+
+    def __call__(self, candidate: Candidate) -> str | None:
+        """The signature of a candidate."""
+        found = None if candidate.found is None else candidate.found.cluster
+        return found or signature_named(self.signature)(candidate)
+
+
+def profile_of(domain: Domain) -> Profile:
+    """The signature and the views of a domain."""
+    return Profile(domain.name, domain.signature, domain.partial, domain.full)
+
+
+CODE = profile_of(domains.CODE)
+MATH = profile_of(domains.MATH)
+GENERAL = profile_of(domains.GENERAL)
 CODE_THINKING = replace(CODE, name="code-thinking", partial="thinking")
 MATH_THINKING = replace(MATH, name="math-thinking", partial="thinking")
 GENERAL_THINKING = replace(GENERAL, name="general-thinking", partial="thinking")
 
 
+def profile_for(domain: str) -> Profile:
+    """The profile of a domain by its name."""
+    return profile_of(domain_named(domain))
+
+
 def profile_named(name: str) -> Profile:
-    """Find a profile; a domain is the name of its own."""
+    """Find a profile."""
     found = resolve(PROFILES, name)
     if not isinstance(found, Profile):
         raise SettingError(f"{name!r} is {found!r}: not a profile")
@@ -55,18 +86,20 @@ def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
 
 
 def with_findings(profile: Profile) -> Profile:
-    """The profile with the signature that goes by what was found, where there is one."""
-    return replace(profile, signature=BY_FINDINGS.get(profile.signature, profile.signature))
+    """The profile with a signature that goes by what was found, where there may be something."""
+    if isinstance(profile.signature, str) and profile.signature in SIGNATURES.table:
+        return replace(profile, signature=BY_FINDINGS.get(profile.signature, profile.signature))
+    return replace(profile, signature=ByFindings(profile.signature))
 
 
-def view_named(name: str) -> View:
-    """Find a view."""
-    return cast(View, _function(VIEWS, name))
+def view_named(name: str | View) -> View:
+    """Find a view; a function is one itself."""
+    return cast(View, _function(VIEWS, name)) if isinstance(name, str) else name
 
 
-def signature_named(name: str) -> Signature:
-    """Find a signature."""
-    return cast(Signature, _function(SIGNATURES, name))
+def signature_named(name: str | Signature) -> Signature:
+    """Find a signature; a function is one itself."""
+    return cast(Signature, _function(SIGNATURES, name)) if isinstance(name, str) else name
 
 
 def _function(registry: Registry, name: str) -> object:
@@ -75,4 +108,5 @@ def _function(registry: Registry, name: str) -> object:
         raise SettingError(
             f"{name!r} is {found!r}: not a {registry.kind}, which is a function of a candidate"
         )
+    check_call(f"{registry.kind} {name!r}", found, ("candidate",))
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from caps.core.domains import Resources
 from caps.core.types import Candidate, Case, Found
 from caps.graders.answer_forms import candidate_answer
 from caps.graders.math import MathGrader, compare_cheaply
@@ -44,6 +45,11 @@ class AnswerFinder:
         await self._grader.close()
         if self._owns_texts:
             await self._texts.close()
+
+
+def make_finder(resources: Resources) -> AnswerFinder:
+    """What compares answers by value."""
+    return AnswerFinder(MathGrader(), resources.texts)
 
 
 def answers_of(candidates: Sequence[Candidate]) -> list[str | None]:

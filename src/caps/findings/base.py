@@ -1,10 +1,4 @@
-"""Findings: facts about candidates established before a contest, stored in the journal by domain.
-
-Rules that must not be broken:
-
-* A fact depends only on the case and the finder's `version`, because they are its key.
-* No hidden test, gold answer or label is used.
-"""
+"""Findings: facts about candidates established before a contest, stored in the journal by domain."""
 
 import asyncio
 import json
@@ -12,38 +6,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
+from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import Case, Found
+from caps.evidence.domains import INTERFACE, domain_named
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 
-
-class Finder(Protocol):
-    """Finds facts about the candidates of a case."""
-
-    @property
-    def version(self) -> str:
-        """Changes whenever a fact could change."""
-        ...
-
-    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
-        """The facts about each candidate, in order; empty if there is nothing to compare.
-
-        It ends at `until`, a time of the loop's clock: with the facts known by then, or with `TimeoutError`.
-        """
-        ...
-
-    async def close(self) -> None:
-        """End workers."""
-        ...
+__all__ = ["Finder"]
 
 
 FOUND = "finding"
 SKIPPED = "finding skipped"
 TIME_ENDED = "the case's time ended first"
-ABOUT = ("entry_point", "fn_name", "starter_code", "preamble")
 
 
 class Findings:
@@ -82,7 +59,7 @@ class Findings:
         """Compute and store findings; those cut off by the deadline are computed again next time."""
         kind, found, cut = FOUND, list[Found](), False
         try:
-            found = list(await finder.find(case, until))
+            found = list(await finder.find(_without_truth(case), until))
             cut = until is not None and asyncio.get_running_loop().time() >= until
         except TimeoutError:
             cut = True
@@ -121,11 +98,26 @@ def _with_rows(case: Case, rows: Sequence[Any]) -> Case:
     return replace(case, candidates=tuple(replace(one, found=Found(*row)) for one, row in pairs))
 
 
+def _without_truth(case: Case) -> Case:
+    """The case as a finder may see it: no labels, no hidden tests, no field its domain does not name."""
+    fields = domain_named(case.domain).fields
+    extra = {name: case.extra[name] for name in fields if name in case.extra}
+    tests = extra.get("tests")
+    if tests is not None:
+        known = tests if isinstance(tests, Mapping) else {}
+        extra["tests"] = {name: value for name, value in known.items() if name != "hidden"}
+    candidates = tuple(replace(one, correct=None, passed_public_tests=None) for one in case.candidates)
+    return replace(case, candidates=candidates, extra=extra)
+
+
 def _key(version: str, case: Case) -> str:
     """The key of a finding: a digest of the finder, the problem with its examples, and the candidates."""
     tests = case.extra.get("tests")
     public: Any = tests.get("public") if isinstance(tests, Mapping) else None
-    about = {name: case.extra.get(name) for name in ABOUT}
+    about = {name: case.extra.get(name) for name in INTERFACE}
     shown = [(one.text, one.code, one.answer) for one in case.candidates]
     listed = [version, case.problem.text, public, about, shown]
+    fields = [name for name in domain_named(case.domain).fields if name not in ("tests", *INTERFACE)]
+    if fields:
+        listed.append({name: case.extra.get(name) for name in fields})
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()

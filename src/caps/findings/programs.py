@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from caps.core.domains import Resources
 from caps.core.types import Case, Found
 from caps.evidence.examples import generated_inputs, mutate_arguments, mutate_text, shown_calls
 from caps.graders.code import entry_of, program_text
@@ -200,6 +201,11 @@ class BehaviourFinder:
                 outcome.output, () if example is None else expected_values(example)
             )
         return _Observed("ok", reading.digest, passed=reading.same, unreadable=bool(reading.fault))
+
+
+def make_finder(resources: Resources) -> BehaviourFinder | None:
+    """What runs programs; nothing where they may not run."""
+    return None if resources.sandbox == "off" else BehaviourFinder(resources.sandbox)
 
 
 def _signature(seen: Sequence[_Observed]) -> str | None:

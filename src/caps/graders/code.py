@@ -14,6 +14,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from caps.core.domains import Resources
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect
@@ -28,7 +29,16 @@ from caps.graders.test_suites import (
     expected_values,
     read_suite,
 )
-from caps.sandbox.base import REASONS, Conversation, EndedError, Limits, Sandbox, printable, shorten
+from caps.sandbox.base import (
+    REASONS,
+    Conversation,
+    EndedError,
+    Limits,
+    Sandbox,
+    find_sandbox,
+    printable,
+    shorten,
+)
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts
 from caps.sandbox.programs import OUT_OF_TURN, Outcome, Program, begin, boot, load, outcomes_of
@@ -174,6 +184,11 @@ class CodeGrader:
                 if not reading.same:
                     return _failed(outcome, reading, example, place, entry)
         return Grade(correct=True)
+
+
+async def make_grader(resources: Resources) -> CodeGrader:
+    """What runs hidden tests; a `UserError` where there is no sandbox."""
+    return CodeGrader(await find_sandbox(resources.sandbox), Limits(seconds=resources.seconds))
 
 
 def program_text(case: Case, candidate: Candidate) -> str:

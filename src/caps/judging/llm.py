@@ -29,6 +29,7 @@ from caps.core.errors import (
 )
 from caps.core.settings import check_settings, setting
 from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
+from caps.evidence.domains import domain_named
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
@@ -153,7 +154,7 @@ class LlmJudge:
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = find_template(self._templates, ask, prepared.case.domain)
+        name, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         code = prepared.code if asks_for_code(template) else None
         level_model = self._seats[ask.level]
         messages = render(
@@ -179,13 +180,13 @@ class LlmJudge:
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as they stand in its prompt."""
-        _, template = find_template(self._templates, ask, prepared.case.domain)
+        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
         return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code a verdict is to carry, if its prompt asks for one."""
-        _, template = find_template(self._templates, ask, prepared.case.domain)
+        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         return prepared.code if asks_for_code(template) else None
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:

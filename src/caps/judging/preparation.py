@@ -7,7 +7,7 @@ from typing import NamedTuple
 from caps.core.text import estimate_tokens
 from caps.core.types import Candidate, Case, Group, Level, Pairing, Problem, Solo
 from caps.evidence.entrants import Read, Views, describe, read_candidates, views_of
-from caps.evidence.profiles import Profile, profile_named, with_findings, with_views
+from caps.evidence.profiles import Profile, profile_for, profile_named, with_findings, with_views
 from caps.judging.base import PreparedCase
 from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
 from caps.text_workers import LONG_TEXT, TextWorkers
@@ -37,14 +37,14 @@ class CasePreparation:
 
     def profile_of(self, case: Case) -> Profile:
         """The names of the signature and the views of a case."""
-        return _profile(self.profile or case.domain, self.views, self.findings)
+        known = profile_for(case.domain) if self.profile is None else _profile_named(self.profile)
+        return _changed(known, self.views, self.findings)
 
     def is_long(self, case: Case) -> bool:
         """Whether preparing a case could hold up an event loop; never where a worker would not know how."""
-        profile = self.profile_of(case)
-        limit = LONG_TEXT if profile.signature in LIGHT else LONG_CODE
-        names = (profile.signature, profile.partial, profile.full)
-        return size_of(case) > limit and not any(name.startswith("__main__") for name in names)
+        names = self.profile_of(case).names
+        limit = LONG_TEXT if names is not None and names[0] in LIGHT else LONG_CODE
+        return size_of(case) > limit and names is not None
 
     async def in_worker(self, case: Case, texts: TextWorkers, until: float | None = None) -> PreparedCase:
         """Prepare a case in a worker process, its texts escaped too; `until` is a time of the loop's clock.
@@ -128,7 +128,9 @@ def _shown(problem: Problem, views: tuple[tuple[str, str], ...]) -> list[str]:
     return list(dict.fromkeys([*messages, *(view for pair in views for view in pair)]))
 
 
+_profile_named = lru_cache(maxsize=64)(profile_named)
+
+
 @lru_cache(maxsize=64)
-def _profile(name: str, views: tuple[tuple[str, str], ...], findings: bool) -> Profile:  # noqa: FBT001
-    known = profile_named(name)
+def _changed(known: Profile, views: tuple[tuple[str, str], ...], findings: bool) -> Profile:  # noqa: FBT001
     return with_views(with_findings(known) if findings else known, dict(views))

@@ -4,7 +4,6 @@ A key goes to the address it was given for, never to the usual local ports.
 """
 
 import asyncio
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any, Literal, cast
 
 import aiohttp
 
-from caps.core.errors import SettingError
+from caps.core.errors import CapsError, ModelError, SettingError
 from caps.core.secrets import shown_address
-from caps.models.base import ConnectOptions, HasConnections
+from caps.models.base import Completion, ConnectOptions, HasConnections, Model, Request
 from caps.models.fleet import is_fleet
 from caps.models.http import HttpModel
 from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, decode, printable, read_body
-from caps.registry import MODELS, listing, resolve
+from caps.registry import MODELS, made, names, names_code, resolve
 
 # Where models may be served, and what was found there; `discovery` goes and looks.
 
@@ -166,7 +165,6 @@ def _reason(error: Exception) -> str:
 
 
 EMBEDDED = "embedded"
-_DOTTED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def locate(
@@ -197,7 +195,41 @@ def locate(
 
 def connect(wiring: ConnectOptions) -> HasConnections:
     """The model at an address, made by the backend of its scheme, or by one that is named in its place."""
-    return cast(HasConnections, resolve(MODELS, _backend(wiring.address))(wiring))
+    name = _backend(wiring.address)
+    backend = resolve(MODELS, name)
+    if name in MODELS.table or name in MODELS.aliases:
+        return cast(HasConnections, backend(wiring))
+    model = made(MODELS, name, backend, wiring)
+    ours = type(model).__module__.startswith("caps.")  # which raises what it should
+    return cast(HasConnections, model if ours else PluginModel(name, model))
+
+
+class PluginModel:
+    """A model of a plug-in, whose faults are those of one call: whatever it raises is a `ModelError`."""
+
+    def __init__(self, name: str, model: Model) -> None:
+        self._name, self._model = name, model
+
+    def __getattr__(self, name: str) -> Any:
+        """What else it has: its number of connections, say."""
+        return getattr(self._model, name)
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer a request."""
+        try:
+            done = await self._model.complete(request)
+        except CapsError:
+            raise
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            raise ModelError(f"model backend {self._name!r} failed: {told}"[:500]) from error
+        if not isinstance(done, Completion):
+            raise ModelError(f"model backend {self._name!r} returned {done!r:.80}: not a caps.Completion")
+        return done
+
+    async def close(self) -> None:
+        """Let go of what is held open."""
+        await self._model.close()
 
 
 def _backend(address: str) -> str:
@@ -206,5 +238,5 @@ def _backend(address: str) -> str:
     scheme, colon, _ = address.partition("://")
     if colon:
         return scheme if scheme in MODELS.aliases else "http"  # which says what an address looks like
-    named = _DOTTED.fullmatch(address) or any(address == name for name, *_ in listing(MODELS))
+    named = names_code(address) or address in names(MODELS)
     return address if named else "http"

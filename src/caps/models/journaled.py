@@ -16,11 +16,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from caps.core.errors import NotRecordedError
 from caps.core.types import TokenLogprob, Usage
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.records import Reply, ReplyStore
-from caps.journal.store import Journal
 from caps.models.base import Completion, HoldsConnections, Model, Request
 from caps.models.wire import finite
 
@@ -169,23 +167,3 @@ def _unpack(packed: str | None) -> tuple[TokenLogprob, ...]:
         TokenLogprob(token, logprob, tuple((other, value) for other, value in top))
         for token, logprob, top in rows
     )
-
-
-# A model that only remembers: it answers from the journal and asks nobody.
-
-
-class RecordedModel:
-    """Replies as the journal holds them; what it does not hold raises `NotRecordedError`."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    async def complete(self, request: Request) -> Completion:
-        """Answer from the journal, at once."""
-        stored = self._journal.get(request_key(request))
-        if stored is None:
-            raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
-        return to_completion(stored, replayed=True)
-
-    async def close(self) -> None:
-        """Nothing is held open."""

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from caps.core.domains import PROMPT_KINDS
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
 from caps.prompts.fence import Quoting, fenced, quote, show
 
-DOMAINS = ("code", "math", "general")
 VERSIONS = ("v1", "v2")
 VERSION = VERSIONS[-1]
 SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce", "code")
@@ -21,7 +21,7 @@ _REPEATED = ("nonce", "code")  # may stand in a template more than once, or not 
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def template_name(ask: Ask, domain: str, version: str = VERSION) -> str:
+def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
     """The file whose words ask this; the name is part of a journal key, so new words need a new version."""
     if not isinstance(ask, Pairing):
         stem = "solo" if isinstance(ask, Solo) else "group"
@@ -31,16 +31,16 @@ def template_name(ask: Ask, domain: str, version: str = VERSION) -> str:
         stem = "pair-e2" if ask.level is Level.FULL else "pair-e1"
     else:
         raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
-    return f"{stem}-{domain if domain in DOMAINS else 'general'}.{version}.txt"
+    return f"{stem}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
 
 
-def find_template(templates: Mapping[str, str], ask: Ask, domain: str) -> tuple[str, str]:
+def find_template(templates: Mapping[str, str], ask: Ask, kind: str) -> tuple[str, str]:
     """The name and the words of the template that asks this: of several versions, the newest there is."""
     for version in reversed(VERSIONS):
-        name = template_name(ask, domain, version)
+        name = template_name(ask, kind, version)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, domain)
+    name = template_name(ask, kind)
     raise SettingError(f"there is no prompt template {name!r}: it belongs beside the others")
 
 
@@ -149,10 +149,9 @@ _TURN = re.compile(r"^\[(system|user|assistant)\]\n", re.MULTILINE)
 _GENERATION_SLOT = re.compile(r"\{(problem|interface)\}")
 
 
-def generation_name(style: str, domain: str, *, function: bool = False) -> str:
+def generation_name(style: str, kind: str, *, function: bool = False) -> str:
     """The file whose words ask for an answer; `function`: code that is called, not run on standard input."""
-    kind = domain if domain in DOMAINS else "general"
-    return f"{style}-{'function' if function and kind == 'code' else kind}.{GENERATION_VERSION}.txt"
+    return f"{style}-{'function' if function else kind}.{GENERATION_VERSION}.txt"
 
 
 def ask_for_answer(template: str, problem: Problem, *, interface: str = "") -> tuple[Message, ...]:

@@ -142,7 +142,7 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
         for one in options
     ]
     best = best_options(points)
-    note = "Simulated contests with a judge fitted to these figures; whiskers: 95 %, of the simulation alone."
+    note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
     title = "Expected Pass@1 against tokens"
     rows = [
         (
@@ -232,7 +232,7 @@ def diagnosis_page(
     command = el("div", el("p", "To paste:"), el("pre", line, tabindex=0))
     return _page(
         judge,
-        [listed(said), _cards(measured, found)],
+        [listed([*said, *(f"warning: {words}" for words in found.warnings)]), _cards(measured, found)],
         drawn,
         lead=LEAD,
         after={"strategies": [*(el("p", f"{capital(words)}.") for words in advice), command]},

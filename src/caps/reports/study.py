@@ -129,6 +129,8 @@ def _number(cell: Cell, number: float) -> str:
         return f"{value:.0f}"
     if unit == "points":
         return f"{round(value, 1) + 0.0:+.1f}"  # no -0.0
+    if unit in ("grade", "grades"):
+        return f"{round(value, 3) + 0.0:{'+' if unit == 'grades' else ''}.3f}"
     if unit == "":
         return f"{value:.3f}" if cell.metric in ("rho", "mcnemar") else f"{value:.2f}"
     return f"{value:.3g}" if unit == "M" and value < 1 else f"{value:.1f}"

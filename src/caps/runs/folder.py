@@ -17,12 +17,13 @@ from typing import IO, Any
 import msgspec
 
 from caps.core.errors import InputError, SettingError
-from caps.core.types import Ask, Case
+from caps.core.types import Ask, Case, Unanswered, Usage
+from caps.datasets.verdicts import Recorded, text_digest
 from caps.files import FolderLock, append_file, file_errors, is_own_output, write_file
 from caps.journal.store import Journal
 from caps.models.batch_api import key_in
 from caps.models.faults import Failure, Failures
-from caps.runs.result_lines import Line, ask_of
+from caps.runs.result_lines import Line, answer_of, ask_of
 from caps.runs.run_file import RunFile, read_run_file, regular_bytes
 
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a process that was killed
@@ -212,6 +213,28 @@ def read_rulings(path: Path) -> list[Line]:
         raise InputError(f"{error.filename}: {error.strerror}; a folder made with --out is wanted") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise InputError(f"{path}: the folder of a run is damaged ({error})") from None
+
+
+def recorded_answers(path: Path, judge: str, texts: Mapping[str, Case]) -> Iterator[Recorded]:
+    """Every answer of a run as recorded verdicts hold it; `texts` are its cases by id, where they are known.
+
+    Asks that went unanswered are left out, and answers that a recorded judge substituted: nobody gave them.
+    Of an ask that took several tries, the last counts.
+    """
+    for line in read_rulings(path):
+        try:
+            ask, answer = ask_of(line), answer_of(line)
+            usage = Usage(line["tokens"], line["output"]) if "tokens" in line else None
+            case, cause = str(line["case"]), line.get("cause")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"{path}: the folder of a run is damaged ({error!r})") from None
+        if answer is None or isinstance(answer, Unanswered) or line.get("substituted"):
+            continue
+        known = texts.get(case)
+        shown: tuple[str, ...] = ()
+        if known is not None and all(0 <= one < len(known.candidates) for one in ask.entrants):
+            shown = tuple(text_digest(known.candidates[one].text) for one in ask.entrants)
+        yield Recorded(case, judge, ask, answer, texts=shown, usage=usage, cause=cause)
 
 
 def _read_lines(path: Path) -> list[Line]:

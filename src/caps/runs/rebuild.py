@@ -5,7 +5,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from caps.core.errors import CapsError, InputError, NotRecordedError
+from caps.core.errors import CapsError, InputError, NotRecordedError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Usage
 from caps.datasets.imports import open_cases
@@ -73,8 +73,9 @@ class RebuiltRun:
         self.strategy: Strategy | None = None
         try:
             self.strategy = self.runner.strategy
-            judge = self.runner.judge(lambda _: SilentModel())
-            self.judge = judge if isinstance(judge, LlmJudge) else None
+            if not self.runner.has_own_judge:  # whose prompts nobody knows, so its code need not be here
+                judge = self.runner.judge(lambda _: SilentModel())
+                self.judge = judge if isinstance(judge, LlmJudge) else None
         except CapsError as error:  # own prompts or an own strategy that are not here
             self._note(f"contests cannot be played again: {error}")
 
@@ -92,8 +93,8 @@ class RebuiltRun:
         try:
             for case in islice(open_cases(source), self.file.limit):
                 if isinstance(case, Case):
-                    yield case
-        except (InputError, OSError) as error:
+                    yield self.runner.stated(case)
+        except (InputError, SettingError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 
     def prepared(self, case: Case) -> PreparedCase:

@@ -119,6 +119,7 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in prepared.evidence.entrants}),
+        **({"substituted": dict(sorted(ledger.substituted.items()))} if ledger.substituted else {}),
         **({"skip_failing": True} if config.skip_failing else {}),
         **found_line(prepared),
         **_sureness(chosen),
@@ -149,6 +150,7 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
             yield {
                 **base,
                 **(_answer_line(judged.ruling.answer) if read else {}),
+                **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
                 "attempt": place,
                 "how": attempt.how,
                 "cause": attempt.cause,

@@ -29,8 +29,9 @@ PACKAGES = {
 }  # key in the file -> distribution
 #: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
 DECIDING = (
-    "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format", "extra",
-    "profile", "views", "hard_evidence", "prompt_version",
+    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format",
+    "extra", "profile", "views", "domain", "hard_evidence", "prompt_version", "recorded",
+    "recorded_judge",
 )  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def run_file_of(
 ) -> RunFile:
     """The file of a run that is about to begin."""
     return RunFile(
-        config=runner.recorded(confidence),
+        config=runner.stated_config(confidence),
         cases=cases if cases == "-" or "://" in cases else str(Path(cases).resolve()),
         limit=limit,
         findings=dict(findings),

@@ -81,6 +81,7 @@ class Summary:
             "usd": None if price is None else self._dollars(price),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
+            **({"substituted": dict(self.ledger.substituted)} if self.ledger.substituted else {}),
             "findings": self.findings.as_line(),
             "by_stage": ledger_lines(self.ledger),
             **({"servers": server_lines(self.servers)} if self.servers else {}),

@@ -130,12 +130,12 @@ class Rsa:
 
 def make_method(name: str, changes: Mapping[str, str] | None = None) -> Method:
     """Build a method by name, with some of its fields changed."""
-    return cast(Method, build(METHODS, name, "sample", changes))
+    return cast(Method, build(METHODS, name, changes))
 
 
 def make_preset(name: str, changes: Mapping[str, str] | None = None) -> Preset:
     """Build a preset by name, with some of its fields changed."""
-    return cast(Preset, build(PRESETS, name, "extra", changes))
+    return cast(Preset, build(PRESETS, name, changes))
 
 
 def resolve_preset(name: str, model: str | None) -> str:

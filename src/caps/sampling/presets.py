@@ -34,10 +34,9 @@ class Preset:
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def temperature(self, domain: str) -> float | None:
-        """The temperature for a domain; None leaves it to the server."""
-        by_domain = {"code": self.temperature_code, "math": self.temperature_math}
-        value = by_domain.get(domain, self.temperature_general)
+    def temperature(self, kind: str) -> float | None:
+        """The temperature for a kind of prompt; None leaves it to the server."""
+        value: float = getattr(self, f"temperature_{kind}")
         return None if value < 0 else value
 
     def extra(self) -> dict[str, object]:

@@ -17,6 +17,7 @@ from statistics import fmean
 
 from caps.core.errors import AccessError, InputError, ModelError, SettingError, UnknownModelError
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.evidence.domains import domain_named
 from caps.judging.base import Budget, UnlimitedBudget
 from caps.judging.llm import pay
 from caps.models.base import Completion, Model, Request
@@ -95,22 +96,24 @@ class Sampler:
 
     def request(self, case: Case, number: int) -> Request:
         """The request for a new answer to a problem."""
-        function = interface_of(case)
-        name = generation_name(self.preset.style, case.domain, function=bool(function))
+        function, domain = interface_of(case), domain_named(case.domain)
+        called = bool(function) and domain.python_programs
+        name = generation_name(self.preset.style, domain.prompts, function=called)
         messages = ask_for_answer(self._template(name), case.problem, interface=function)
         return self._request(messages, name, case, number)
 
     def aggregation_request(self, case: Case, texts: Sequence[str], number: int) -> Request:
         """The request for a new answer from others."""
-        name, problem, function = generation_name("aggregate", case.domain), case.problem, interface_of(case)
-        if function and case.domain == "code":
+        domain, problem, function = domain_named(case.domain), case.problem, interface_of(case)
+        name = generation_name("aggregate", domain.prompts)
+        if function and domain.python_programs:
             problem = Problem.of(f"{problem.text}\n\nProvide this interface:\n{function}")
         nonce = nonce_for(problem.text, texts)
         messages = render(self._template(name), problem=problem, views=texts, nonce=nonce)
         return self._request(messages, name, case, number)
 
     def _request(self, messages: tuple[Message, ...], template: str, case: Case, number: int) -> Request:
-        temperature, extra = self.preset.temperature(case.domain), self._extra
+        temperature, extra = self.preset.temperature(domain_named(case.domain).prompts), self._extra
         if temperature is None:
             extra = {"temperature": None, **extra}
         return Request(

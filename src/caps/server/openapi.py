@@ -3,7 +3,7 @@
 from typing import Any
 
 from caps.config import RunConfig, per_request_options
-from caps.datasets.case_files import DOMAINS
+from caps.evidence.domains import known_domains
 from caps.server.admission import Limits
 from caps.server.requests import MIN_SECONDS, strategy_names, within_limits
 
@@ -45,7 +45,7 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
     case["properties"] = {
         "problem": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
         "candidates": {"type": "array", "minItems": 1, "maxItems": limits.max_samples},
-        "domain": {"enum": list(DOMAINS)},
+        "domain": {"enum": known_domains()},
         "model": {
             "type": "string",
             "description": "caps/<model>: the judge model, if the server has none configured",
@@ -80,7 +80,7 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
         },
         "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
         "strategy": {"enum": list(strategy_names())},
-        "domain": {"enum": list(DOMAINS)},
+        "domain": {"enum": known_domains()},
     }
     properties = {}
     for one in per_request_options():

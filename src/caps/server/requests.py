@@ -4,7 +4,7 @@ What goes upstream stays as the client sent it. What is meant for `caps` is chec
 server. Parsing is total: an `ApiError` or `InputError` names the field that is wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -15,8 +15,9 @@ from caps.config import Option, RunConfig, find_option, per_request_options
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Message, Problem
-from caps.datasets.case_files import DOMAINS, guess_domain, parse_case
-from caps.registry import STRATEGIES, listing
+from caps.datasets.case_files import parse_case
+from caps.evidence.domains import domain_named, guess_domain, known_domains
+from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.errors import ApiError, invalid_value
@@ -25,7 +26,6 @@ PREFIX = "caps/"
 OWN_FIELDS = ("caps", "model", "n", "stream", "stream_options")
 LARGE_BODY = 64_000  # bytes
 LARGE_FIELD = 16_000  # bytes
-FINDING_FIELDS = ("tests", "entry_point", "starter_code", "preamble")  # fields that findings read
 STRUCTURED_FIELDS = ("tools", "functions", "response_format")
 MIN_SECONDS = 0.1
 
@@ -56,9 +56,9 @@ class ChatRequest:
     def domain(self, candidates: tuple[Candidate, ...]) -> tuple[str, bool]:
         """The domain, and whether it was guessed. Requests with tools or a response format are `general`."""
         if self.config.domain is not None:
-            return self.config.domain, False
+            return domain_named(self.config.domain).name, False
         structured = any(self.fields.get(name) for name in STRUCTURED_FIELDS)
-        return "general" if structured else guess_domain({}, candidates), True
+        return DEFAULT_DOMAIN if structured else guess_domain({}, candidates), True
 
 
 def decode_body(payload: bytes) -> dict[str, Any]:
@@ -115,19 +115,23 @@ def check_messages(body: dict[str, Any]) -> None:
         raise InputError("messages: every message must be an object")
 
 
-def parse_case_body(body: dict[str, Any]) -> Case:
+def parse_case_body(body: dict[str, Any], registered: Sequence[str] = ()) -> Case:
     """The case in a body; `InputError` if it is not one."""
     row = {name: value for name, value in body.items() if name not in ("caps", "model")}
     try:
-        return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID)
+        return parse_case(msgspec.json.encode(row), default_id=DEFAULT_ID, registered=registered)
     except (OverflowError, UnicodeEncodeError) as error:
         raise InputError(f"cannot be encoded ({error})"[:200]) from None
 
 
-def parse_large_case(payload: bytes) -> Case:
-    """The case in a large body, parsed in a worker process; extra fields are kept if findings read them."""
-    case = parse_case_body(decode_object(payload))
-    return replace(case, extra={name: case.extra[name] for name in FINDING_FIELDS if name in case.extra})
+def parse_large_case(payload: bytes, registered: Mapping[str, tuple[str, ...]]) -> Case:
+    """The case in a large body, parsed in a worker process; extra fields are kept if its domain reads them.
+
+    `registered` are domains that the server knows and this process may not, with the fields they read.
+    """
+    case = parse_case_body(decode_object(payload), tuple(registered))
+    fields = registered[case.domain] if case.domain in registered else domain_named(case.domain).fields
+    return replace(case, extra={name: case.extra[name] for name in fields if name in case.extra})
 
 
 def field_error(error: InputError) -> ApiError:
@@ -263,8 +267,8 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
     strategy = _listed_strategy(changes.get("strategy", base.strategy), base)
     kept = base.settings if strategy == base.strategy else {}
     changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.max_samples)}
-    if changes.get("domain") not in (None, *DOMAINS):
-        raise invalid_value("caps.domain", f"must be one of {', '.join(DOMAINS)}")
+    if changes.get("domain") not in (None, base.domain, *known_domains()):  # never a path to import
+        raise invalid_value("caps.domain", f"must be one of {', '.join(known_domains())}")
     bounds = {"samples": (1, limits.max_samples), "budget_seconds": (MIN_SECONDS, limits.max_seconds)}
     if limits.max_judge_tokens:
         bounds["budget_tokens"] = (0, limits.max_judge_tokens)
@@ -302,7 +306,7 @@ def _option(name: str) -> Option:
 @cache
 def strategy_names() -> tuple[str, ...]:
     """The names of all listed strategies; cached, since the lookup reads the metadata of every package."""
-    return (*(name for name, *_ in listing(STRATEGIES)), *STRATEGIES.aliases)
+    return (*names(STRATEGIES), *STRATEGIES.aliases)
 
 
 def _listed_strategy(name: object, base: RunConfig) -> str:

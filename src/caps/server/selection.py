@@ -27,7 +27,7 @@ from caps.core.errors import (
 )
 from caps.core.types import Candidate, Case, Selection
 from caps.engines.base import Outcome
-from caps.evidence.profiles import profile_named, signature_named
+from caps.evidence.profiles import profile_for, signature_named
 from caps.findings.base import Findings
 from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Request
@@ -189,7 +189,7 @@ async def _signatures(
 
 def signatures_of(domain: str, candidates: tuple[Candidate, ...]) -> list[str | None]:
     """The signature of each candidate."""
-    signature = signature_named(profile_named(domain).signature)
+    signature = signature_named(profile_for(domain).signature)
     return [signature(one) for one in candidates]
 
 
@@ -243,6 +243,7 @@ class Selector:
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
         runner = self._runner.with_config(own, model=self._model)
+        case = runner.stated(case)
         engine = runner.local_engine(
             dict.fromkeys(runner.endpoints[1:], self._model), texts=self._texts, findings=self._findings
         )

@@ -14,6 +14,7 @@ import aiohttp
 from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError
 from caps.core.types import DEFAULT_ID, Case
+from caps.evidence.domains import registered_fields
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
 from caps.runner import Runner
@@ -88,7 +89,7 @@ class SelectionService:
         deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
-                work = partial(parse_large_case, payload)
+                work = partial(parse_large_case, payload, registered_fields())
                 case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
                 case = parse_case_body(body)
@@ -107,7 +108,7 @@ class SelectionService:
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""
-        if not Runner(config, offline=True).asks_judge and not body.get("model"):
+        if not Runner(config, offline=True).asks_model and not body.get("model"):
             return self.model or ""
         return upstream_model(body, self.model)
 

@@ -31,6 +31,7 @@ class Observation:
     malformed: bool = False
     attempts: int = 1
     tokens: int = 0
+    output: int = 0  # tokens written in all attempts
 
     @property
     def outcome(self) -> float:
@@ -51,6 +52,15 @@ class Observation:
     def pair(self) -> tuple[int, int, int]:
         """Which pair of which case."""
         return self.case, self.one, self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """Ratings of the two candidates of a pair, each from a call of its own; where known, `one` is right."""
+
+    case: int
+    one: float
+    other: float
 
 
 def at(looks: Iterable[Observation], level: Level) -> list[Observation]:

@@ -14,7 +14,7 @@ from caps.costs.ledger import Ledger
 from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
-from caps.statistics.judge_measures import LEAST_CASES, Learned, learn
+from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN, Learned, learn
 from caps.statistics.observations import Ballot, Observation, strengths
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs
@@ -220,7 +220,7 @@ def conclude(
     """Fit what votes are worth, where labels tell and nobody fixed it; then the judge."""
     ballots = [ballot for one in probed if (ballot := ballot_of(one.probe, one.entrants)) is not None]
     found: dict[str, float] = {}
-    if len(ballots) >= LEAST_CASES and not set(fixed) & set(STRENGTHS):
+    if len(ballots) >= LEAST_CASES_TO_LEARN and not set(fixed) & set(STRENGTHS):
         fitted = strengths(ballots, believer.votes, believer.nobody)
         found = {name: round(x, 4) for name, x in zip(STRENGTHS, fitted, strict=True)}
     wiser: Posterior = replace(cast(Any, believer), **found)

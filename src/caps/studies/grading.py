@@ -9,12 +9,12 @@ from hashlib import sha256
 
 from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case
+from caps.evidence.domains import domain_named
 from caps.graders.base import Grade, Grader, Opening
 from caps.journal.store import Journal
 
 KIND = "grade"
 AT_ONCE = 16
-TRUTH = ("answer", "tests", "entry_point", "fn_name", "starter_code", "preamble")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,10 @@ def _next(source: "Iterable[Case | InputError]") -> Case | InputError | None:
 
 
 def _key(version: str, case: Case, candidate: Candidate) -> str:
-    truth = {name: case.extra[name] for name in TRUTH if name in case.extra}
-    problem = case.problem.text if case.domain == "code" else ""  # some programs continue their problem
+    names = domain_named(case.domain).truth
+    truth = {
+        name: case.extra[name] for name in (case.extra if names is None else names) if name in case.extra
+    }
+    problem = case.problem.text if names is None or "problem" in names else ""
     listed = [version, truth, problem, candidate.text, candidate.code, candidate.answer]
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()

@@ -13,6 +13,7 @@ from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing
 from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
+from caps.evidence.domains import domain_named
 from caps.judging.base import PreparedCase
 from caps.prompts.render import asks_for_code, find_template, render
 
@@ -51,7 +52,7 @@ class CasePrompts:
 
     def _render_without_views(self, ask: Ask) -> int:
         prepared = self._prepare
-        _, template = find_template(self._templates, ask, prepared.case.domain)
+        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         shown = render(
             template,
             problem=prepared.case.problem,

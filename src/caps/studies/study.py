@@ -11,10 +11,10 @@ from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import check_settings, nearest, setting
-from caps.evidence.profiles import profile_named, with_views
+from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
-from caps.judging.simulated import JudgeModel
+from caps.judging.simulated import PRESETS, JudgeModel, judge_of
 from caps.studies.metrics import METRICS
 from caps.studies.results import slug
 from caps.studies.simulation import LabelledPool, PoolModel
@@ -26,8 +26,9 @@ SIMULATED = "simulated"
 class Suite:
     """Problems with candidates: a file of labelled cases, or pools the simulator makes up.
 
-    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`
-    stand in for the study's own judge.
+    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`, or
+    `recorded` verdicts and whose they are, stand in for the study's own judge. With `shuffle`, every seed
+    puts the candidates into another order before a real or recorded judge sees them.
     """
 
     name: str
@@ -38,6 +39,9 @@ class Suite:
     profile: str | None = None
     model: str | None = None
     base_url: str | None = None
+    recorded: Path | None = None
+    recorded_judge: str | None = None
+    shuffle: bool = False
     simulated: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -185,11 +189,6 @@ class Section:
 # How a simulated suite is made: the flat settings of a study file, shared out to pools, judge and strata.
 
 
-PARTIAL_SKILL = (
-    0.7  # of the skill above chance at E2, what is left at E1 if nobody says; as `caps simulate` has it
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
     """So many problems of one difficulty, and how often a candidate of theirs is right."""
@@ -239,20 +238,25 @@ def recipe(values: Mapping[str, Any], n: int | None = None) -> Recipe:
     """Read flat settings; an unknown one, or one outside its limits, is a `SettingError` that names it."""
     left = dict(values)
     problems, seed = left.pop("problems", 0), left.pop("seed", 1234)
+    preset = left.pop("preset", None)
+    if preset is not None and preset not in PRESETS:
+        raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
     strata = tuple(_made(Stratum, row) for row in left.pop("strata", []))
     for name, number in (("problems", problems), ("seed", seed)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise SettingError(f"{name} = {number!r}: must be a whole number of at least 0")
     pool_names, judge_names = _names(PoolModel), _names(JudgeModel)
-    known = ["problems", "seed", "strata", *pool_names, *judge_names]
+    known = ["problems", "seed", "strata", "preset", *pool_names, *judge_names]
     for name in left:
         if name not in known:
             raise SettingError(f"there is no {name!r}: {nearest(name, known)}there are {', '.join(known)}")
     pool = _made(PoolModel, {k: v for k, v in left.items() if k in pool_names} | ({"n": n} if n else {}))
-    judge = {k: v for k, v in left.items() if k in judge_names}
-    if "accuracy" in judge and "accuracy_partial" not in judge:
-        judge["accuracy_partial"] = 0.5 + PARTIAL_SKILL * (judge["accuracy"] - 0.5)
-    return Recipe(problems=problems, seed=seed, pool=pool, judge=_made(JudgeModel, judge), strata=strata)
+    flaws = {k: v for k, v in left.items() if k in judge_names}
+    if preset is not None:
+        judge = replace(PRESETS[preset], **flaws)
+    else:
+        judge = judge_of(**flaws) if "accuracy" in flaws else JudgeModel(**flaws)
+    return Recipe(problems=problems, seed=seed, pool=pool, judge=judge, strata=strata)
 
 
 def _names(kind: Any) -> list[str]:
@@ -268,8 +272,8 @@ def _made(kind: Any, values: Mapping[str, Any]) -> Any:
 
 # From a TOML file to a `Study`; an unknown key is an error that names file and key.
 #
-# Paths in it are relative to the file. A suite may be a name alone, looked up in `suites_file`, or be
-# `like` such a one with some keys changed.
+# Paths in it are relative to the file, those of suites to another folder if one is given. A suite may be
+# a name alone, looked up in `suites_file`, or be `like` such a one with some keys changed.
 
 
 DOWN = ("suites", "methods", "disagreements")
@@ -277,12 +281,12 @@ ACROSS = ("methods", "suites", "strata", "nothing")
 DEFAULT_SEEDS = [1234, 1235, 1236]
 
 
-def load_study(path: Path) -> Study:
-    """Read a study and check all of it before anything runs."""
+def load_study(path: Path, data: Path | None = None) -> Study:
+    """Read a study and check all of it before anything runs; files of its suites may lie in `data`."""
     section = Section(read_toml(path), str(path))
     shelf = _shelf(section, path)
     shared = section.take("simulated", dict, {})
-    suites = tuple(_suite(one, shelf, shared, path) for one in section.tables("suites"))
+    suites = tuple(_suite(one, shelf, shared, data or path.parent) for one in section.tables("suites"))
     methods = tuple(_method(one) for one in section.tables("strategies"))
     tables = tuple(_table(one) for one in section.tables("tables"))
     seeds = section.take("seeds", list, DEFAULT_SEEDS)
@@ -317,7 +321,7 @@ def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
     return listed
 
 
-def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], path: Path) -> Suite:
+def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], data: Path) -> Suite:
     name = section.take("name", str)
     like = section.take("like", str, name)
     own = section.rest()
@@ -329,16 +333,19 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
     told = Section({**base, **own}, *section.place)
     simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
     told.take("simulated", dict, {})
-    cases = told.take("cases", str, None)
+    cases, recorded = told.take("cases", str, None), told.take("recorded", str, None)
     suite = Suite(
         name=name,
-        cases=None if cases is None else path.parent / cases,
+        cases=None if cases is None else data / cases,
         n=told.take("n", int, None),
         problems=told.take("problems", int, None),
         get=told.take("get", str, ""),
         profile=told.take("profile", str, None),
         model=told.take("model", str, None),
         base_url=told.take("base_url", str, None),
+        recorded=None if recorded is None else data / recorded,
+        recorded_judge=told.take("recorded_judge", str, None),
+        shuffle=told.take("shuffle", bool, default=False),
         simulated=simulated,
     )
     told.finish()
@@ -359,7 +366,7 @@ def _method(section: Section) -> Method:
     stated = section.take("stated", dict, None)
     section.finish()
     strategy = section.checked("use", lambda: make_strategy(use, changes))
-    section.checked("views", lambda: with_views(profile_named("general"), views))
+    section.checked("views", lambda: with_views(GENERAL, views))
     section.checked("simulated", lambda: recipe(simulated))
     if stated is not None:
         section.checked("stated", lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))

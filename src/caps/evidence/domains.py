@@ -1,0 +1,173 @@
+"""The built-in domains, and domains by name.
+
+A domain is found by its name in the table of `registry.DOMAINS`, among the entry points `caps.domains` of
+installed packages, or among those registered in this process: `register_domain` does that, and `--domain
+package.module:NAME` does it for the domain it names. A case states a domain by such a name and never by a
+path: a file of cases cannot have code imported.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from caps.core.domains import PROMPT_KINDS, Domain
+from caps.core.errors import InputError, SettingError
+from caps.core.settings import nearest
+from caps.core.types import Candidate
+from caps.evidence.anatomy import last_boxed, last_code_block
+from caps.registry import DEFAULT_DOMAIN, DOMAINS, FINDERS, GRADERS, check_call, names, names_code, resolve
+
+INTERFACE = ("entry_point", "fn_name", "starter_code", "preamble")
+_NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
+_registered: dict[str, Domain] = {}
+
+
+def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
+    """Whether a case has tests, or most of its candidates hold code."""
+    if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
+        return True
+    holding = sum(one.code is not None or last_code_block(one.text) is not None for one in candidates)
+    return holding > len(candidates) / 2
+
+
+def recognises_math(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
+    """Whether most candidates box an answer; without candidates, whether an answer is known."""
+    if not candidates:
+        return row.get("answer") is not None
+    boxing = sum(one.answer is not None or last_boxed(one.text) is not None for one in candidates)
+    return boxing > len(candidates) / 2
+
+
+_TRUTH = ("answer", "tests", *INTERFACE)
+
+CODE = Domain(
+    name="code",
+    signature="code-ast",
+    partial="code-summary",
+    prompts="code",
+    finder="behaviour",
+    grader="code",
+    fields=("tests", *INTERFACE),
+    truth=("problem", *_TRUTH),  # some programs continue their problem
+    python_programs=True,
+    recognises=recognises_code,
+)
+MATH = Domain(
+    name="math",
+    signature="math-answer",
+    partial="math-summary",
+    prompts="math",
+    finder="answers",
+    grader="math",
+    truth=_TRUTH,
+    short_answers=True,
+    recognises=recognises_math,
+)
+GENERAL = Domain(name="general", recognises=lambda row, candidates: True)  # noqa: ARG005
+
+
+def domain_named(name: str) -> Domain:
+    """Find a domain; one that a path names is registered, so that cases may state it by its own name."""
+    found = _registered.get(name)
+    if found is not None:
+        return found
+    domain = check_domain(resolve(DOMAINS, name), name)
+    if names_code(name):
+        return register_domain(domain)
+    if domain.name != name:
+        raise SettingError(f"domain {name!r}: it calls itself {domain.name!r}: the two names must be equal")
+    _registered[name] = domain
+    return domain
+
+
+def register_domain(domain: Domain) -> Domain:
+    """Make a domain known to this process by its name, in place of an earlier one of that name.
+
+    Cases then state it in their field `domain`, and `domain="..."` of `caps.best` or `caps.solve` names it.
+    """
+    check_domain(domain, repr(domain))
+    if domain.name in DOMAINS.table:
+        raise SettingError(f"domain {domain.name!r}: a built-in domain has this name: choose another")
+    _registered[domain.name] = domain
+    return domain
+
+
+def known_domains() -> list[str]:
+    """The names a case may state: built-in ones, those of installed packages, those registered here."""
+    return list(dict.fromkeys([*names(DOMAINS), *_registered]))
+
+
+def registered_fields() -> dict[str, tuple[str, ...]]:
+    """The domains that another process may not know, each with the fields its finder reads."""
+    return {name: one.fields for name, one in _registered.items() if name not in DOMAINS.table}
+
+
+def all_domains() -> Iterator[Domain]:
+    """Every domain that a case may state; a plug-in that cannot be loaded is left out until one does."""
+    for name in known_domains():
+        try:
+            yield domain_named(name)
+        except SettingError:
+            continue
+
+
+def check_stated(name: object, registered: Sequence[str] = ()) -> None:
+    """Refuse what a case may not state as its domain; `registered` are those of the process that asks."""
+    if isinstance(name, str) and (name in _registered or name in DOMAINS.table or name in registered):
+        return
+    known = list(dict.fromkeys([*known_domains(), *registered]))
+    if name not in known:
+        close = nearest(name, known) if isinstance(name, str) else ""
+        raise InputError(
+            f"domain: {name!r:.80} must be one of {', '.join(known)}"
+            + (f"; {close.strip()}" if close else "; one of your own is named with --domain")
+        )
+    try:
+        domain_named(str(name))
+    except SettingError as error:
+        raise InputError(f"domain: {error}") from None
+
+
+def guess_domain(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
+    """The first built-in domain that recognises a case: code, then math, else general.
+
+    Where there are no candidates yet, a known answer is taken for one of mathematics.
+    """
+    for name in DOMAINS.table:
+        recognises = domain_named(name).recognises
+        if recognises is not None and recognises(row, candidates):
+            return name
+    return DEFAULT_DOMAIN
+
+
+def check_domain(found: object, name: str) -> Domain:
+    """The object as a domain that can be used, or a `SettingError` that says what is wrong with it."""
+    if not isinstance(found, Domain):
+        raise SettingError(f"domain {name!r} is {found!r:.80}: not a caps.Domain")
+    if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
+        raise SettingError(f"domain {found.name!r:.80}: a name is a word of letters, digits, - and _")
+    where = f"domain {found.name!r}"
+    if found.prompts not in PROMPT_KINDS:
+        raise SettingError(
+            f"{where}: prompts = {found.prompts!r:.80}: must be one of {', '.join(PROMPT_KINDS)}"
+        )
+    for field in ("signature", "partial", "full"):
+        if not isinstance(value := getattr(found, field), str) and not callable(value):
+            raise SettingError(
+                f"{where}: {field} = {value!r:.80}: must be a function of a candidate, or its name"
+            )
+        if callable(value):
+            check_call(f"{where}: {field}", value, ("candidate",))
+    for field, registry in (("finder", FINDERS), ("grader", GRADERS)):
+        if isinstance(value := getattr(found, field), str):
+            resolve(registry, value)
+        elif value is not None and not callable(value):
+            raise SettingError(
+                f"{where}: {field} = {value!r:.80}: must be a class or function that makes one"
+            )
+        elif value is not None:
+            check_call(f"{where}: {field}", value, ("resources",))
+    try:
+        hash(found)
+    except TypeError as error:
+        raise SettingError(f"{where}: {error}: its functions and fields must be hashable") from None
+    return found
