@@ -68,13 +68,13 @@ from caps.models.weights import Report
 from caps.prompts.grammar import WORD
 from caps.registry import DEFAULT_JUDGE, allow, allowed
 from caps.sampling.base import Method
-from caps.sampling.methods import make_method, make_preset, usual_preset
+from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
 
 if TYPE_CHECKING:
-    from caps.engines.batch import MakeConvoy
+    from caps.engines.batch import MakeBatchState
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
@@ -400,7 +400,7 @@ class Runner:
 
     @property
     def _preset_name(self) -> str:
-        return usual_preset(self.config.preset, self.config.model)
+        return resolve_preset(self.config.preset, self.config.model)
 
     def with_config(self, config: RunConfig, *, model: Model | None = None) -> "Runner":
         """A runner for the same objects and keys with another config, and perhaps another model."""
@@ -631,9 +631,9 @@ class Runner:
 
     def check_batch(self) -> None:
         """Refuse what no batch can do, before anything is sent."""
-        from caps.engines.batch import refuse_unkept  # noqa: PLC0415
+        from caps.engines.batch import check_batch_budgets  # noqa: PLC0415
 
-        refuse_unkept(self.case_budget, self.total_budget)
+        check_batch_budgets(self.case_budget, self.total_budget)
         if self.config.journal is None:
             raise SettingError("batches need a journal: leave out --no-journal")
 
@@ -657,7 +657,7 @@ class Runner:
 
             yield WorkerContext(engine, findings)
 
-    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeConvoy":
+    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeBatchState":
         """How cases move through batches together, with a judge whose models wait for replies."""
         from caps.engines.batch import BatchState  # noqa: PLC0415
         from caps.models.pending import PendingModel  # noqa: PLC0415
@@ -728,7 +728,7 @@ class Runner:
             partial(remote.worker, confidence),
             self.prepare,
             cluster=replace(self.cluster, workers=workers),
-            room=CASES_AT_ONCE if share == "auto" else share,
+            capacity=CASES_AT_ONCE if share == "auto" else share,
             journal=None if self.journal_path is None else self.journal_path.resolve(),
             durable=config.durable,
             total_budget=self.total_budget,

@@ -234,7 +234,7 @@ def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(t
             _, said = process.communicate()
             if sign == signal.SIGINT:
                 assert process.returncode == 130
-                assert "batch batch_0 goes on at" in said
+                assert "batch batch_0 continues at" in said
                 assert "run the same command again" in said
         shown = json.loads(batch("status", "--journal", tmp_path / "journal.sqlite", "--json").stdout)
         assert [(one["batch"], one["requests"]) for one in shown] == [("batch_0", 12)]

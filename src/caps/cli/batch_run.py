@@ -58,8 +58,8 @@ class BatchRun:
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """The outcome of each case; requests in the files of this folder count as paid for."""
         self.waiting.paid |= self.folder.sent_keys()
-        for stand in self.batch_state.stands():
-            yield stand.outcome
+        for progress in self.batch_state.progress():
+            yield progress.outcome
 
 
 def _finding(
@@ -133,10 +133,10 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Out
     """Write open requests: the files, the number of requests that earlier files hold, the failed cases."""
     held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
-        for stand in run.batch_state.stands():
-            if stand.outcome.failure is not None:
-                failed.append(stand.outcome)
-            for one in stand.open:
+        for progress in run.batch_state.progress():
+            if progress.outcome.failure is not None:
+                failed.append(progress.outcome)
+            for one in progress.open:
                 if one.key in out:
                     held.add(one.key)
                 else:

@@ -38,7 +38,7 @@ from caps.core.text import number, percent, plural
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
-from caps.costs.forecast import PER_CHARACTER, field_of, forecast
+from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
@@ -343,7 +343,7 @@ def _configured(
 
 def pool_rows(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> list[dict[str, Any]]:
     """The figures of every strategy."""
-    entrants = field_of(pool)
+    entrants = distinct_entrants(pool)
     baseline = forecast(make_strategy(BASELINE), entrants, sizes).tokens
     rows = []
     for name, strategy in strategies.items():
@@ -430,7 +430,7 @@ def plan_file(
 def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any]:
     """The figures of one strategy, summed over all cases."""
     dollars = {
-        "least": terms.dollars(one.least, one.calls_least, reread=True),
+        "least": terms.dollars(one.least, one.calls_least, all_cached=True),
         "mean": terms.dollars(one.mean, one.calls),
         "most": terms.dollars(one.most, one.calls_most),
     }

@@ -105,9 +105,9 @@ def report_batches(engine: Engine, *, quiet: bool) -> None:
     from caps.engines.batch import BatchEngine  # noqa: PLC0415  (it is loaded by now if it is used)
 
     if isinstance(engine, BatchEngine):
-        engine.batch_client.warned = lambda words: say(words, "yellow")
+        engine.batch_client.on_warning = lambda message: say(message, "yellow")
         if not quiet:
-            engine.batch_client.told = say
+            engine.batch_client.on_progress = say
 
 
 MOST_CASES = 2000  # they are held in memory until the last of them has been asked about

@@ -39,7 +39,7 @@ from caps.runner import Runner
 from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sampled
 from caps.sampling.sampler import Sampler, sample_all
-from caps.solving import aids_for
+from caps.solving import sampling_tools
 from caps.studies.grading import GradeStore
 
 Problems = Annotated[
@@ -177,7 +177,7 @@ class SampleRun:
         async with (
             AsyncExitStack() as ending,
             self._runner.sampler(logprobs=self._logprobs, paid=self._tally.add_usage) as sampler,
-            aids_for(self._runner, grade=truth.grade, paid=self._judged) as aids,
+            sampling_tools(self._runner, grade=truth.grade, paid=self._judged) as tools,
         ):
             ending.push_async_callback(truth.close)
             with ExitStack() as stack:
@@ -190,7 +190,7 @@ class SampleRun:
                     self._runner.method,
                     sampler,
                     n=self._runner.config.samples,
-                    aids=aids,
+                    tools=tools,
                     grace=self._runner.grace,
                 )
                 async with aclosing(all_) as stream:

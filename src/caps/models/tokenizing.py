@@ -5,8 +5,8 @@ needs the package `tokenizers` (the extra of that name), which is imported here 
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,9 @@ class CountedModel:
             *shown, written = map(self._tokenizer.count, texts)
         else:
             *shown, written = await asyncio.to_thread(lambda: [*map(self._tokenizer.count, texts)])
-        return replace(completion, usage=changed(completion.usage, prompt=sum(shown), output=written))
+        return replace(
+            completion, usage=dataclasses.replace(completion.usage, prompt=sum(shown), output=written)
+        )
 
     async def close(self) -> None:
         """Close the model."""

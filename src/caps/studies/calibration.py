@@ -11,7 +11,7 @@ from caps.core.play import Play, compare
 from caps.core.settings import override, settings_of
 from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
 from caps.costs.ledger import Ledger
-from caps.engines.base import ENDED, Engine, Outcome, PerCase, in_order
+from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
 from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN, Learned, learn
@@ -202,7 +202,7 @@ async def calibrate(
             probed.append(ProbedCase(probes[outcome.number], entrants, _asked(outcome), outcome.number))
         advance()
     found = replace(conclude(probed, believer, fixed=fixed), ledger=ledger)
-    ended = next((cause for cause in ENDED if ledger.unanswered[cause]), None)
+    ended = next((cause for cause in EXHAUSTED if ledger.unanswered[cause]), None)
     if ended is None:
         return found
     silent = replace(
