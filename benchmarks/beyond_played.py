@@ -35,7 +35,7 @@ def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
 
 def rivals() -> dict[str, Strategy]:
     """Everyone else."""
-    names = ("majority", "tests-first", "caps-r", "sprint", "knockout", "v1-infer")
+    names = ("majority", "tests-first", "pointwise", "caps-r", "sprint", "knockout", "v1-infer")
     return {
         **{name: make_strategy(name) for name in names},
         APART: make_strategy("caps-r", {"shortlist": "tests"}),
@@ -139,6 +139,13 @@ def paired(ours: Played, theirs: Played) -> tuple[float, float, float]:
     gap = 100 * (ours.by_problem() - theirs.by_problem())
     draws = np.random.default_rng(1).choice(gap, (2000, len(gap))).mean(axis=1)
     return float(gap.mean()), *map(float, np.quantile(draws, [0.025, 0.975]))
+
+
+def worse_by_chance(ours: Played, theirs: Played) -> float:
+    """Chance of so low a difference if neither were better: signs of problems exchanged at random."""
+    gap = ours.by_problem() - theirs.by_problem()
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], (20_000, len(gap)))
+    return float(((signs @ gap) <= gap.sum() + 1e-9).mean())
 
 
 def vote_share(pools: Iterable[LabelledPool]) -> tuple[Array, Array]:

@@ -100,6 +100,7 @@ class ModelOptions(TypedDict, total=False):
     strategy: Strategy | str
     settings: Mapping[str, object] | None
     skip_failing: bool
+    explain: bool
     judge_profile: str | Path | None
     seed: int
     profile: str | None

@@ -323,6 +323,11 @@ class RunConfig:
         "strategy",
         per_request=True,
     )
+    explain: bool = switch(
+        "Add to each result what moved its probability: votes, findings and verdicts (posterior).",
+        "strategy",
+        per_request=True,
+    )
     judge_profile: str | None = option(
         None,
         "Measured accuracy of the judge, a file written by caps diagnose --save.",

@@ -351,7 +351,9 @@ def _loaded(line: Line, ledger: Ledger) -> Selected:
     if line.get("error") is not None:
         return Selected(name, None, "", None, ledger, error=str(line["error"]), usd=usd, _line=line)
     rescued = line.get("rescued")
-    facts = {key: float(line[key]) for key in ("probability", "abstain") if line.get(key) is not None}
+    facts = {
+        key: float(line[key]) for key in ("probability", "abstain", "calibrated") if line.get(key) is not None
+    }
     selection = Selection(
         int(line["winner"]),
         tuple(line["order"]),

@@ -152,7 +152,7 @@ def test_a_profile_holds_what_was_seen():
     judge = JudgeModel(accuracy=0.8, accuracy_partial=0.65, position_bias=0.4)
     looks = looks_of(judge, 150, Random(1))
     profile, assumed = profile_of(looks, measure(looks, probabilities=False))
-    assert assumed == ()
+    assert assumed == ("rated", "rating_spread")
     assert profile.e2_high > profile.e2_low > 0.5
     assert profile.e2_high > profile.e1_high
     assert profile.first_slot == pytest.approx(0.655, abs=0.04)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from caps.core.errors import AnswerError, InputError, StrategyError
-from caps.core.play import Play, Strategy
+from caps.core.play import Explaining, Play, Strategy
 from caps.core.types import (
     Answer,
     Ask,
     Entrant,
     Group,
+    Influence,
     Pairing,
     Pick,
     Rating,
@@ -48,7 +49,7 @@ class Contest:
     """A selection under way: a function of (strategy, entrants, seed, answers) and of nothing else."""
 
     def __init__(self, strategy: Strategy, entrants: Sequence[Entrant], *, seed: int | str = 0) -> None:
-        self.entrants = tuple(entrants)
+        self.strategy, self.entrants = strategy, tuple(entrants)
         self._ids = frozenset(entrant.id for entrant in self.entrants)
         if not self._ids:
             raise InputError("a contest needs at least one entrant")
@@ -73,6 +74,13 @@ class Contest:
         if self._selection is None:
             raise AnswerError("the contest is not over: answer what is pending, or stop it")
         return self._selection
+
+    def explain(self) -> tuple[Influence, ...]:
+        """What moved the probability of the chosen candidate, where the strategy can say so."""
+        if not isinstance(self.strategy, Explaining):
+            return ()
+        rounds = ((turn.round.asks, turn.answers) for turn in self._turns)
+        return self.strategy.explain(self.entrants, rounds, self.selection.winner)
 
     def answer(self, answers: Sequence[Answer]) -> None:
         """Answer the pending round, in its order; a wrong answer raises and changes nothing."""

@@ -253,6 +253,15 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Influence:
+    """One thing that moved the probability of the chosen candidate: what, to what value, by how much."""
+
+    what: str
+    probability: float
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The outcome: the winner, everyone in order, and what the strategy has to say about it.
 

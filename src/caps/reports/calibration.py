@@ -20,7 +20,9 @@ def calibration_text(calibration: Calibration) -> str:
     how = "by votes, since no candidate is labelled"
     if calibration.labelled:
         how = f"{calibration.labelled} of them labelled"
-    votes = "".join(f", {name} {value:g}" for name, value in calibration.strengths.items())
+    votes = "".join(
+        f", {name} {value:g}" for name, value in calibration.strengths.items() if name != "calibrated"
+    )
     return f"calibrated on {plural(learned.cases, 'case')}, {how}: {_profile_text(learned.profile)}{votes}"
 
 

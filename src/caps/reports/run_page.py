@@ -90,6 +90,12 @@ def cards(figures: Figures) -> Node:
             f"{figures.ledger.malformed.total()} of {plural(total.calls, 'call')}{causes}.",
         )
     )
+    if figures.stated:
+        fitted = f"{figures.calibrated} of {figures.stated}"
+        note = (
+            "Fitted to such cases (--calibrate); the others follow from stated defaults and may be far off."
+        )
+        shown.append(card(fitted, "probabilities calibrated", note))
     money = "–" if figures.usd is None else f"${figures.usd:,.4f}"
     unpriced = "The price of a token is unknown. " if figures.usd is None else ""
     cases = (

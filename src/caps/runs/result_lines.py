@@ -122,15 +122,27 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
         **_probability_line(chosen),
+        **(_explanation(outcome) if config.explain else {}),
     }
 
 
 def _probability_line(chosen: Selection) -> Line:
-    """Return the probability that the choice is right and the `abstain` flag, if the strategy gives them."""
+    """Return the probability that the choice is right and its flags, if the strategy gives them."""
     if "probability" not in chosen.facts:
         return {}
-    flag = {"abstain": True} if chosen.facts.get("abstain") else {}
+    flag: Line = {"abstain": True} if chosen.facts.get("abstain") else {}
+    if "calibrated" in chosen.facts:
+        flag["calibrated"] = bool(chosen.facts["calibrated"])
     return {"probability": round(chosen.facts["probability"], 4), **flag}
+
+
+def _explanation(outcome: Outcome) -> Line:
+    """Return what moved the probability of the choice, if the strategy explains itself."""
+    found = () if outcome.contest is None else outcome.contest.explain()
+    rows = [
+        {"what": one.what, "change": round(one.change, 4), "to": round(one.probability, 4)} for one in found
+    ]
+    return {"explanation": rows} if rows else {}
 
 
 def tokens_line(ledger: Ledger) -> Line:

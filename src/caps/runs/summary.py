@@ -154,6 +154,8 @@ class Figures:
     cases: int = 0
     failed: int = 0
     provisional: int = 0
+    stated: int = 0  # choices with a probability
+    calibrated: int = 0  # those whose probability was fitted to such cases
     rescued: int = 0
     labelled: int = 0
     right: int = 0
@@ -207,6 +209,8 @@ def count_figures(
             continue
         figures.provisional += line["provisional"]
         figures.rescued += line["rescued"] is not None
+        figures.stated += line.get("probability") is not None
+        figures.calibrated += bool(line.get("calibrated"))
         figures.v1_calls += v1_infer_calls(len(line["order"])).full
         known = labels.get(line["id"], ())
         label = known[line["winner"]] if line["winner"] < len(known) else None

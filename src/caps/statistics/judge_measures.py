@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, pvariance, variance
 
-from caps.core.judge_profile import JudgeProfile
+from caps.core.judge_profile import MEASURED_SLOT_SPREAD, JudgeProfile
 from caps.core.types import Level
 from caps.statistics import calibration
 from caps.statistics import judge_errors as bias
@@ -62,10 +62,11 @@ def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learne
     gaps, linked = gaps_of(found), links_of(weighed)
     slot = first_slot(weighed, start, gaps)
     repeats, shared = lasting(weighed, linked, start, slot)
-    found = replace(found, first_slot=slot, repeats=repeats, shared=shared)
+    found = replace(found, first_slot=slot, slot_spread=MEASURED_SLOT_SPREAD, repeats=repeats, shared=shared)
     rounded = {name: round(getattr(found, name), 4) for name in everything}
-    unseen = () if any(answers for _, answers in linked) else ("shared",)
-    return replace(learned, profile=replace(found, **rounded), assumed=unseen)
+    unseen = {"order_errors", "rated", "rating_spread"}
+    unseen |= set() if any(answers for _, answers in linked) else {"shared"}
+    return replace(learned, profile=replace(found, **rounded), assumed=tuple(sorted(unseen)))
 
 
 # When is enough enough: intervals that hold at every look, so that one may stop whenever they settle it.
@@ -294,6 +295,7 @@ def profile_of(looks: Sequence[Observation], measured: JudgeMeasures) -> tuple[J
             known[f"{name}_sure"] = fmean(look.sure for look in decided)
     if measured.first_slot is not None:
         known["first_slot"] = measured.first_slot.value
+        known["slot_spread"] = MEASURED_SLOT_SPREAD
     found = measured.repeats
     if found.own is not None:
         known["repeats"] = found.own if found.shared is not None else min(1.0, found.own + found.hardness)
@@ -304,7 +306,6 @@ def profile_of(looks: Sequence[Observation], measured: JudgeMeasures) -> tuple[J
     if measured.ratings is not None:
         known["rated"] = measured.ratings.accuracy.value
         known["rating_spread"] = max(0.1, measured.ratings.spread)
-    known = {name: value for name, value in known.items() if name in JudgeProfile.__dataclass_fields__}
     profile = replace(JudgeProfile(), **{name: round(value, 4) for name, value in known.items()})
     return profile, tuple(sorted(set(JudgeProfile.__dataclass_fields__) - set(known)))
 
