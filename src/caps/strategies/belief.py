@@ -1,4 +1,4 @@
-"""What is believed of each candidate: votes, findings, scores and answers (docs/explanation/posterior.md).
+"""The probability of each candidate from votes, findings, scores and answers: docs/explanation/posterior.md.
 
 Two models share the evidence. `Exclusive`: candidates give answers of which at most one is right, and what
 agrees is right or wrong together. `Independent`: any number may be right, as with programs; what behaves
@@ -15,9 +15,9 @@ from statistics import fmean, pstdev
 from caps.core.judge_profile import JudgeProfile
 from caps.core.settings import setting
 from caps.core.types import Answer, Ask, Entrant, Level
-from caps.strategies.verdicts import Evidence, News
+from caps.strategies.verdicts import Evidence, NewEvidence
 
-DULLER = {0.0: 0.4, 0.35: 0.6}  # a judge worse than stated: its gap as a part of that, how likely
+WEAKER_JUDGES = {0.0: 0.4, 0.35: 0.6}  # share of the stated gap -> probability, for a judge worse than stated
 IN_A_ROW = (1, 2, 3, 5)  # how many answers a question may need before it changes anything
 SAME_PROBLEM = 0.3  # correlation of candidates by how difficult their problem is
 SURELY = 0.005  # no candidate is more certain than this to be right or wrong
@@ -26,8 +26,8 @@ Groups = Sequence[Sequence[Entrant]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubted(JudgeProfile):
-    """What a judge is said to be worth, how far that is believed, and how far clusters are."""
+class UncertainJudge(JudgeProfile):
+    """A judge profile, with how far it and the clusters are to be trusted."""
 
     doubt: float = setting(0.15, "chance that the judge is worse than its profile says", least=0, most=1)
     impure: float = setting(
@@ -38,7 +38,7 @@ class Doubted(JudgeProfile):
 def weigh(
     groups: Groups, *, votes: float, failing: Mapping[str, float], scored: Mapping[str, float]
 ) -> list[float]:
-    """Log-weight of each answer before anyone is asked: its votes, what it fails, how it scores."""
+    """Log-weight of each answer before the judge is asked: votes, failed checks, scores."""
     fallen, risen = _fail(groups, failing), _stand_out(groups, scored)
     return [votes * math.log(len(group)) + fallen[k] + risen[k] for k, group in enumerate(groups)]
 
@@ -70,12 +70,12 @@ def _stand_out(groups: Groups, strength: Mapping[str, float]) -> list[float]:
 class Exclusive:
     """The chance of each answer if at most one is right; `prior` and `none` are log-weights.
 
-    How sharp the judge is, is not taken on trust: with a chance of `doubt` it is one of the duller ones, and
-    whichever explains the answers better counts for more.
+    The stated accuracy of the judge is not taken on trust: with a chance of `doubt` it is one of the weaker
+    ones, and the one that explains the answers better counts for more.
     """
 
     def __init__(
-        self, prior: Sequence[float], none: float, answer_of: Mapping[int, int], judge: Doubted
+        self, prior: Sequence[float], none: float, answer_of: Mapping[int, int], judge: UncertainJudge
     ) -> None:
         self._prior, self._none, self._answer_of, self._judge = prior, none, answer_of, judge
         self._chances: list[float] = []
@@ -92,8 +92,8 @@ class Exclusive:
         """How likely a candidate is to be right."""
         return self._chances[self._answer_of[one]]
 
-    def enter(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
-        """Take in a round; a game inside one answer says nothing."""
+    def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Update with a round; a game inside one answer carries no information."""
         for ask, answer in zip(asks, answers, strict=True):
             if len({self._answer_of[one] for one in ask.entrants}) == len(ask.entrants):
                 self._evidence.add(ask, answer)
@@ -124,12 +124,12 @@ class Exclusive:
         return found
 
     def _rivals(self, a: int, b: int | None) -> tuple[int, int]:
-        """The two answers that are told apart; a rating tells one from the likeliest other."""
+        """The two answers that are compared; a rating compares one with the likeliest other."""
         j = self._answer_of[a]
         others = (k for k in range(len(self._chances)) if k != j)
         return j, max(others, key=self._chances.__getitem__) if b is None else self._answer_of[b]
 
-    def _distance(self, news: News, j: int, k: int) -> float:
+    def _distance(self, news: NewEvidence, j: int, k: int) -> float:
         """Squared distance, in its own spread, between `j` is right and `k` is right."""
         x, spread = dict(news.design), news.spread
         for place, row, own in self._unknown:
@@ -157,7 +157,10 @@ class Exclusive:
         games = [(p, support[k], strain[k][k]) for k, p in enumerate(self._prior)]
         worlds = []
         doubt = self._judge.doubt
-        for factor, weight in ((1.0, 1 - doubt), *((dull, doubt * part) for dull, part in DULLER.items())):
+        for factor, weight in (
+            (1.0, 1 - doubt),
+            *((share, doubt * part) for share, part in WEAKER_JUDGES.items()),
+        ):
             if weight > 0:
                 logs = [p + factor * g - factor**2 * a / 2 for p, g, a in games]
                 worlds.append((factor, [math.log(weight) + x for x in (*logs, self._none)]))
@@ -175,7 +178,9 @@ class Independent:
     `odds` are log-odds by answer. Two candidates of one answer are alike but for a chance of `impure`.
     """
 
-    def __init__(self, odds: Sequence[float], members: Sequence[Sequence[int]], judge: Doubted) -> None:
+    def __init__(
+        self, odds: Sequence[float], members: Sequence[Sequence[int]], judge: UncertainJudge
+    ) -> None:
         answer_of = {one: k for k, ids in enumerate(members) for one in ids}
         self._unit_of = {one: place for place, one in enumerate(answer_of)}
         self._evidence = Evidence(judge, self._unit_of, answer_of)
@@ -207,8 +212,8 @@ class Independent:
         """How likely a candidate is to be right."""
         return min(1 - SURELY, max(SURELY, self._mean[self._unit_of[one]]))
 
-    def enter(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
-        """Take in a round."""
+    def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Update with the answers of a round."""
         for ask, answer in zip(asks, answers, strict=True):
             if (news := self._evidence.add(ask, answer)) is not None:
                 weights, of_design = list(news.design.values()), itemgetter(*news.design)
@@ -256,7 +261,7 @@ class Independent:
         return found
 
     def _challengers(self, a: int, b: int | None) -> list[int]:
-        """Who may take the lead by an answer: one it shows, or, after a rating of the likeliest, the next."""
+        """Candidates that an answer may put first: those shown, or the next after a rating of the best."""
         found = [k for one in (a, b) if one is not None and (k := self._unit_of[one]) != self._best]
         return found or [max((k for k in range(self._count) if k != self._best), key=self._mean.__getitem__)]
 

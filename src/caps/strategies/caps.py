@@ -13,7 +13,7 @@ from caps.core.settings import check_settings, setting
 from caps.core.standings import EPSILON, Standings, win_rates
 from caps.core.types import Entrant, Level, Selection
 from caps.strategies.dedup import REPRESENTATIVES, SHORTLISTS, dedup, enter, keep_all
-from caps.strategies.pairings import ORDERS, Table, prior, round_robin, slaughter
+from caps.strategies.pairings import ORDERS, PairRounds, prior, round_robin, slaughter
 
 HARDLY_SHORTER = 0.7
 
@@ -23,7 +23,7 @@ class _Cascade:
     """What one contest carries from stage to stage."""
 
     standings: Standings
-    table: Table
+    rounds: PairRounds
     pool: list[int]
     fallen: list[int]
     merged: list[int]
@@ -53,10 +53,10 @@ class Caps:
     shortlist: str = setting(
         "all", "who may play: all, or who passes all public examples", choices=SHORTLISTS
     )
-    representative: str = setting("longest", "who stands for a cluster", choices=REPRESENTATIVES)
+    representative: str = setting("longest", "which candidate represents a cluster", choices=REPRESENTATIVES)
     seed_by: str = setting("cluster", "seeds of Stage A", choices=("cluster", "prior", "random"))
     screening: str = setting("E1", "evidence of Stage A", choices=("E1", "E2", "auto"))
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -68,7 +68,7 @@ class Caps:
         standings = Standings(clusters.cluster_size, rng, floor=self.weight_floor, weighted=self._weighted)
         cascade = _Cascade(
             standings=standings,
-            table=Table(self.order, rng),
+            rounds=PairRounds(self.order, rng),
             pool=self._seeded(entrants, standings),
             fallen=[],
             merged=[*clusters.merged, *left_out],
@@ -80,7 +80,7 @@ class Caps:
         rescued, facts = self._rescue(cascade)
         cascade.pool += rescued
         cascade.fallen = [loser for loser in cascade.fallen if loser not in rescued]
-        games = yield from cascade.table.play(
+        games = yield from cascade.rounds.play(
             "C", Level.FULL, round_robin(cascade.pool), ranking=cascade.ranking(), kind="round_robin"
         )
         return self._settle(cascade, games, rescued, facts)
@@ -113,7 +113,7 @@ class Caps:
         if self.reduction == "exact" and len(seeds) > self.finalists:
             count = min(count, len(seeds) - self.finalists)
         pairs, byes = slaughter(seeds, count)
-        games = yield from cascade.table.play(
+        games = yield from cascade.rounds.play(
             stage, level, pairs, ranking=cascade.ranking(), byes=byes, kind="elimination"
         )
         winners, losers = byes, []

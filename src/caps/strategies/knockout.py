@@ -1,4 +1,4 @@
-"""Knockout with answer groups (Pairwise RM, Liu et al. 2025): reshuffled each round, losers go home.
+"""Knockout with answer groups (Pairwise RM, Liu et al. 2025): reshuffled each round, losers are eliminated.
 
 Two candidates with equal signatures need no judge: one of them goes on. Opponents are drawn from different
 groups where there are any, so a call is spent only where answers differ.
@@ -12,7 +12,7 @@ from caps.core.play import Play
 from caps.core.settings import check_settings, setting
 from caps.core.types import Entrant, Level, Selection
 from caps.strategies.dedup import clusters
-from caps.strategies.pairings import ORDERS, Pair, Table
+from caps.strategies.pairings import ORDERS, Pair, PairRounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Knockout:
 
     level: str = setting("E2", "evidence shown", choices=("E1", "E2"))
     groups: str = setting("answers", "spare games between equal answers?", choices=("answers", "off"))
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -31,14 +31,14 @@ class Knockout:
         group_of = {entrant.id: entrant.id for entrant in entrants}
         if self.groups == "answers":
             group_of = {member.id: members[0].id for members in clusters(entrants) for member in members}
-        table = Table(self.order, rng)
+        rounds = PairRounds(self.order, rng)
         level = Level.PARTIAL if self.level == "E1" else Level.FULL
         pool, fallen = rng.sample(list(group_of), len(group_of)), list[int]()
         wins = dict.fromkeys(pool, 0.0)
         while len({group_of[one] for one in pool}) > 1:
             pairs, byes = _draw(pool, group_of)
             judged = [(a, b) for a, b in pairs if group_of[a] != group_of[b]]
-            games = yield from table.play(
+            games = yield from rounds.play(
                 "knockout", level, judged, ranking=[*pool, *fallen], byes=byes, kind="elimination"
             )
             judged_winner = {frozenset((game.a, game.b)): game.winner for game in games}

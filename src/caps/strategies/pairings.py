@@ -1,4 +1,4 @@
-"""Who meets whom, and who sits in slot A: pairing rules, seeding, and the table they are played at."""
+"""Pairing rules, seeding, and which candidate of a pair is shown first (slot A)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ Pair = tuple[int, int]
 ORDERS = ("balanced", "as-paired", "both")
 DIALECTS = ("verdicts", "ratings")
 
-MOST_LEAD = 3
+MAX_LEAD = 3
 
 PRIOR = ("parses", "tests_passed", "score", "logprob")
 
 
 def prior(entrant: Entrant) -> tuple[float, ...]:
-    """What is known before any judge is asked, most telling first; larger is better."""
+    """Sort key from what is known before any judge is asked, most important first; larger is better."""
     return tuple(entrant.features.get(name, float("-inf")) for name in PRIOR)
 
 
@@ -34,13 +34,13 @@ def round_robin(players: Sequence[int]) -> list[Pair]:
     return list(combinations(players, 2))
 
 
-class Table:
-    """Seats pairs and plays them; one table serves a whole contest.
+class PairRounds:
+    """Assigns slots to pairs and plays them as rounds; one object serves a whole contest.
 
-    `balanced`: within a round everyone sits in A as often as in B, up to one, and whoever has sat in A more
-    often in earlier rounds yields; the rest is seeded chance. `as-paired`: the first named sits in A.
-    `both`: each pair is asked in both orders and the ratings are averaged. A pair met again in the same
-    order is a further draw.
+    `balanced`: within a round each candidate is shown in A as often as in B, up to one. The candidate with
+    more turns in A in earlier rounds goes to B; equal ones are decided by the seed. `as-paired`: the first
+    of a pair is in A. `both`: each pair is asked in both orders and the ratings are averaged. A pair asked
+    again in the same order is a further draw.
     """
 
     def __init__(self, order: str, rng: Random, *, dialect: str = "verdicts") -> None:
@@ -50,7 +50,7 @@ class Table:
 
     @property
     def asks_per_pair(self) -> int:
-        """How many asks a pair costs."""
+        """Number of asks per pair."""
         return 2 if self._order == "both" else 1
 
     def play(
@@ -63,18 +63,20 @@ class Table:
         byes: Sequence[int] = (),
         kind: RoundKind = "comparison",
     ) -> Play[list[Game]]:
-        """Play the pairs as one round and return one game a pair, in the order given."""
-        games = yield from compare(stage, self.seat(pairs, level), ranking=ranking, byes=byes, kind=kind)
+        """Play the pairs as one round; return one game per pair, in the order given."""
+        games = yield from compare(
+            stage, self.assign_slots(pairs, level), ranking=ranking, byes=byes, kind=kind
+        )
         if self._order != "both":
             return games
         return [average(there, back) for there, back in zip(games[::2], games[1::2], strict=True)]
 
-    def seat(self, pairs: Sequence[Pair], level: Level) -> list[Pairing]:
-        """Decide who sits in A."""
+    def assign_slots(self, pairs: Sequence[Pair], level: Level) -> list[Pairing]:
+        """Turn pairs into asks: decide which candidate is in slot A."""
         if self._order == "balanced":
             pairs = self._balance(pairs)
         elif self._order == "both":
-            pairs = [seats for a, b in pairs for seats in ((a, b), (b, a))]
+            pairs = [order for a, b in pairs for order in ((a, b), (b, a))]
         asks, met = [], self._met.setdefault(level, {})
         for pair in pairs:
             a, b = pair
@@ -85,27 +87,27 @@ class Table:
 
     def _balance(self, pairs: Sequence[Pair]) -> list[Pair]:
         if len({player for pair in pairs for player in pair}) == 2 * len(pairs):
-            return self._yield_slots(pairs)
+            return self._assign_disjoint(pairs)
         return self._walk(pairs)
 
-    def _yield_slots(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """Seat disjoint games: whoever has sat in A more often sits in B; equals draw lots."""
-        lead, chance, seated = self._lead, self._rng.random, list[Pair]()
+    def _assign_disjoint(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Assign slots of disjoint pairs: the candidate with more turns in A goes to B; ties are random."""
+        lead, chance, assigned = self._lead, self._rng.random, list[Pair]()
         for a, b in pairs:
             lead_a, lead_b = lead.get(a, 0), lead.get(b, 0)
             if lead_a < lead_b or (lead_a == lead_b and chance() < 0.5):
                 lead[a], lead[b] = lead_a + 1, lead_b - 1
-                seated.append((a, b))
+                assigned.append((a, b))
             else:
                 lead[a], lead[b] = lead_a - 1, lead_b + 1
-                seated.append((b, a))
-        return seated
+                assigned.append((b, a))
+        return assigned
 
     def _walk(self, pairs: Sequence[Pair]) -> list[Pair]:
         """Walk the games as trails, each player leaving a game in B for the next in A.
 
-        A trail's inner players are balanced; its first sits in A once more, its last in B. Trails start at
-        players with an odd number of games, whoever has sat in A least before first, so nobody ends off by
+        The inner players of a trail are balanced; its first is in A once more, its last in B. Trails start at
+        players with an odd number of games, those with the fewest turns in A first, so no player is off by
         more than one.
         """
         games_of: dict[int, list[int]] = {}
@@ -114,27 +116,27 @@ class Table:
             for player in pairs[index]:
                 games_of.setdefault(player, []).append(index)
         starts = sorted([(len(games) % 2 == 0, lead.get(p, 0), chance(), p) for p, games in games_of.items()])
-        seated: dict[int, Pair] = {}
+        assigned: dict[int, Pair] = {}
         for *_, start in (*starts, *starts):  # a trail that ended elsewhere may leave its start with circuits
             player, trail = start, []
             while games := games_of[player]:
                 game = games.pop()
-                if game not in seated:
+                if game not in assigned:
                     a, b = pairs[game]
                     other = b if player == a else a
-                    seated[game] = (player, other)
+                    assigned[game] = (player, other)
                     trail.append(game)
                     player = other
             if player != start:
                 lead[start] = lead.get(start, 0) + 1
                 lead[player] = lead.get(player, 0) - 1
             elif trail and chance() < 0.5:
-                seated |= {game: seated[game][::-1] for game in trail}
-        return [seated[index] for index in range(len(pairs))]
+                assigned |= {game: assigned[game][::-1] for game in trail}
+        return [assigned[index] for index in range(len(pairs))]
 
 
-class Seats:
-    """Who was shown how often and sat where, for strategies that decide pair by pair."""
+class SlotHistory:
+    """Counts how often each candidate was shown and in which slot, for strategies that go pair by pair."""
 
     def __init__(self, luck: Mapping[int, float]) -> None:
         self.asked = 0
@@ -144,8 +146,8 @@ class Seats:
         self._lead: Counter[int] = Counter()
         self._rated: Counter[tuple[int, Level]] = Counter()
 
-    def note(self, ask: Ask) -> None:
-        """Take down what was asked."""
+    def record(self, ask: Ask) -> None:
+        """Count an ask."""
         self.asked += 1
         if isinstance(ask, Pairing):
             self._shown.update([(ask.a, ask.level), (ask.b, ask.level)])
@@ -155,29 +157,29 @@ class Seats:
             self._rated[ask.entrant, ask.level] += 1
 
     def least_shown(self, players: Sequence[int], level: Level) -> int:
-        """Whoever was shown least at a level, the first of equals."""
+        """The candidate that was shown least at a level; the first of equals."""
         return min(players, key=lambda one: self._shown[one, level])
 
     def orders(self, a: int, b: int, level: Level, *, order: str) -> list[Pair]:
-        """Who sits in A first: at a re-match the other one, else whoever sat there less often, else luck."""
+        """Both orders of a pair, best first: the less asked one, else fewer turns in A, else random."""
         pairs = [(a, b), (b, a)]
         if order != "as-paired":
             pairs.sort(key=lambda pair: self._due(pair[0], pair[1], level))
         return pairs
 
     def keeps_balance(self, asks: Sequence[Ask]) -> bool:
-        """Whether nobody would have sat in one slot more than `MOST_LEAD` times oftener than in the other."""
+        """Whether each candidate stays within `MAX_LEAD` turns of balance between the slots."""
         pairs = [(ask.a, ask.b) for ask in asks if isinstance(ask, Pairing)]
-        return all(self._lead[a] < MOST_LEAD and self._lead[b] > -MOST_LEAD for a, b in pairs)
+        return all(self._lead[a] < MAX_LEAD and self._lead[b] > -MAX_LEAD for a, b in pairs)
 
     def _due(self, a: int, b: int, level: Level) -> tuple[float, ...]:
-        """How often two have met in this order, at a level and at any; how often A sat there; luck."""
+        """Sort key of an order: asks in it at this level and at any level, turns of `a` in slot A, random."""
         met = self._met
         ever = met[a, b, Level.PARTIAL] + met[a, b, Level.FULL]
         return met[a, b, level], ever, self._lead[a], self._luck[a]
 
-    def seat(self, shown: Sequence[int], level: Level, *, order: str) -> list[Ask]:
-        """Ask about two in the order that is due, or in both; or have one rated."""
+    def make_asks(self, shown: Sequence[int], level: Level, *, order: str) -> list[Ask]:
+        """Asks about a pair in the order that is due, or in both orders; or a rating of one candidate."""
         if len(shown) == 1:
             return [Solo(shown[0], level, self._rated[shown[0], level])]
         pairs = self.orders(shown[0], shown[1], level, order=order)

@@ -9,7 +9,7 @@ from caps.core.play import Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
-from caps.strategies.pairings import ORDERS, Pair, Table
+from caps.strategies.pairings import ORDERS, Pair, PairRounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Pivot:
 
     pivots: int = setting(2, "k: leaders everyone then meets", least=1)
     weight_floor: float = setting(0.05, "least weight of a game", least=0, most=1)
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -27,12 +27,12 @@ class Pivot:
         """Two rounds."""
         ring = rng.sample([entrant.id for entrant in entrants], len(entrants))
         tally = Ratings(ring, floor=self.weight_floor)
-        table = Table(self.order, rng)
+        rounds = PairRounds(self.order, rng)
         pairs: list[Pair] = list(pairwise(ring))
         if len(ring) > 2:
             pairs.append((ring[-1], ring[0]))
         for stage in ("ring", "pivot"):
-            games = yield from table.play(stage, Level.FULL, pairs, ranking=tally.ranked(ring))
+            games = yield from rounds.play(stage, Level.FULL, pairs, ranking=tally.ranked(ring))
             for game in games:
                 tally.record(game)
             ranked = tally.ranked(ring)

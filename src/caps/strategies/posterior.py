@@ -1,8 +1,8 @@
-"""Posterior: all the evidence in one probability, and the judge asked only where that is worth its price.
+"""Posterior: all evidence in one probability; the judge is asked only where an answer is worth its price.
 
 Beyond the paper. Candidates that agree are votes, findings and scores weigh in, each answer of the judge
-moves the odds by what it is worth, and the question asked next buys most for its tokens. Answers exclude each
-other; programs, and candidates that all differ, do not. The model: docs/explanation/posterior.md.
+moves the odds by what it is worth, and the next question is the one that promises most per token. Answers
+exclude each other; programs, and candidates that all differ, do not. See docs/explanation/posterior.md.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +29,9 @@ from caps.core.types import (
     Solo,
     Verdict,
 )
-from caps.strategies.belief import Doubted, Exclusive, Independent, weigh
+from caps.strategies.belief import Exclusive, Independent, UncertainJudge, weigh
 from caps.strategies.dedup import clusters, middling
-from caps.strategies.pairings import ORDERS, Seats
+from caps.strategies.pairings import ORDERS, SlotHistory
 from caps.strategies.verdicts import HIGH_WEIGHT
 
 LEADERS = 8
@@ -39,7 +39,7 @@ FOREMOST = 3  # one of these is in every game where several may be right
 GAMES_OF_V1 = 3  # a candidate
 HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth its own games
 USUAL_POOL = 16  # candidates: what `nobody` is stated for
-WEIGHTS = {  # fields that weigh what is known before anyone is asked, and what an explanation calls that
+WEIGHTS = {  # weights of what is known before the judge is asked -> their names in an explanation
     "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed", "score": "score",
     "logprob": "logprob",
 }  # fmt: skip
@@ -47,7 +47,7 @@ FEWER = 0.55  # how much surer a candidate of a smaller pool is, in log-odds for
 
 
 class Question(NamedTuple):
-    """A pair, or one to be rated, that may be asked about, and how often its worth covers its price."""
+    """A possible question, a pair or a rating; `option` is its expected gain divided by its price."""
 
     a: int
     b: int | None
@@ -56,13 +56,13 @@ class Question(NamedTuple):
 
     @property
     def shown(self) -> tuple[int, ...]:
-        """Whom the judge reads."""
+        """The candidates that the judge reads."""
         return (self.a,) if self.b is None else (self.a, self.b)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posterior(Doubted):
-    """Ask what is worth asking, and say how sure the choice is; the first fields are the judge's worth."""
+class Posterior(UncertainJudge):
+    """Ask what is worth its price, and report the probability of the choice; inherited fields: the judge."""
 
     capabilities: ClassVar = Capabilities(uses_judge_profile=True)
 
@@ -74,7 +74,7 @@ class Posterior(Doubted):
         least=-9,
         most=9,
     )
-    nobody: float = setting(2.0, "no right answer weighs as much as one of so many", least=0.01)
+    nobody: float = setting(2.0, "weight of the case that no answer is right, in candidates", least=0.01)
     parses: float = setting(3.0, "log-odds lost by what does not parse", least=0)
     tests: float = setting(5.0, "log-odds lost by failing all public examples", least=0)
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
@@ -91,16 +91,16 @@ class Posterior(Doubted):
     prompt_tokens: int = setting(400, "tokens of a question without its views", least=0)
     calibrated: bool = setting(False, "the strengths of votes were fitted to such cases")  # noqa: FBT003
     abstain_below: float = setting(0.0, "flag a choice less likely than this", least=0, most=1)
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
-        """Ask rounds of bargains until there is none."""
-        position = Position(self, entrants, [rng.random() for _ in entrants])
-        while asks := position.options():
-            ranking = position.ranking()
-            answers = yield Round("ask", tuple(asks), tuple(ranking), facts=position.facts(ranking[0]))
-            position.enter(asks, answers)
-        return position.selection(position.ranking())
+        """Ask rounds of worthwhile questions until there are none."""
+        state = ContestState(self, entrants, [rng.random() for _ in entrants])
+        while asks := state.options():
+            ranking = state.ranking()
+            answers = yield Round("ask", tuple(asks), tuple(ranking), facts=state.facts(ranking[0]))
+            state.update(asks, answers)
+        return state.selection(state.ranking())
 
     def explain(
         self,
@@ -115,19 +115,19 @@ class Posterior(Doubted):
         luck, without = [0.0] * len(entrants), dict.fromkeys(WEIGHTS, 0.0)
         found = list[Influence]()
 
-        def note(what: str, position: "Position") -> None:
-            now = position.chances()[chosen]
+        def note(what: str, state: "ContestState") -> None:
+            now = state.chances()[chosen]
             found.append(Influence(what, now, now - found[-1].probability if found else now))
 
-        note("nothing known", Position(replace(cast(Any, self), **without), entrants, luck))
+        note("nothing known", ContestState(replace(cast(Any, self), **without), entrants, luck))
         for name, what in WEIGHTS.items():
             del without[name]
-            note(what, Position(replace(cast(Any, self), **without), entrants, luck))
-        position = Position(self, entrants, luck)
+            note(what, ContestState(replace(cast(Any, self), **without), entrants, luck))
+        state = ContestState(self, entrants, luck)
         for asks, answers in rounds:
             for ask, answer in zip(asks, answers, strict=True):
-                position.enter([ask], [answer])
-                note(_in_words(ask, answer), position)
+                state.update([ask], [answer])
+                note(_describe_answer(ask, answer), state)
         return tuple(one for one in found if one.change or one is found[0])
 
     def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
@@ -139,20 +139,20 @@ class Posterior(Doubted):
         return tried or alone >= self.apart * everyone
 
     def odds_alone(self, count: int) -> float:
-        """Log-odds of a candidate that stands alone among so many, where several may be right."""
+        """Log-odds of a candidate without an equal in a pool of `count`, where several may be right."""
         smaller = FEWER * log(USUAL_POOL / count)
         return smaller - self.loose_votes * log(self.nobody) + self.loose_odds
 
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
-        """Log-weight of each answer before anyone is asked."""
+        """Log-weight of each answer before the judge is asked."""
         failing = {"parses": self.parses, "tests_passed": self.tests}
         scored = {"score": self.score, "logprob": self.logprob}
         votes = self.loose_votes if self.several(groups) else self.votes
         return weigh(groups, votes=votes, failing=failing, scored=scored)
 
 
-class Position:
-    """One contest under way: the answers and who gives them, what was asked, what is believed."""
+class ContestState:
+    """The state of a contest: answers and their candidates, what was asked, current probabilities."""
 
     def __init__(self, strategy: Posterior, entrants: Sequence[Entrant], luck: Sequence[float]) -> None:
         self.strategy, self._sizes = strategy, {one.id: one.sizes for one in entrants}
@@ -163,7 +163,7 @@ class Position:
         full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
         self._everything = GAMES_OF_V1 * len(entrants) * full_game or 1.0
         self._room = strategy.max_share * self._everything
-        self._seats = Seats(self._luck)
+        self._slots = SlotHistory(self._luck)
         self._levels = self._worthwhile(entrants)
         prior, self.several = strategy.prior(groups), strategy.several(groups)
         self._belief: Exclusive | Independent
@@ -174,17 +174,17 @@ class Position:
             none = strategy.votes * log(strategy.nobody)
             self._belief = Exclusive(prior, none, self.answer_of, strategy)
 
-    def enter(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
-        """Take in a round."""
+    def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Update with the answers of a round."""
         for ask in asks:
             self._room -= self._tokens(ask.entrants, ask.level)
-            self._seats.note(ask)
-        self._belief.enter(asks, answers)
+            self._slots.record(ask)
+        self._belief.update(asks, answers)
 
     def afford(self, asks: Sequence[Ask]) -> bool:
         """Whether these may still be asked."""
         tokens = sum(self._tokens(ask.entrants, ask.level) for ask in asks)
-        return self._seats.asked + len(asks) <= self.strategy.max_asks and tokens <= self._room
+        return self._slots.asked + len(asks) <= self.strategy.max_asks and tokens <= self._room
 
     def ranking(self) -> list[int]:
         """The likeliest candidate of each answer, the likeliest answer first; then the others."""
@@ -208,7 +208,7 @@ class Position:
         return Selection(order[0], tuple(order), scores=self.chances(), facts=facts, score_kind="probability")
 
     def options(self) -> list[Ask]:
-        """The next round: the best bargains that do not get in each other's way."""
+        """The next round: the best questions that do not involve the same candidates."""
         order = self.ranking()
         if self._belief.chance(order[0]) >= self.strategy.confidence_target:
             return []
@@ -218,10 +218,10 @@ class Position:
             if one.option < 1 or len(asks) >= self.strategy.at_once:
                 break
             if not (shown.intersection(one.shown) or answers & met):
-                more = self._seats.seat(one.shown, one.level, order=self.strategy.order)
+                more = self._slots.make_asks(one.shown, one.level, order=self.strategy.order)
                 if not self.afford([*asks, *more]):
                     break
-                if self.strategy.order != "balanced" or self._seats.keeps_balance(more):
+                if self.strategy.order != "balanced" or self._slots.keeps_balance(more):
                     asks, shown, met = [*asks, *more], shown.union(one.shown), met | answers
         return asks
 
@@ -243,14 +243,14 @@ class Position:
         price = self.strategy.worth * self._tokens(shown, level) / self._everything
         if self._belief.ceiling(a, b) > price:
             if b is not None:
-                a, b = self._seats.orders(a, b, level, order=self.strategy.order)[0]
+                a, b = self._slots.orders(a, b, level, order=self.strategy.order)[0]
             gain = self._belief.gain(a, b, level)
             yield Question(a, b, level, gain / price if price else float("inf"))
 
     def _pairs(self, front: Sequence[int], level: Level) -> Iterator[tuple[int, int]]:
-        """Who may meet: of each answer the member shown least, or, where they differ, the likeliest."""
+        """Pairs to consider: of each answer the member shown least, or the likeliest where members differ."""
         if not self.several:
-            shown = [self._seats.least_shown(self._members[self.answer_of[one]], level) for one in front]
+            shown = [self._slots.least_shown(self._members[self.answer_of[one]], level) for one in front]
             yield from combinations(shown, 2)
             return
         inside = self._best_members(self.answer_of[front[0]])[1 : 1 + FOREMOST]
@@ -274,16 +274,16 @@ def beliefs(
     strategy: Posterior, entrants: Sequence[Entrant], transcript: Sequence[Turn]
 ) -> list[dict[int, float]]:
     """How likely each candidate was to be right before the first round and after each."""
-    position = Position(strategy, entrants, [0.0] * len(entrants))
-    found = [position.chances()]
+    state = ContestState(strategy, entrants, [0.0] * len(entrants))
+    found = [state.chances()]
     for turn in transcript:
-        position.enter(turn.round.asks, turn.answers)
-        found.append(position.chances())
+        state.update(turn.round.asks, turn.answers)
+        found.append(state.chances())
     return found
 
 
-def _in_words(ask: Ask, answer: Answer) -> str:
-    """An answer as an explanation has it."""
+def _describe_answer(ask: Ask, answer: Answer) -> str:
+    """Describe an answer for an explanation."""
     if isinstance(ask, Pairing) and isinstance(answer, Verdict):
         sign = {1.0: ">", 0.5: "=", 0.0: "<"}[answer.outcome]
         sure = "" if answer.outcome == 0.5 else " HIGH" if answer.weight >= HIGH_WEIGHT else " LOW"

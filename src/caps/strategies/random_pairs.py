@@ -8,7 +8,7 @@ from caps.core.play import Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
-from caps.strategies.pairings import DIALECTS, ORDERS, Table, round_robin
+from caps.strategies.pairings import DIALECTS, ORDERS, PairRounds, round_robin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class RandomPairs:
     budget: float = setting(3.0, "k: comparisons per candidate", least=0)
     weight_floor: float = setting(0.1, "tau: least weight of a game", least=0, most=1)
     dialect: str = setting("ratings", "what the judge is asked for", choices=DIALECTS)
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -27,13 +27,13 @@ class RandomPairs:
         """One round of all pairs drawn."""
         ids = [entrant.id for entrant in entrants]
         tally = Ratings(ids, floor=self.weight_floor)
-        table = Table(self.order, rng, dialect=self.dialect)
+        rounds = PairRounds(self.order, rng, dialect=self.dialect)
         every = round_robin(ids)
-        left = max(len(ids), int(self.budget * len(ids))) // table.asks_per_pair if every else 0
+        left = max(len(ids), int(self.budget * len(ids))) // rounds.asks_per_pair if every else 0
         while left > 0:
             pairs = rng.sample(every, min(left, len(every)))
             left -= len(pairs)
-            games = yield from table.play("random", Level.FULL, pairs, ranking=tally.ranked(ids))
+            games = yield from rounds.play("random", Level.FULL, pairs, ranking=tally.ranked(ids))
             for game in games:
                 tally.record(game)
         order = tally.ranked(ids)

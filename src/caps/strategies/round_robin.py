@@ -10,7 +10,7 @@ from caps.core.settings import check_settings, setting
 from caps.core.standings import Tally, win_rates
 from caps.core.types import Entrant, Level, ScoreKind, Selection
 from caps.strategies.dedup import dedup, keep_all
-from caps.strategies.pairings import ORDERS, Table, round_robin
+from caps.strategies.pairings import ORDERS, PairRounds, round_robin
 
 ITERATIONS = 100
 DRAWS_WITH_AN_AVERAGE_PLAYER = 0.1
@@ -26,7 +26,7 @@ class RoundRobin:
     weight_floor: float = setting(0.05, "least weight of a game", least=0, most=1)
     level: str = setting("E2", "evidence shown", choices=("E1", "E2"))
     dedup: str = setting("off", "one per cluster, or off", choices=("one", "off"))
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -37,8 +37,8 @@ class RoundRobin:
         pool = rng.sample(list(players), len(players))
         pool.sort(key=players.__getitem__, reverse=True)
         level = Level.PARTIAL if self.level == "E1" else Level.FULL
-        table = Table(self.order, rng)
-        games = yield from table.play(
+        rounds = PairRounds(self.order, rng)
+        games = yield from rounds.play(
             "all", level, round_robin(pool), ranking=[*pool, *merged], kind="round_robin"
         )
         if self.rank_by == "win-rate":

@@ -1,7 +1,7 @@
 """Sprint: halve on partial views, then a knockout at full evidence; doubtful games are played twice.
 
 Beyond the paper: a cascade for candidates that all differ, where votes say nothing. What CAPS spends on a
-round-robin goes into second looks, seats exchanged: at games that were tied, and late at those that were LOW.
+round-robin goes into second looks with slots swapped: at tied games, and late at those that were LOW.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from caps.core.settings import check_settings, setting
 from caps.core.standings import Standings
 from caps.core.types import Entrant, Level, Pairing, Selection
 from caps.strategies.dedup import REPRESENTATIVES, dedup
-from caps.strategies.pairings import ORDERS, Table, average, prior, slaughter
+from caps.strategies.pairings import ORDERS, PairRounds, average, prior, slaughter
 
 HARDLY_SHORTER = 0.7
 SURE = 4 / 9  # the weight from which a verdict is HIGH
-TOLD = 1 / 9  # the weight from which it is more than a tie
+ABOVE_TIE = 1 / 9  # the weight from which it is more than a tie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +25,15 @@ class Sprint:
     """Halvings at E1, then single elimination at E2 with second looks."""
 
     halvings: int = setting(1, "rounds on partial views", least=0)
-    down_to: int = setting(4, "pools of at most so many are judged at full evidence", least=1)
+    down_to: int = setting(4, "pools of at most N candidates are judged at full evidence", least=1)
     second_look: str = setting("E2", "which doubtful games are played again", choices=("none", "E2", "all"))
-    late: int = setting(4, "LOW games are played again among so many; ties always", least=0)
+    late: int = setting(
+        4, "LOW games are played again when at most N candidates are left; ties always", least=0
+    )
     screening: str = setting("auto", "evidence of the halvings", choices=("E1", "auto"))
-    representative: str = setting("longest", "who stands for a cluster", choices=REPRESENTATIVES)
+    representative: str = setting("longest", "which candidate represents a cluster", choices=REPRESENTATIVES)
     weight_floor: float = setting(0.05, "least weight of a game", least=0, most=1)
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -39,7 +41,7 @@ class Sprint:
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Pair the best seed with the worst, round by round, until one is left."""
         players, merged = dedup(entrants, self.representative, rng)
-        standings, table = Standings(players, rng, floor=self.weight_floor), Table(self.order, rng)
+        standings, rounds = Standings(players, rng, floor=self.weight_floor), PairRounds(self.order, rng)
         known = {one.id: prior(one) for one in entrants}
         pool = sorted(players, key=lambda one: (known[one], standings.rank(one)), reverse=True)
         fallen: list[int] = []
@@ -49,11 +51,11 @@ class Sprint:
             halvings -= 1
             pairs, winners = slaughter(pool, len(pool) // 2)
             ranking, stage = [*pool, *fallen, *merged], "halve" if level == Level.PARTIAL else "knockout"
-            games = yield from table.play(
+            games = yield from rounds.play(
                 stage, level, pairs, ranking=ranking, byes=winners, kind="elimination"
             )
             late = len(pool) <= self.late
-            games = yield from self._look_again(games, level, ranking, below=SURE if late else TOLD)
+            games = yield from self._look_again(games, level, ranking, below=SURE if late else ABOVE_TIE)
             losers = []
             for game in games:
                 standings.record(game)
@@ -72,7 +74,7 @@ class Sprint:
     def _look_again(
         self, games: list[Game], level: Level, ranking: Sequence[int], *, below: float
     ) -> Play[list[Game]]:
-        """Play doubtful games again with the seats exchanged, and average the two."""
+        """Play doubtful games again with the slots swapped, and average the two."""
         if self.order == "both" or self.second_look not in ("all", str(level)):
             return games
         doubtful = [one for one in games if one.verdict is not None and one.verdict.weight < below]

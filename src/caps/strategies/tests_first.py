@@ -1,4 +1,4 @@
-"""Hard evidence alone: whoever passes most public examples, and among those the most common behaviour."""
+"""Hard evidence alone: most public examples passed, then the most common behaviour."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ EVIDENCE = ("parses", "tests_passed")
 class TestsFirst:
     """Clusters by what was found out about them, then by size; ties at random. Without findings: majority."""
 
-    __test__ = False  # no test of ours, for all its name
+    __test__ = False  # pytest: not a test class
 
     capabilities: ClassVar = Capabilities(asks_judge=False)
 

@@ -14,7 +14,7 @@ from caps.core.play import Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
-from caps.strategies.pairings import DIALECTS, ORDERS, Pair, Table
+from caps.strategies.pairings import DIALECTS, ORDERS, Pair, PairRounds
 
 Met = dict[int, Counter[int]]
 
@@ -28,7 +28,7 @@ class V1Infer:
     window: int = setting(8, "h: how far down the ranking to look for an opponent", least=1)
     weight_floor: float = setting(0.1, "tau: least weight of a game", least=0, most=1)
     dialect: str = setting("ratings", "what the judge is asked for", choices=DIALECTS)
-    order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
+    order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -37,13 +37,13 @@ class V1Infer:
         """Cover, then Swiss, until the budget is spent."""
         ids = [entrant.id for entrant in entrants]
         tally = Ratings(ids, floor=self.weight_floor)
-        table = Table(self.order, rng, dialect=self.dialect)
+        rounds = PairRounds(self.order, rng, dialect=self.dialect)
         met: Met = {one: Counter() for one in ids}
-        left = max(len(ids), int(self.budget * len(ids))) // table.asks_per_pair
+        left = max(len(ids), int(self.budget * len(ids))) // rounds.asks_per_pair
         shuffled = rng.sample(ids, len(ids))
         stage, pairs = "cover", list(zip(shuffled[::2], shuffled[1::2], strict=False))
         while pairs := pairs[:left]:
-            games = yield from table.play(stage, Level.FULL, pairs, ranking=tally.ranked(ids))
+            games = yield from rounds.play(stage, Level.FULL, pairs, ranking=tally.ranked(ids))
             left -= len(games)
             for game in games:
                 tally.record(game)

@@ -24,7 +24,7 @@ HIGH_WEIGHT = 4 / 9  # ratings this far apart are a HIGH verdict
 CARRIED = 0.5  # how much of a lasting error at E1 is still there at E2
 LEAST_NEWS = 0.02  # of a game's variance, however often its like was seen
 LEAST_GAP = 0.01
-NOBODY, NEITHER = -1, -2  # no answer's number: nothing is in common with a missing second
+NO_ANSWER, NEITHER = -1, -2  # no answer's number: nothing is in common with a missing second
 MIDDLE_RATING = 6.0
 SPREAD_OF_MIDDLE = 1.0  # how far the mean rating of a case departs from that, in spreads of a game
 
@@ -67,7 +67,7 @@ def rating_gap(judge: JudgeProfile) -> float:
     return gap if gap >= LEAST_GAP else 0.0
 
 
-class News(NamedTuple):
+class NewEvidence(NamedTuple):
     """What one more answer would say beyond the earlier ones.
 
     `design` maps the units it moves, and the two unknowns behind them, to how far; the rest is `spread`.
@@ -107,7 +107,7 @@ class Evidence:
         """Whether ratings of this judge say anything."""
         return self._rating_gap > 0
 
-    def news(self, a: int, b: int | None, level: Level) -> News:
+    def news(self, a: int, b: int | None, level: Level) -> NewEvidence:
         """What a game between two candidates would add, `a` in slot A, or a rating of one."""
         common = self._common(a, b, level)
         if common:  # the inverse is symmetric: its rows are its columns
@@ -125,9 +125,9 @@ class Evidence:
             if weight:
                 for k, x in terms:
                     design[k] = design.get(k, 0.0) - weight * x
-        return News(weights, spread, design)
+        return NewEvidence(weights, spread, design)
 
-    def add(self, ask: Ask, answer: Answer) -> News | None:
+    def add(self, ask: Ask, answer: Answer) -> NewEvidence | None:
         """Enter an answer; what was new in it, or nothing where it cannot be used."""
         if isinstance(ask, Pairing) and isinstance(answer, Verdict):
             a, b, reading = ask.a, ask.b, self._scales[ask.level].reading(answer)
@@ -163,7 +163,7 @@ class Evidence:
     def _common(self, a: int, b: int | None, level: Level) -> list[tuple[int, float]]:
         """Which answers err together with one, and how far: by candidates, by answers, by order in common."""
         answer_of, found = self._answer_of, []
-        j, k = answer_of[a], NOBODY if b is None else answer_of[b]
+        j, k = answer_of[a], NO_ANSWER if b is None else answer_of[b]
         for i, (c, d, then) in enumerate(self._asks):
             m, n = answer_of[c], NEITHER if d is None else answer_of[d]
             alike = (j == m) - (j == n) - (k == m) + (k == n)

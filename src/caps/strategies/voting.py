@@ -18,7 +18,7 @@ class Majority:
 
     capabilities: ClassVar = Capabilities(asks_judge=False)
 
-    representative: str = setting("first", "who stands for a cluster", choices=REPRESENTATIVES)
+    representative: str = setting("first", "which candidate represents a cluster", choices=REPRESENTATIVES)
 
     def __post_init__(self) -> None:
         check_settings(self)
