@@ -387,10 +387,7 @@ def test_a_receipt_is_drawn_for_any_strategy(strategy):
     tags = Tags()
     tags.feed(receipt._repr_html_())
     assert tags.seen <= {"div", "b", "pre", "span"}
-    if sum(result.ledger.calls.values()):
-        assert str(result.winner) in str(receipt).partition("\n")[2]
-    else:
-        assert "no judge was asked" in str(receipt)
+    assert str(result.winner) in str(receipt).partition("\n")[2]
 
 
 def test_a_result_without_a_contest_has_no_receipt():

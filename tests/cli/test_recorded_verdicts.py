@@ -182,7 +182,7 @@ def test_simulate_plays_strategies_on_recorded_verdicts(cascade):
     assert "left out: pointwise asks for what is not recorded" in done.stderr
     assert "An ask is answered with what was" in done.stdout
     assert "caps-r, " in done.stdout
-    with pytest.raises(SettingError, match="--recorded-judge goes with --recorded"):
+    with pytest.raises(SettingError, match="--recorded-judge needs --recorded"):
         run("simulate", "--recorded-judge", "x")
 
 

@@ -46,7 +46,7 @@ COMMANDS = {
     "sample": Entry("sample", _CHOOSE, "Generate candidates for each problem, as input of caps select."),
     "plan": Entry("plan", _MEASURE, "Forecast calls, tokens, cost and time of every strategy."),
     "diagnose": Entry("diagnose", _MEASURE, "Measure how accurate a judge is, and recommend a strategy."),
-    "simulate": Entry("simulate", _MEASURE, "Compare strategies on a synthetic judge; no model is asked."),
+    "simulate": Entry("simulate", _MEASURE, "Compare strategies on a simulated judge; no model is asked."),
     "bench": Entry("bench", _MEASURE, "Run a study: strategies x data sets x seeds, with tables."),
     "grade": Entry("grade", _MEASURE, "Label every candidate as right or wrong."),
     "report": Entry("report", _FILES, "Write a page about a run: choices, contests and costs."),
@@ -55,7 +55,7 @@ COMMANDS = {
     "import": Entry("import_", _FILES, "Convert other tools' logs, or published problems, to cases."),
     "serve": Entry("serve", _SERVE, "Serve an OpenAI-compatible API that answers with the best of n."),
     "batch": Entry("batch", _SERVE, "Select through files for a Batch API, step by step."),
-    "list": Entry("list_", _SETUP, "List strategies, models, views, presets and data sets."),
+    "list": Entry("list_", _SETUP, "List strategies, judges, models, domains and other parts."),
     "doctor": Entry("doctor", _SETUP, "Check what works on this machine, and how to install the rest."),
     "journal": Entry("journal", _SETUP, "Show what the journal stores, and delete from it."),
 }
