@@ -44,7 +44,7 @@ def _counts(found: Calibration) -> dict[str, int]:
     return {
         "cases": found.learned.cases,
         "labelled": found.labelled,
-        "looks": found.learned.looks,
+        "looks": found.learned.observations,
         "unanswered": found.ledger.unanswered.total(),
     }
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from caps.core.text import number, percent
 from caps.reports.html import Node, el
-from caps.statistics.estimates import front
+from caps.statistics.estimates import pareto_front
 
 WIDE = 640
 LETTERS = 106  # of a note that fit into a line
@@ -377,7 +377,7 @@ class Point:
 
 def best_options(points: Sequence[Point]) -> list[int]:
     """Places of the points nothing is both cheaper and better than, the cheapest first."""
-    return front([(point.tokens, point.share) for point in points])
+    return pareto_front([(point.tokens, point.share) for point in points])
 
 
 def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Node:

@@ -15,17 +15,16 @@ from caps.engines.base import ENDED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
 from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN, Learned, learn
-from caps.statistics.observations import Ballot, Observation, strengths
+from caps.statistics.observations import Ballot, Observation, fit_vote_strengths
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs
 
-# What a calibration asks of a case: a few pairs, all chosen before any reply, so that none sways the
-# rest.
+# The questions of a calibration: a few pairs per case, all chosen before any reply
 #
-# The likeliest answer meets the next, as in `posterior`, in both orders and at both levels: that shows
-# how often the judge goes with the odds, how far slot A pulls, and what comes back. Other members of
-# these answers meet, for errors that an answer shares, and the likeliest answer meets a third. With
-# labels right meets wrong.
+# The most probable answer is compared with the next, as in `posterior`, in both orders and at both levels.
+# This shows how often the judge agrees with the prior, how far slot A pulls, and which errors repeat. Other
+# members of these answers are compared for errors that an answer shares, and the most probable answer is
+# compared with a third. With labels, right candidates are compared with wrong ones.
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)
@@ -65,7 +64,7 @@ class Probe:
         return members
 
 
-def weigh_looks(
+def weigh_observations(
     probe: Probe, entrants: Sequence[Entrant], asked: Sequence[tuple[Pairing, Verdict]], case: int
 ) -> list[WeightedObservation]:
     """Verdicts on a probe's pairs, seen from its first answer, each with the odds before anyone was asked."""
@@ -76,7 +75,7 @@ def weigh_looks(
     for ask, verdict in asked:
         first = answer[ask.a] == answer[asked[0][0].a]
         one, other = (ask.a, ask.b) if first else (ask.b, ask.a)
-        look = Observation(
+        obs = Observation(
             case=case,
             one=one,
             other=other,
@@ -87,7 +86,7 @@ def weigh_looks(
             clusters=(answer[one], answer[other]),
         )
         known = None not in (probe.labels[one], probe.labels[other])
-        found.append(WeightedObservation(look, odds.alone(one, other), odds.alone(other, one), known=known))
+        found.append(WeightedObservation(obs, odds.alone(one, other), odds.alone(other, one), known=known))
     return found
 
 
@@ -217,20 +216,20 @@ async def calibrate(
 def conclude(
     probed: Sequence[ProbedCase], believer: Posterior, *, fixed: Collection[str] = ()
 ) -> Calibration:
-    """Fit what votes are worth, where labels tell and nobody fixed it; then the judge."""
+    """Fit what votes are worth, if there are labels and the user set neither; then the judge."""
     ballots = [ballot for one in probed if (ballot := ballot_of(one.probe, one.entrants)) is not None]
     found: dict[str, float] = {}
     if len(ballots) >= LEAST_CASES_TO_LEARN and not set(fixed) & set(STRENGTHS):
-        fitted = strengths(ballots, believer.votes, believer.nobody)
+        fitted = fit_vote_strengths(ballots, believer.votes, believer.nobody)
         found = {name: round(x, 4) for name, x in zip(STRENGTHS, fitted, strict=True)}
     wiser: Posterior = replace(cast(Any, believer), **found)
-    weighed = [
-        look
+    weighted = [
+        obs
         for one in probed
-        for look in weigh_looks(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
+        for obs in weigh_observations(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
     ]
     labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
-    return Calibration(learned=learn(weighed, _assumed(believer)), strengths=found, labelled=labelled)
+    return Calibration(learned=learn(weighted, _assumed(believer)), strengths=found, labelled=labelled)
 
 
 def _assumed(believer: Posterior) -> JudgeProfile:

@@ -47,10 +47,10 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A strategy under the name it has in the tables, possibly with views of its own.
+    """A strategy under its name in the tables, optionally with its own views.
 
-    `simulated` changes pools and judge where views are not real: a longer partial view, say. `stated` tells
-    it what a simulated judge is worth: as measured on other problems, if some settings were those given.
+    `simulated` changes the simulated pools and judge, for a longer partial view, say. `stated` gives the
+    strategy a profile of the simulated judge, measured on other problems with these settings changed.
     """
 
     name: str
@@ -116,7 +116,7 @@ KINDS = {
 
 
 class Section:
-    """Values to be taken one by one; `finish` refuses what nobody took."""
+    """Values to be taken one by one; `finish` refuses those left over."""
 
     def __init__(self, values: Mapping[str, Any], file: str, where: str = "") -> None:
         self._left, self._file, self._where = dict(values), file, where
@@ -148,10 +148,10 @@ class Section:
         """The tables of a list, each a section; texts among them are sections of their name alone."""
         for place, value in enumerate(self.take(name, list)):
             where = f"{self._where}{name}[{place}]."
-            told = {"name": value} if isinstance(value, str) else value
-            if not isinstance(told, dict):
+            table = {"name": value} if isinstance(value, str) else value
+            if not isinstance(table, dict):
                 raise self.wrong(f"{name}[{place}]", f"must be a table, not {value!r}")
-            yield Section(told, self._file, where)
+            yield Section(table, self._file, where)
 
     def table(self, name: str) -> "Section":
         """A table as a section; empty where it is absent."""
@@ -163,7 +163,7 @@ class Section:
         return self._file, self._where
 
     def rest(self) -> dict[str, Any]:
-        """Everything nobody took."""
+        """All values not taken yet."""
         left, self._left = self._left, {}
         return left
 
@@ -179,7 +179,7 @@ class Section:
         return SettingError(f"{self._file}: {self._where}{name}: {words}")
 
     def checked(self, name: str, make: Callable[[], T]) -> T:
-        """Make something of the value under a name; its complaint is told with file and key."""
+        """Call `make` for the value under a name; a `SettingError` gets the file and the key."""
         try:
             return make()
         except SettingError as error:
@@ -191,7 +191,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
-    """So many problems of one difficulty, and how often a candidate of theirs is right."""
+    """Simulated problems of one difficulty: their number and solve rate."""
 
     difficulty: str = setting("", "the label")
     problems: int = setting(1, "how many", least=1)
@@ -330,25 +330,25 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
             "name", f"no suite {like!r} in suites_file; {nearest(like, list(shelf))}there are {list(shelf)}"
         )
     base = shelf.get(like, {})
-    told = Section({**base, **own}, *section.place)
+    merged = Section({**base, **own}, *section.place)
     simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
-    told.take("simulated", dict, {})
-    cases, recorded = told.take("cases", str, None), told.take("recorded", str, None)
+    merged.take("simulated", dict, {})
+    cases, recorded = merged.take("cases", str, None), merged.take("recorded", str, None)
     suite = Suite(
         name=name,
         cases=None if cases is None else data / cases,
-        n=told.take("n", int, None),
-        problems=told.take("problems", int, None),
-        get=told.take("get", str, ""),
-        profile=told.take("profile", str, None),
-        model=told.take("model", str, None),
-        base_url=told.take("base_url", str, None),
+        n=merged.take("n", int, None),
+        problems=merged.take("problems", int, None),
+        get=merged.take("get", str, ""),
+        profile=merged.take("profile", str, None),
+        model=merged.take("model", str, None),
+        base_url=merged.take("base_url", str, None),
         recorded=None if recorded is None else data / recorded,
-        recorded_judge=told.take("recorded_judge", str, None),
-        shuffle=told.take("shuffle", bool, default=False),
+        recorded_judge=merged.take("recorded_judge", str, None),
+        shuffle=merged.take("shuffle", bool, default=False),
         simulated=simulated,
     )
-    told.finish()
+    merged.finish()
     section.checked("simulated", lambda: recipe(simulated, suite.n))
     if suite.cases is None and not recipe(simulated, suite.n).count:
         raise section.wrong("cases", "is missing: name a file of labelled cases, or simulated.problems")
