@@ -1,4 +1,4 @@
-"""What is known about a judge before a contest: its measured or assumed accuracy and biases."""
+"""Judge profile: the measured or assumed accuracy and biases of a judge."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ _SURE = "share of decided verdicts that are HIGH"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeProfile:
-    """Chances of a judge's verdicts at each evidence level; as it stands, a middling judge.
+    """Accuracy of a judge's verdicts at each evidence level; the defaults describe an average judge.
 
-    Errors repeat: `repeats` is the part of them that belongs to the candidate, whoever it meets and however
-    often it is shown, `shared` the part that belongs to all candidates with the same answer.
+    Errors repeat: `repeats` is the share that belongs to the candidate, whatever it is compared with and
+    however often, `shared` the share that belongs to all candidates with the same answer.
     """
 
     e1_high: float = setting(0.70, f"E1: {_HIGH}", least=0, most=1)
