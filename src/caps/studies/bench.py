@@ -1,4 +1,4 @@
-"""Running a study: what is missing is played, live or simulated, and each result stored at once."""
+"""Running a study: missing contests are played, live or simulated, and each result is stored at once."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from caps.studies.study import Recipe
 from caps.studies.suites import Shard, case_digest, difficulty, grades, labels, pool_of, shuffled, suite_cases
 from caps.studies.tables import Book
 
-# A study against a real judge: every method and seed of a suite through one connection and one journal.
+# Studies with a real judge: all methods and seeds of a suite share one connection and one journal
 
 
 LASTING = (
@@ -34,9 +34,9 @@ LASTING = (
     "refused",
     NOT_RECORDED,
     OTHER_TEXT,
-)  # would be so again; they are counted
+)  # a repetition would not change these; they are counted
 AT_ONCE = (
-    4  # methods and seeds that play side by side, so that the last cases of one do not leave a server idle
+    4  # methods and seeds that run in parallel, so that the last cases of one do not leave a server idle
 )
 
 Missing = Callable[[Step, Case], bool]
@@ -45,9 +45,9 @@ Missing = Callable[[Step, Case], bool]
 async def play_live(
     runner: Runner, cases: Sequence[Case], turns: Iterable[Step], missing: Missing, *, shuffle: bool = False
 ) -> AsyncGenerator[Result | str, None]:
-    """Results as they come, or the words of a case that failed; only what is missing is played.
+    """Play missing contests; yields results as they finish, or a message for a case that failed.
 
-    With `shuffle`, every seed puts the candidates into another order.
+    With `shuffle`, every seed gives another order of the candidates.
     """
     waiting = [(turn, [case for case in cases if missing(turn, case)]) for turn in turns]
     waiting = [(turn, some) for turn, some in waiting if some]
@@ -71,7 +71,7 @@ async def play_live(
                 else:
                     yield item
             for task in tasks:
-                await task  # raises what would fail every other call too
+                await task  # raises errors that every other call would have too
         finally:
             for task in tasks:
                 task.cancel()
@@ -99,9 +99,9 @@ async def _play(
 
 
 def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recorded: bool) -> Result | str:
-    """Measure an outcome; one that failed, or lacks an answer, is words: it will be tried again.
+    """Measure an outcome; a message if it failed or lacks an answer, so that it is tried again.
 
-    `digests` are those of the cases as their file has them.
+    `digests` are those of the cases in their file.
     """
     prepared, contest = outcome.prepared, outcome.contest
     if outcome.failure is not None or prepared is None or contest is None:
@@ -134,11 +134,11 @@ def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recor
     )
 
 
-# A study against the synthetic judge, on made-up pools or real ones, in several processes where it pays.
+# Studies with the simulated judge, on generated or real pools, in several processes if worthwhile
 
 
 CHUNK = 32
-WORTH_PROCESSES = 1500  # contests; below that starting a second process takes longer than it saves
+WORTH_PROCESSES = 1500  # contests; with fewer, starting a second process takes longer than it saves
 Labelled = tuple[LabelledPool, str, str | None, str | None]
 
 
@@ -170,7 +170,7 @@ def run_task(task: Task) -> tuple[str, list[Result]]:
 def play_turn(
     turn: Step, pool: LabelledPool, facts: Truth, judge: SimulatedJudge, own: str | None = None
 ) -> Result:
-    """One contest. The judge is the same for every seed, as a model at temperature 0 is; pairings differ."""
+    """Play one contest. The judge is the same for every seed, like a model at temperature 0."""
     contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}").play(judge.answer)
     answered = [
         AnsweredAsk(ask, answer, tokens, tokens)
@@ -184,7 +184,7 @@ def play_turn(
 
 
 def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, list[Result]]]:
-    """Run all, as they get done; only a few are under way at once."""
+    """Run all tasks in order; only a few are in progress at once."""
     contests = sum(len(task.turns) * len(task.pools or task.numbers) for task in tasks)
     if processes <= 1 or contests < WORTH_PROCESSES:
         yield from map(run_task, tasks)
@@ -201,7 +201,7 @@ def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, l
 
 
 def leave_with_parent() -> None:
-    """End this worker when its parent is gone: one that was killed would leave it waiting for ever."""
+    """End this worker when its parent ends: a killed parent would leave it waiting for ever."""
     parent = parent_process()
 
     def watch() -> None:

@@ -15,8 +15,6 @@ from caps.costs.closed_form import caps_calls, v1_infer_calls
 from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval, wilson
 from caps.studies.results import Result
 
-# The results of one method on one suite, as metrics look at them.
-
 
 class Figure(NamedTuple):
     """A number and its interval, if it has one."""
