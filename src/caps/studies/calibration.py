@@ -33,7 +33,7 @@ STAGE = "calibration"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A strategy that asks what a calibration needs of one case, in one round, and chooses nothing.
+    """A strategy that asks the questions of a calibration about a case in one round and makes no choice.
 
     `labels` says of each candidate whether it is right, where that is known.
     """
@@ -67,7 +67,7 @@ class Probe:
 def weigh_observations(
     probe: Probe, entrants: Sequence[Entrant], asked: Sequence[tuple[Pairing, Verdict]], case: int
 ) -> list[WeightedObservation]:
-    """Verdicts on a probe's pairs, seen from its first answer, each with the odds before anyone was asked."""
+    """Verdicts on a probe's pairs, seen from its first answer, each with its prior probabilities."""
     sizes = {one.id: one.sizes for one in entrants}
     answer = {one.id: one.id if one.signature is None else one.signature for one in entrants}
     odds = _Odds(probe, entrants)
@@ -101,7 +101,7 @@ def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
 
 
 class _Odds:
-    """How likely candidates are to be right: a label's word, or what is believed before anyone is asked."""
+    """Probabilities that candidates are right: from labels, or prior to any verdict."""
 
     def __init__(self, probe: Probe, entrants: Sequence[Entrant]) -> None:
         self._labels, self._believed = probe.labels, beliefs(probe.believer, entrants, ())[0]
@@ -109,7 +109,7 @@ class _Odds:
         self._one_at_most = total <= 1 + 1e-6
 
     def alone(self, one: int, other: int) -> float:
-        """Chance that only the one is right."""
+        """Probability that only `one` is right."""
         known = self._labels[one], self._labels[other]
         p, q = (
             self._believed[each] if label is None else float(label)
@@ -119,7 +119,7 @@ class _Odds:
 
 
 def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[int, int]]:
-    """Who meets whom, slot A first."""
+    """Pairs to compare, slot A first."""
     if len(answers) < 2:
         return
     lead, rival, *rest = answers
@@ -149,7 +149,7 @@ class ProbedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What came of it: the judge's profile, the worth of votes where labels show it, and what it took."""
+    """The result of a calibration: the judge's profile, the strength of votes if labels show it, the cost."""
 
     learned: Learned
     strengths: Mapping[str, float] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Calibration:
 
 
 def believer_of(strategy: object, name: str) -> Posterior:
-    """Who weighs the answers of a case before anyone is asked, with what a strategy assumes of the judge."""
+    """The strategy that estimates prior probabilities of answers, with the judge profile of a strategy."""
     shared = profile_fields(strategy)
     if not shared:
         raise SettingError(
@@ -178,7 +178,7 @@ def believer_of(strategy: object, name: str) -> Posterior:
 
 
 def probe_of(case: Case, believer: Posterior) -> Probe:
-    """What is asked of a case."""
+    """The probe of a case."""
     return Probe(believer, tuple(one.correct for one in case.candidates))
 
 
@@ -191,7 +191,7 @@ async def calibrate(
     fixed: Collection[str] = (),
     advance: Callable[[], object] = lambda: None,
 ) -> Calibration:
-    """Have the probes of some cases answered and learn from them; without all answers, nothing is learnt."""
+    """Have the probes of some cases answered and fit a calibration; nothing is fitted if a limit ended it."""
     probes = [probe_of(case, believer) for case in cases]
     ledger, probed = Ledger(), list[ProbedCase]()
     async for outcome in in_order(engine.run(cases, PerCase(probes), seed=seed)):

@@ -204,8 +204,8 @@ def explain_no_pairs(found: Sequence[Subject], plan: Plan) -> str:
         )
     kind = "right" if all(labels) else "wrong" if not any(labels) else "right, or all wrong, within each case"
     return (
-        f"all labelled candidates are {kind}: there is no pair that the truth tells apart, so nothing can be "
-        "learnt about the judge here; add cases with both right and wrong candidates"
+        f"all labelled candidates are {kind}: there is no pair of a right and a wrong one, so nothing can "
+        "be learnt about the judge here; add cases with both right and wrong candidates"
     )
 
 
