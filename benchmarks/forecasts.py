@@ -33,7 +33,7 @@ from caps.core.types import Answer, Ask, Entrant, Pairing, Unanswered, Verdict
 from caps.statistics.judge_measures import measure, profile_of
 from caps.studies import diagnosis
 from caps.studies.advice import forecast, shuffled, uncertainty_of
-from caps.studies.diagnosis import Plan, fitted, schedule, watched
+from caps.studies.diagnosis import Plan, diagnose_with, fitted, schedule
 from caps.studies.simulation import LabelledPool
 
 STRATEGIES = ("vanilla", "caps-r", "caps-plus", "knockout", "sprint", "v1-infer")
@@ -126,9 +126,9 @@ def compared(job: tuple[Recorded, int, argparse.Namespace]) -> list[dict[str, An
     there = [pool for pool, group in zip(recorded.pools, recorded.groups, strict=True) if group not in chosen]
     there = rng.sample(there, min(len(there), given.outcomes))
     plan = Plan(pairs=given.pairs, seed=seed)
-    asked = watched(schedule(list(diagnosis.of_pools(here)), plan), plan, recorded.answer)
-    measured = measure(asked.looks, probabilities=False)
-    profile, _ = profile_of(asked.looks, measured)
+    asked = diagnose_with(schedule(list(diagnosis.of_pools(here)), plan), plan, recorded.answer)
+    measured = measure(asked.observations, probabilities=False)
+    profile, _ = profile_of(asked.observations, measured)
     strategies: dict[tuple[str, tuple[tuple[str, str], ...]], Strategy] = {
         (name, ()): make_strategy(name) for name in STRATEGIES
     }

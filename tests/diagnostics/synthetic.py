@@ -1,4 +1,4 @@
-"""Looks of a judge whose flaws are known exactly, drawn straight from its equation; and the figures that follow.
+"""Observations of a judge whose flaws are known exactly, drawn straight from its equation; and the figures that follow.
 
 The equation is that of `caps.judging.simulated`: d = belief(a) - belief(b) + pull + order error + fresh error, where
 a belief is the truth plus an error that stays with the candidate, partly with its answer, partly with the case.
@@ -54,7 +54,7 @@ def _chances(lean: float, band: float, fresh: float) -> tuple[float, float, floa
     return win, 1 - win - lose, lose
 
 
-def looks_of(
+def observations_of(
     model: JudgeModel, cases: int, rng: Random, levels: Sequence[Level] = LEVELS
 ) -> list[Observation]:
     """Three pairs a case, neighbours sharing a candidate; right candidates share an answer, wrong ones do not."""

@@ -9,7 +9,7 @@ from caps.core.types import Level
 from caps.judging.simulated import JudgeModel
 from caps.statistics.judge_errors import accuracy, between_equals, flips, in_first_slot, outcomes
 from caps.statistics.judge_measures import ConfidenceSequence
-from diagnostics.synthetic import looks_of, truth
+from diagnostics.synthetic import observations_of, truth
 
 SEEDS = 400
 JUDGES = {
@@ -34,11 +34,11 @@ def test_intervals_cover_what_the_judge_was_given(judge):
     wanted = truth(judge, Level.FULL)
     found = {"accuracy": 0, "flips": 0, "first slot": 0, "at every look": 0}
     for seed in range(SEEDS):
-        looks = looks_of(judge, 25, Random(seed), (Level.FULL,))
-        found["accuracy"] += accuracy(looks, Level.FULL).contains(wanted.accuracy)
-        found["flips"] += flips(looks).contains(wanted.flips)
-        found["first slot"] += between_equals(looks, in_first_slot).contains(wanted.first_slot)
-        found["at every look"] += watched(outcomes(looks, Level.FULL), wanted.accuracy)[0]
+        observations = observations_of(judge, 25, Random(seed), (Level.FULL,))
+        found["accuracy"] += accuracy(observations, Level.FULL).contains(wanted.accuracy)
+        found["flips"] += flips(observations).contains(wanted.flips)
+        found["first slot"] += between_equals(observations, in_first_slot).contains(wanted.first_slot)
+        found["at every look"] += watched(outcomes(observations, Level.FULL), wanted.accuracy)[0]
     assert all(count / SEEDS >= 0.92 for count in found.values()), found
     assert found["accuracy"] < SEEDS, "an interval that is never wrong is too wide to be of use"
 

@@ -1,4 +1,4 @@
-"""Each figure of a diagnosis, on looks whose answer is plain to see."""
+"""Each figure of a diagnosis, on observations whose answer is plain to see."""
 
 from dataclasses import replace
 from random import Random
@@ -22,12 +22,22 @@ from caps.statistics.judge_errors import (
     preferred,
     repeats,
 )
-from caps.statistics.judge_measures import StopRule, measure, mixed, profile_of, standing, thin, watch
+from caps.statistics.judge_measures import (
+    StopRule,
+    classify,
+    measure,
+    mixed,
+    profile_of,
+    profile_warnings,
+    run_sequence,
+)
 from caps.statistics.observations import Observation, Rated, complete
-from diagnostics.synthetic import looks_of
+from diagnostics.synthetic import observations_of
 
 
-def look(case=0, pair=0, *, level=Level.FULL, first=True, right=True, verdict=None, sizes=(1, 2), **more):
+def make_observation(
+    case=0, pair=0, *, level=Level.FULL, first=True, right=True, verdict=None, sizes=(1, 2), **more
+):
     """A sure verdict for the right one, or the wrong one."""
     given = verdict or verdict_of("A" if right else "B", "HIGH")
     return Observation(
@@ -37,46 +47,55 @@ def look(case=0, pair=0, *, level=Level.FULL, first=True, right=True, verdict=No
 
 
 def test_every_case_counts_the_same_however_many_pairs_it_has():
-    looks = [look(0, pair, right=True) for pair in range(9)] + [look(1, right=False)]
-    assert accuracy(looks, Level.FULL).value == 0.5
+    observations = [make_observation(0, pair, right=True) for pair in range(9)] + [
+        make_observation(1, right=False)
+    ]
+    assert accuracy(observations, Level.FULL).value == 0.5
 
 
 def test_a_judge_that_always_names_slot_a_flips_every_time_and_knows_nothing():
-    looks = [look(case, first=first, right=first) for case in range(20) for first in (True, False)]
-    assert accuracy(looks, Level.FULL).value == 0.5
-    assert flips(looks).value == 1
-    assert preferred(looks, in_first_slot).value == 1
-    assert between_equals(looks, in_first_slot).low > 0.8
+    observations = [
+        make_observation(case, first=first, right=first) for case in range(20) for first in (True, False)
+    ]
+    assert accuracy(observations, Level.FULL).value == 0.5
+    assert flips(observations).value == 1
+    assert preferred(observations, in_first_slot).value == 1
+    assert between_equals(observations, in_first_slot).low > 0.8
 
 
 def test_from_or_to_a_tie_is_half_a_flip():
-    looks = [look(first=True), look(first=False, verdict=verdict_of("TIE", "LOW"))]
-    assert flips(looks).value == 0.5
+    observations = [
+        make_observation(first=True),
+        make_observation(first=False, verdict=verdict_of("TIE", "LOW")),
+    ]
+    assert flips(observations).value == 0.5
 
 
 def test_a_taste_for_length_shows_whichever_is_right():
-    looks = [
-        look(case, right=sizes[0] > sizes[1], sizes=sizes) for case in range(10) for sizes in ((5, 9), (9, 5))
+    observations = [
+        make_observation(case, right=sizes[0] > sizes[1], sizes=sizes)
+        for case in range(10)
+        for sizes in ((5, 9), (9, 5))
     ]
-    assert preferred(looks, longer).value == 1
-    assert preferred([look(sizes=(4, 4))], longer) is None
+    assert preferred(observations, longer).value == 1
+    assert preferred([make_observation(sizes=(4, 4))], longer) is None
 
 
 def test_the_difference_is_taken_on_the_same_pairs():
-    looks = [
-        look(case, level=level, right=level == Level.FULL or case % 2 == 0)
+    observations = [
+        make_observation(case, level=level, right=level == Level.FULL or case % 2 == 0)
         for case in range(10)
         for level in (Level.PARTIAL, Level.FULL)
     ]
-    found = difference(looks)
+    found = difference(observations)
     assert (found.value, found.cases) == (-0.5, 10)
     assert found.high < 0
-    assert agreement(looks).value == 0.5
+    assert agreement(observations).value == 0.5
 
 
 def test_pairs_that_lack_an_answer_count_nowhere():
-    whole = [look(0, 0, first=first) for first in (True, False)]
-    assert complete([*whole, look(0, 1)], 2) == whole
+    whole = [make_observation(0, 0, first=first) for first in (True, False)]
+    assert complete([*whole, make_observation(0, 1)], 2) == whole
 
 
 def test_the_papers_mixed_metric_dilutes_what_partial_views_lose():
@@ -97,27 +116,33 @@ def test_one_case_alone_proves_nothing():
 
 
 def test_confidence_is_told_apart_and_few_looks_prove_little():
-    looks = [look(case, right=True) for case in range(8)]
-    looks += [look(case, 1, verdict=verdict_of("A" if case < 4 else "B", "LOW")) for case in range(8)]
-    found = calibration.by_confidence(looks)
+    observations = [make_observation(case, right=True) for case in range(8)]
+    observations += [
+        make_observation(case, 1, verdict=verdict_of("A" if case < 4 else "B", "LOW")) for case in range(8)
+    ]
+    found = calibration.by_confidence(observations)
     assert (found.sure.value, found.high.value, found.low.value) == (0.5, 1, 0.5)
-    assert calibration.smoothed(looks, sure=True) == 0.9
+    assert calibration.smoothed(observations, sure=True) == 0.9
     assert calibration.smoothed([], sure=True) == 0.5
 
 
 def test_probabilities_are_scored():
-    sure_and_right = look(verdict=Verdict(10, 1))
-    no_idea = look(verdict=Verdict(5.5, 5.5))
+    sure_and_right = make_observation(verdict=Verdict(10, 1))
+    no_idea = make_observation(verdict=Verdict(5.5, 5.5))
     assert calibration.brier([sure_and_right, no_idea]) == 0.125
-    wrong = look(verdict=Verdict(1, 10))
+    wrong = make_observation(verdict=Verdict(1, 10))
     assert calibration.calibration_error([sure_and_right, wrong]) == 0.5
     assert calibration.calibration_error([no_idea]) is None
 
 
 def test_the_curve_sets_stated_probabilities_against_how_often_they_hold():
-    sure = [look(case, verdict=Verdict(10, 1) if case % 4 else Verdict(1, 10)) for case in range(8)]
-    unsure = [look(case, 1, verdict=Verdict(6, 5) if case % 2 else Verdict(5, 6)) for case in range(8)]
-    low, high = calibration.curve([*sure, *unsure, look(verdict=Verdict(5, 5))])
+    sure = [
+        make_observation(case, verdict=Verdict(10, 1) if case % 4 else Verdict(1, 10)) for case in range(8)
+    ]
+    unsure = [
+        make_observation(case, 1, verdict=Verdict(6, 5) if case % 2 else Verdict(5, 6)) for case in range(8)
+    ]
+    low, high = calibration.curve([*sure, *unsure, make_observation(verdict=Verdict(5, 5))])
     assert (low.stated, low.right.value) == (pytest.approx(5 / 9), 0.5)
     assert (high.stated, high.right.value) == (1, 0.75)
     assert high.right.low < 0.75 < high.right.high
@@ -135,23 +160,23 @@ def test_errors_that_stay_with_a_candidate_or_an_answer_are_found(noise, share):
     judge = JudgeModel(
         accuracy=0.7, accuracy_partial=0.6, noise=noise, order_noise=0, hardness=0, shared_bias=share
     )
-    found = repeats(looks_of(judge, 500, Random(3)))
+    found = repeats(observations_of(judge, 500, Random(3)))
     assert found.own == pytest.approx((1 - noise) * (1 - share), abs=0.15)
     assert found.shared == pytest.approx((1 - noise) * share, abs=0.15)
 
 
 def test_without_shared_candidates_nothing_is_said_of_repeating():
-    looks = [look(case) for case in range(30)]
-    assert repeats(looks).own is None
-    profile, assumed = profile_of(looks, measure(looks, probabilities=False))
+    observations = [make_observation(case) for case in range(30)]
+    assert repeats(observations).own is None
+    profile, assumed = profile_of(observations, measure(observations, probabilities=False))
     assert {"repeats", "shared"} <= set(assumed)
     assert profile.e2_high > 0.9
 
 
 def test_a_profile_holds_what_was_seen():
     judge = JudgeModel(accuracy=0.8, accuracy_partial=0.65, position_bias=0.4)
-    looks = looks_of(judge, 150, Random(1))
-    profile, assumed = profile_of(looks, measure(looks, probabilities=False))
+    observations = observations_of(judge, 150, Random(1))
+    profile, assumed = profile_of(observations, measure(observations, probabilities=False))
     assert assumed == ("rated", "rating_spread")
     assert profile.e2_high > profile.e2_low > 0.5
     assert profile.e2_high > profile.e1_high
@@ -159,38 +184,40 @@ def test_a_profile_holds_what_was_seen():
 
 
 def test_a_verdict_is_settled_when_its_interval_leaves_the_coin():
-    assert [standing(*bounds) for bounds in ((0.51, 0.9), (0.2, 0.49), (0.45, 0.58), (0.4, 0.7))] == [
+    assert [classify(*bounds) for bounds in ((0.51, 0.9), (0.2, 0.49), (0.45, 0.58), (0.4, 0.7))] == [
         "above", "below", "chance", "undecided",
     ]  # fmt: skip
-    assert watch([1.0] * 30, 0.025).settled_after < 12
-    assert watch([1.0, 0.0] * 20, 0.025).settled_after is None
+    assert run_sequence([1.0] * 30, 0.025).settled_after < 12
+    assert run_sequence([1.0, 0.0] * 20, 0.025).settled_after is None
 
 
 def test_the_stop_rule_waits_for_both_levels_and_for_the_forecast():
     rule = StopRule()
     for case in range(60):
-        rule.hear([look(case)])
+        rule.add([make_observation(case)])
     assert not rule.settled, "nothing is known of partial views"
     for case in range(20):
-        rule.hear([replace(look(case), level=Level.PARTIAL)])
+        rule.add([replace(make_observation(case), level=Level.PARTIAL)])
     assert rule.settled
     soon = StopRule()
     for case in range(20):
-        soon.hear([look(case), replace(look(case), level=Level.PARTIAL)])
+        soon.add([make_observation(case), replace(make_observation(case), level=Level.PARTIAL)])
     assert not soon.settled, "told from chance, but the accuracy is not known well enough to forecast"
 
 
 def test_what_lasts_is_found_from_both_orders_where_no_candidate_repeats():
     for model in (JudgeModel(accuracy=0.75, order_noise=0.08), JudgeModel(accuracy=0.75, order_noise=0.7)):
-        looks = [look for look in looks_of(model, 600, Random(2)) if (look.one, look.other) == (0, 10)]
-        found = repeats(looks)
+        observations = [
+            one for one in observations_of(model, 600, Random(2)) if (one.one, one.other) == (0, 10)
+        ]
+        found = repeats(observations)
         assert found.lasting == pytest.approx(model.lasting, abs=0.12)
         assert found.shared is None
 
 
 def test_how_hard_a_case_is_and_a_pull_that_varies_are_told_from_what_candidates_keep():
     model = JudgeModel(accuracy=0.7, accuracy_partial=0.7, hardness=0.3, order_noise=0.1, pull_spread=0.6)
-    found = repeats(looks_of(model, 600, Random(2)))
+    found = repeats(observations_of(model, 600, Random(2)))
     assert found.hardness == pytest.approx(0.3 / 1.36, abs=0.1)
     assert found.slot == pytest.approx(0.36 / 1.36, abs=0.1)
     assert found.lasting == pytest.approx(0.88 / 1.36, abs=0.12)
@@ -198,18 +225,20 @@ def test_how_hard_a_case_is_and_a_pull_that_varies_are_told_from_what_candidates
 
 def test_ratings_are_measured_by_how_often_the_right_one_is_rated_higher():
     rated = [Rated(case, 8.0, 8.0 if case % 4 == 0 else 6.0) for case in range(40)]
-    found = measure([look(case) for case in range(40)], probabilities=False, rated=rated).ratings
+    found = measure([make_observation(case) for case in range(40)], probabilities=False, rated=rated).ratings
     assert found.accuracy.value == pytest.approx(0.875)
     assert found.ties.value == pytest.approx(0.25)
     assert found.spread == pytest.approx(0.61, abs=0.01)
 
 
 def test_a_profile_that_rests_on_little_says_so():
-    few = measure([look(case) for case in range(8)], probabilities=False)
-    assert any("only 8 cases" in words for words in thin(few))
-    assert any("both orders" in words for words in thin(few))
-    middling = [look(case, verdict=Verdict(9, 3) if case % 4 else Verdict(3, 9)) for case in range(60)]
+    few = measure([make_observation(case) for case in range(8)], probabilities=False)
+    assert any("only 8 cases" in words for words in profile_warnings(few))
+    assert any("both orders" in words for words in profile_warnings(few))
+    middling = [
+        make_observation(case, verdict=Verdict(9, 3) if case % 4 else Verdict(3, 9)) for case in range(60)
+    ]
     assert any(
         "±9 points" in words or "±10 points" in words
-        for words in thin(measure(middling, probabilities=False))
+        for words in profile_warnings(measure(middling, probabilities=False))
     )

@@ -1,4 +1,4 @@
-"""What is fitted to a judge from looks whose truth is known for sure, by its odds, or not at all."""
+"""What is fitted to a judge from observations whose truth is known for sure, by its odds, or not at all."""
 
 from dataclasses import fields, replace
 from random import Random
@@ -9,11 +9,11 @@ import pytest
 from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
 from caps.judging.simulated import NORMAL, JudgeModel
-from caps.statistics.estimates import crossing, peak
+from caps.statistics.estimates import find_crossing, find_peak
 from caps.statistics.judge_errors import WeightedObservation, gaps_of, information
 from caps.statistics.judge_measures import learn
-from caps.statistics.observations import Ballot, strengths
-from diagnostics.synthetic import looks_of
+from caps.statistics.observations import Ballot, fit_vote_strengths
+from diagnostics.synthetic import observations_of
 
 START = JudgeProfile()
 GOOD = JudgeModel(accuracy=0.88, accuracy_partial=0.76, shared_bias=0.5, position_bias=0.3)
@@ -21,22 +21,22 @@ WEAK = JudgeModel(accuracy=0.56, accuracy_partial=0.54, shared_bias=0.5, positio
 
 
 def known(model, cases, seed=1):
-    return [WeightedObservation(look, 1.0, 0.0, known=True) for look in looks_of(model, cases, Random(seed))]
+    return [
+        WeightedObservation(obs, 1.0, 0.0, known=True) for obs in observations_of(model, cases, Random(seed))
+    ]
 
 
 def guessed(model, cases, chance=0.85, seed=1):
     """Odds that are true: with the chance given the one is right, else the other, as seen by nobody."""
-    rng, looks = Random(seed + 1), looks_of(model, cases, Random(seed))
+    rng, observations = Random(seed + 1), observations_of(model, cases, Random(seed))
     wrong = {case for case in range(cases) if rng.random() > chance}
     return [
         WeightedObservation(
-            replace(look, verdict=look.verdict.swapped(), first=not look.first)
-            if look.case in wrong
-            else look,
+            replace(obs, verdict=obs.verdict.swapped(), first=not obs.first) if obs.case in wrong else obs,
             chance,
             1 - chance,
         )
-        for look in looks
+        for obs in observations
     ]
 
 
@@ -86,23 +86,23 @@ def test_too_few_cases_tell_nothing():
 
 def test_hopeless_cases_teach_that_often_nobody_is_right():
     right, wrong = Ballot((5, 3), (0.0, 0.0), (True, False)), Ballot((5, 3), (0.0, 0.0), (False, False))
-    _, often = strengths([wrong] * 45 + [right] * 5, 2.1, 2.0)
-    _, seldom = strengths([right] * 50, 2.1, 2.0)
+    _, often = fit_vote_strengths([wrong] * 45 + [right] * 5, 2.1, 2.0)
+    _, seldom = fit_vote_strengths([right] * 50, 2.1, 2.0)
     assert often > 4
     assert seldom < 2
 
 
 def test_votes_lose_weight_where_small_clusters_win_and_never_gain_any():
     against = Ballot((8, 2), (0.0, 0.0), (False, True))
-    assert strengths([against] * 30, 2.1, 2.0)[0] < 1.5
-    assert strengths([Ballot((8, 2), (0.0, 0.0), (True, False))] * 30, 2.1, 2.0)[0] == pytest.approx(
+    assert fit_vote_strengths([against] * 30, 2.1, 2.0)[0] < 1.5
+    assert fit_vote_strengths([Ballot((8, 2), (0.0, 0.0), (True, False))] * 30, 2.1, 2.0)[0] == pytest.approx(
         2.1, abs=0.01
     )
 
 
 def test_peaks_and_crossings_are_found():
-    assert peak(lambda x: -((x - 0.7) ** 2), -2, 2) == pytest.approx(0.7, abs=1e-3)
-    assert crossing(lambda x: x**3, 0.125, -1, 1) == pytest.approx(0.5, abs=1e-3)
+    assert find_peak(lambda x: -((x - 0.7) ** 2), -2, 2) == pytest.approx(0.7, abs=1e-3)
+    assert find_crossing(lambda x: x**3, 0.125, -1, 1) == pytest.approx(0.5, abs=1e-3)
 
 
 def test_each_level_has_its_own_gap():

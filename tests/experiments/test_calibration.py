@@ -8,7 +8,7 @@ from caps.core.errors import SettingError
 from caps.core.types import Entrant, Level
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.strategies.posterior import Posterior
-from caps.studies.calibration import Probe, ProbedCase, ballot_of, believer_of, conclude, weigh_looks
+from caps.studies.calibration import Probe, ProbedCase, ballot_of, believer_of, conclude, weigh_observations
 from caps.studies.simulation import PoolModel, generated_pools
 from playing import asks_of, lower_id_wins, played
 
@@ -66,28 +66,30 @@ def test_with_labels_the_right_one_meets_a_wrong_one_however_few_say_so():
     asks = asks_of(played(probe_of(field(5, 3, 1), labels), field(5, 3, 1)))
     assert asks[0].a == 8
     assert asks[0].b < 5
-    looks = weigh_looks(
+    observations = weigh_observations(
         probe_of(field(5, 3, 1), labels), field(5, 3, 1), [(a, lower_id_wins(a)) for a in asks], 0
     )
-    assert {(one.one, one.other, one.known) for one in looks} == {(1.0, 0.0, True)}
+    assert {(one.one, one.other, one.known) for one in observations} == {(1.0, 0.0, True)}
 
 
 def test_without_labels_looks_carry_the_odds_of_the_votes():
     entrants = field(5, 3)
     probe = probe_of(entrants)
     asks = asks_of(played(probe, entrants))
-    looks = weigh_looks(probe, entrants, [(ask, lower_id_wins(ask)) for ask in asks], 7)
+    observations = weigh_observations(probe, entrants, [(ask, lower_id_wins(ask)) for ask in asks], 7)
     weights = [5**2.1, 3**2.1, 2**2.1]
-    assert all(one.one == pytest.approx(weights[0] / sum(weights)) for one in looks)
-    assert all(one.other == pytest.approx(weights[1] / sum(weights)) and not one.known for one in looks)
-    assert all(one.look.outcome == 1 for one in looks)  # the lower ids give the larger answer
+    assert all(one.one == pytest.approx(weights[0] / sum(weights)) for one in observations)
+    assert all(
+        one.other == pytest.approx(weights[1] / sum(weights)) and not one.known for one in observations
+    )
+    assert all(one.obs.outcome == 1 for one in observations)  # the lower ids give the larger answer
 
 
 def test_where_all_differ_several_may_be_right_and_no_chance_passes_one():
     entrants = field(*[1] * 8)
     probe = probe_of(entrants)
     asked = [(ask, lower_id_wins(ask)) for ask in asks_of(played(probe, entrants))]
-    assert all(0 <= one.one + one.other <= 1 for one in weigh_looks(probe, entrants, asked, 0))
+    assert all(0 <= one.one + one.other <= 1 for one in weigh_observations(probe, entrants, asked, 0))
 
 
 def test_a_ballot_needs_every_label():

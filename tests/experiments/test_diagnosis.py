@@ -19,7 +19,7 @@ from caps.studies.diagnosis import (
     asks_of,
     different,
     distinguished,
-    explain_nothing,
+    explain_no_pairs,
     of_pools,
     schedule,
     simulate,
@@ -83,12 +83,12 @@ def test_pairs_are_spread_over_cases_and_as_many_as_allowed():
 def test_a_good_judge_needs_few_pairs_and_a_coin_all_of_them():
     found, plan = pools(200), Plan(pairs=180, per_case=1)
     good, coin = (simulate(schedule(found, plan), plan, judge) for judge in (GOOD, COIN))
-    asked = len(coin.looks)
-    assert 30 * 4 <= len(good.looks) < asked
+    asked = len(coin.observations)
+    assert 30 * 4 <= len(good.observations) < asked
     whole = replace(plan, stop=False)
-    assert len(simulate(schedule(found, whole), whole, GOOD).looks) == asked
+    assert len(simulate(schedule(found, whole), whole, GOOD).observations) == asked
     finer = replace(plan, precision=0.02)
-    assert len(simulate(schedule(found, finer), finer, GOOD).looks) == asked
+    assert len(simulate(schedule(found, finer), finer, GOOD).observations) == asked
 
 
 def test_a_coin_is_not_to_choose_and_a_good_judge_is():
@@ -183,9 +183,9 @@ def test_what_cannot_be_told_apart_is_explained():
     ):
         found = subjects_of(case_of(labels))
         assert schedule(found, plan) == []
-        assert words in explain_nothing(found, plan)
+        assert words in explain_no_pairs(found, plan)
     both = subjects_of(case_of([True, True]), case_of([False]))
-    assert "within each case" in explain_nothing(both, plan)
+    assert "within each case" in explain_no_pairs(both, plan)
 
 
 def test_without_labels_pairs_have_different_answers():

@@ -1,8 +1,7 @@
 """What tables say, computed from results made by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from caps.costs.closed_form import eq6_tokens
 from caps.studies.metrics import METRICS, Cascade, MethodResults
@@ -43,10 +42,13 @@ def test_bounds_and_both_trivial_shares_are_of_the_pool():
 
 
 def test_pair_accuracy_is_over_the_games_played_at_each_level():
-    some = [result("a", apart=(2, 4), told=(1.5, 4.0)), result("b", apart=(2, 0), told=(0.5, 0.0))]
+    some = [
+        result("a", apart=(2, 4), apart_right=(1.5, 4.0)),
+        result("b", apart=(2, 0), apart_right=(0.5, 0.0)),
+    ]
     assert [value(f"accuracy_{level}", *some) for level in ("e1", "e2")] == [0.5, 1.0]
     assert value("accuracy", *some) == 0.75
-    assert value("accuracy_change", *some, reference=[result(apart=(0, 4), told=(0.0, 2.0))]) == 0.25
+    assert value("accuracy_change", *some, reference=[result(apart=(0, 4), apart_right=(0.0, 2.0))]) == 0.25
     assert value("accuracy_e1", result()) is None
 
 

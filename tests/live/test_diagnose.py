@@ -8,7 +8,7 @@ from caps.building import load_templates, make_prepare
 from caps.config import RunConfig
 from caps.core.types import Candidate, Case, Problem
 from caps.runner import Runner
-from caps.statistics.judge_measures import standing, usable
+from caps.statistics.judge_measures import classify, is_usable
 from caps.studies.advice import measured_of
 from caps.studies.diagnosis import Plan, ask, schedule, subjects
 
@@ -32,9 +32,9 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
     )
     plan = Plan(pairs=1)
     asked = asyncio.run(ask(Runner(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
-    assert [look.malformed for look in asked.looks] == [False] * 4
-    assert all(look.tokens > 20 for look in asked.looks)
+    assert [obs.malformed for obs in asked.observations] == [False] * 4
+    assert all(obs.tokens > 20 for obs in asked.observations)
     full = measured_of(asked).levels["E2"]
     assert full.accuracy.contains(0.5)
-    assert standing(full.bounds.low, full.bounds.high) in ("chance", "undecided")
-    assert not usable(full.bounds)
+    assert classify(full.bounds.low, full.bounds.high) in ("chance", "undecided")
+    assert not is_usable(full.bounds)

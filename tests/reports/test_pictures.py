@@ -22,8 +22,8 @@ from caps.reports.diagnosis_page import (
 from caps.reports.page import StoredReceipts, page_html
 from caps.reports.pictures import svg_text, write_pictures
 from caps.reports.simulation_page import simulation_page, simulation_picture
-from caps.statistics.calibration import Stated
-from caps.statistics.estimates import front
+from caps.statistics.calibration import ReliabilityBin
+from caps.statistics.estimates import pareto_front
 from caps.studies.advice import conclude
 from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
 from caps.studies.simulation import PoolModel, generated_pools
@@ -47,7 +47,7 @@ def words(picture):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12))
 def test_on_the_front_nothing_is_cheaper_and_no_worse_and_behind_it_everything_is_beaten(options):
-    kept = front(options)
+    kept = pareto_front(options)
     for place, (cost, value) in enumerate(options):
         beaten = any(c <= cost and v >= value and (c, v) != (cost, value) for c, v in options)
         twin = any(options[one] == (cost, value) for one in kept)
@@ -102,7 +102,7 @@ def test_one_point_and_points_in_one_place_can_be_drawn():
 def test_probabilities_are_drawn_as_a_curve_beside_the_ideal(found):
     stated = found.measured.levels["E2"].accuracy
     at = {
-        name: replace(one, curve=(Stated(0.62, stated), Stated(0.94, stated)))
+        name: replace(one, curve=(ReliabilityBin(0.62, stated), ReliabilityBin(0.94, stated)))
         for name, one in found.measured.levels.items()
     }
     drawn = diagnosis_pictures(replace(found.measured, levels=at), found.options, found.chosen, None)

@@ -46,7 +46,7 @@ from caps.studies.diagnosis import (
     Plan,
     Subject,
     ask,
-    explain_nothing,
+    explain_no_pairs,
     of_pools,
     schedule,
     simulate,
@@ -204,7 +204,7 @@ def diagnose(
     found = _subjects(cases, limit, config, plan, simulated=bool(simulate_))
     scheduled = schedule(found, plan)
     if not scheduled:
-        raise InputError(f"{cases}: {explain_nothing(found, plan)}")
+        raise InputError(f"{cases}: {explain_no_pairs(found, plan)}")
     output = DiagnosisOutput(
         cases=cases,
         plan=plan,
@@ -325,7 +325,7 @@ class DiagnosisOutput:
         with FailureLog() as failures:
             for failure in asked.failures:
                 failures.add(str(failure))
-        if not asked.looks:
+        if not asked.observations:
             say(
                 "no pair was answered completely, so the judge cannot be measured: see the failures above",
                 "red",
@@ -346,9 +346,9 @@ class DiagnosisOutput:
                 for failure in asked.failures:
                     failures.add(f"{judge.name}: {failure}")
         for asked, judge in several:
-            if not asked.looks:
+            if not asked.observations:
                 say(f"{judge.name}: no pair was answered completely, so it cannot be measured", "red")
-        answered = [(asked, judge) for asked, judge in several if asked.looks]
+        answered = [(asked, judge) for asked, judge in several if asked.observations]
         if not answered:
             return 1
         found = [(self._concluded(asked), asked, judge) for asked, judge in answered]
@@ -358,7 +358,7 @@ class DiagnosisOutput:
         else:
             stdout().print(diagnosed.comparison(rows))
             _print(f"warning: {row['judge']}: {words}" for row in rows for words in row["warnings"])
-        failed = any(asked.failures or not asked.looks for asked, _ in several)
+        failed = any(asked.failures or not asked.observations for asked, _ in several)
         return 1 if failed else 3 if any(asked.ended for asked, _ in several) else 0
 
     def _concluded(self, asked: DiagnosisRun) -> Conclusion:

@@ -1,11 +1,11 @@
-"""A contest: one strategy, its entrants and a seed; ask it what is pending, tell it the answers.
+"""A contest: a strategy, its entrants and a seed; read the pending round, give it the answers.
 
     contest = Contest(Caps(), entrants, seed=7)
     while round_ := contest.pending:
         contest.answer([verdict_for(ask) for ask in round_.asks])  # or contest.play(verdict_for)
     contest.selection.winner
 
-It is the only caller of `send`, so it is where both sides of the contract are checked.
+It is the only caller of `send`, so it checks both sides of the contract.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,14 +39,14 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A round and how it was answered."""
+    """A round and its answers."""
 
     round: Round
     answers: tuple[Answer, ...]
 
 
 class Contest:
-    """A selection under way: a function of (strategy, entrants, seed, answers) and of nothing else."""
+    """A selection in progress; it depends only on the strategy, the entrants, the seed and the answers."""
 
     def __init__(self, strategy: Strategy, entrants: Sequence[Entrant], *, seed: int | str = 0) -> None:
         self.strategy, self.entrants = strategy, tuple(entrants)
@@ -65,12 +65,12 @@ class Contest:
 
     @property
     def transcript(self) -> tuple[Turn, ...]:
-        """Every answered round so far."""
+        """All answered rounds so far."""
         return tuple(self._turns)
 
     @property
     def selection(self) -> Selection:
-        """The outcome, once nothing is pending."""
+        """The outcome; `AnswerError` while a round is pending."""
         if self._selection is None:
             raise AnswerError("the contest is not over: answer what is pending, or stop it")
         return self._selection
@@ -83,7 +83,7 @@ class Contest:
         return self.strategy.explain(self.entrants, rounds, self.selection.winner)
 
     def answer(self, answers: Sequence[Answer]) -> None:
-        """Answer the pending round, in its order; a wrong answer raises and changes nothing."""
+        """Answer the pending round, in order; an invalid answer raises `AnswerError` and changes nothing."""
         if self.pending is None:
             raise AnswerError("the contest is over: nothing is pending")
         asks = self.pending.asks
@@ -96,13 +96,13 @@ class Contest:
         self._advance(turn.answers)
 
     def play(self, answer: Callable[[Ask], Answer]) -> "Contest":
-        """Answer all that is asked with a function, to the end; the contest itself."""
+        """Answer all rounds with a function and return the finished contest."""
         while round_ := self.pending:
             self.answer([answer(ask) for ask in round_.asks])
         return self
 
     def stop(self, reason: str) -> None:
-        """End now with the ranking the pending round carries; a finished contest stays as it is."""
+        """End now with the ranking of the pending round; no effect on a finished contest."""
         if self.pending is None:
             return
         order, facts = self.pending.ranking, self.pending.facts
@@ -130,7 +130,7 @@ class Contest:
             else:
                 legal = 0 < len(ask.entrants) == len(ids.intersection(ask.entrants))
             if not legal:
-                raise StrategyError(f"{ask!r} shows nobody, a stranger, or a candidate beside itself")
+                raise StrategyError(f"{ask!r} shows no candidate, an unknown one, or one twice")
         self._check_order(round_.ranking, f"the ranking of stage {round_.stage!r}")
 
     def _checked_selection(self, selection: object) -> Selection:
@@ -147,7 +147,7 @@ class Contest:
 
 
 def _check_answer(ask: Ask, answer: Answer) -> bool:
-    """Raise `AnswerError` unless this answer fits this ask; tell whether it is one at all."""
+    """Raise `AnswerError` unless an answer fits its ask; False for `Unanswered`."""
     if isinstance(answer, Verdict):
         if isinstance(ask, Pairing) and 1 <= answer.a <= 10 and 1 <= answer.b <= 10:
             return True

@@ -1,7 +1,7 @@
-"""What a kind of task brings along: signature, views, prompts, finder and grader, in one `Domain`.
+"""Domains: the signature, views, prompts, finder and grader of a kind of task.
 
-`code`, `math` and `general` are built in (`evidence/domains.py`). Nothing in caps asks what a domain is
-called: whatever differs between kinds of tasks is a field of this class.
+`code`, `math` and `general` are built in (`evidence/domains.py`). No code depends on the name of a domain:
+everything that differs between kinds of tasks is a field of this class.
 
     SQL = Domain(name="sql", signature=normalised_query, finder=QueryRunner, grader=QueryRunner)
 """
@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from caps.core.types import Candidate, Case, Found
 
-#: Kinds of tasks that the prompts have words for; the last says nothing of the kind.
+#: Kinds of tasks with their own prompts; the last is for all others.
 PROMPT_KINDS = ("code", "math", "general")
 
 View: TypeAlias = Callable[[Candidate], str]
@@ -21,10 +21,10 @@ Signature: TypeAlias = Callable[[Candidate], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Right, wrong, or undecided (`correct` is None); why in a word, and at more length for whoever asks.
+    """Right, wrong, or undecided (`correct` is None), with a short reason and a longer detail.
 
-    `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed. Where
-    there are public tests only, `passed_public_tests` says whether they passed; that decides nothing.
+    `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed. If there
+    are only public tests, `passed_public_tests` says whether they passed, and `correct` stays None.
     """
 
     correct: bool | None
@@ -34,59 +34,58 @@ class Grade:
 
 
 class Grader(Protocol):
-    """Whatever tells right from wrong.
+    """Decides whether candidates are right.
 
-    * A candidate is hostile: whatever it contains, a grader returns a grade within its limits and goes on.
-    * A grade depends on the case, the candidate and the grader's `version` alone, because it is kept under
-      them.
-    * A truth that cannot be used (a gold answer that does not parse, tests that cannot run) is the case's
-      fault: `InputError`, naming the field.
+    * Candidates are hostile: whatever they contain, a grader returns a grade within its limits.
+    * A grade depends only on the case, the candidate and the grader's `version`, which are its cache key.
+    * An unusable reference (an answer that does not parse, tests that cannot run) is an `InputError` that
+      names the field of the case.
     """
 
     @property
     def version(self) -> str:
-        """Changes whenever a grade could: part of the key under which grades are kept."""
+        """Part of the cache key of grades; changes whenever a grade could."""
         ...
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
-        """Grade one candidate; several may be under way at once."""
+        """Grade one candidate; may be called concurrently."""
         ...
 
     async def close(self) -> None:
-        """Let go of workers and folders."""
+        """Free workers and folders."""
         ...
 
 
 class Finder(Protocol):
-    """Whatever finds facts about the candidates of a case before any judge is asked.
+    """Finds facts about the candidates of a case before any judge is asked.
 
-    * A fact depends on the case and the finder's `version` alone, because it is kept under them.
-    * Truth is not looked at: no hidden test, no gold answer, no label. A finder is given the fields of a case
-      that its domain names in `fields`, and no others.
+    * A fact depends only on the case and the finder's `version`, which are its cache key.
+    * A finder sees no hidden test, no reference answer and no label: of a case's extra fields it gets only
+      those that its domain names in `fields`.
     """
 
     @property
     def version(self) -> str:
-        """Changes whenever a fact could."""
+        """Part of the cache key of facts; changes whenever a fact could."""
         ...
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
-        """What is found of each candidate, in order; empty where there is nothing to go by.
+        """Findings about each candidate, in order; empty if there is nothing to compare.
 
-        It ends at `until`, a time of the loop's clock: with what is known by then, or with `TimeoutError`.
+        It ends at `until`, a time of the loop's clock, with the findings so far or with `TimeoutError`.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of workers."""
+        """Free workers."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a run offers a finder or a grader, which is made by calling a class or function with this.
+    """Resources of a run for a finder or grader, passed to the function or class that creates it.
 
-    `sandbox` says where programs may run (`off`: nowhere), `seconds` how long one may take for a test.
+    `sandbox` says where programs may run (`off`: nowhere), `seconds` limits the time for a test.
     """
 
     sandbox: str = "auto"
@@ -100,9 +99,9 @@ MakeGrader: TypeAlias = Callable[[Resources], Grader | Awaitable[Grader]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A kind of task. Functions may be given as such, or by name (`code-summary`, `package.module:view`).
+    """A kind of task. Functions are given as objects or by name (`code-summary`, `package.module:view`).
 
-    A function given by name can also run in a worker process, where a long text holds up nobody.
+    A function given by name can also run in a worker process, where a long text does not block other cases.
     """
 
     name: str
@@ -135,5 +134,5 @@ class Domain:
 
     @property
     def has_own_prompts(self) -> bool:
-        """Whether the prompts depend on it."""
+        """Whether it has its own prompts."""
         return self.prompts != PROMPT_KINDS[-1]

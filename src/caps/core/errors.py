@@ -1,7 +1,7 @@
-"""Every exception this package raises on purpose; the first branch says who is at fault.
+"""All exceptions that this package raises on purpose; the first level says where the fault is.
 
 CapsError
-├── UserError             you: a command line, a setting, a file
+├── UserError             the user: a command line, a setting, a file
 │   ├── SettingError      a name, field or value that is not allowed
 │   ├── InputError        a file or case that cannot be read as what it should be
 │   │   └── SlowTextError a text that took too long to read, or broke its reader
@@ -11,26 +11,26 @@ CapsError
 │   ├── UnknownModelError no model of that name is served
 │   ├── TooLongError      prompt and reply do not fit the model's context
 │   ├── RefusedError      the request was refused for another reason
-│   ├── MissingFeatureError something wanted is not offered, such as log-probabilities
-│   ├── UnreachableError  nobody answers at the address
+│   ├── MissingFeatureError a feature is not offered, such as log-probabilities
+│   ├── UnreachableError  no server answers at the address
 │   ├── BusyError         too many requests, or still loading, after every try
 │   ├── TimedOutError     no reply in time, after every try
 │   ├── BrokenServerError the server failed, after every try
 │   └── GarbledError      what came back is not a reply, after every try
-├── JournalError          the journal's file, or the disk it lies on
+├── JournalError          the journal's file, or its disk
 │   └── NotRecordedError  a reply that a replay needs and the journal does not hold
 ├── SandboxError          the sandbox itself: nothing is known of the program that was to run in it
-├── AnswerError           whoever answered a contest: an engine, or the judge behind it
+├── AnswerError           the caller that answers a contest: an engine or its judge
 └── StrategyError         a strategy that broke the contract of `core.play`
 """
 
 
 class CapsError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
 
 class UserError(CapsError):
-    """The user can mend it; the message says how."""
+    """An error that the user can fix; the message says how."""
 
 
 class SettingError(UserError):
@@ -59,8 +59,8 @@ class MissingExtraError(UserError):
 class ModelError(CapsError):
     """The endpoint or the model behind it failed for good; `cause` is one word to count it by.
 
-    `attempts` is how many requests the server may have seen, and so may have billed; `wait` the seconds it
-    asked to be left alone.
+    `attempts` is the number of requests that the server may have seen and billed; `wait` is the number of
+    seconds it asked to wait.
     """
 
     cause = "model"
@@ -96,13 +96,13 @@ class RefusedError(ModelError):
 
 
 class MissingFeatureError(ModelError):
-    """The server does not offer something that was wanted."""
+    """The server does not offer a required feature."""
 
     cause = "missing-feature"
 
 
 class UnreachableError(ModelError):
-    """Nobody answers at the address."""
+    """No server answers at the address."""
 
     cause = "unreachable"
 
@@ -144,8 +144,8 @@ class SandboxError(CapsError):
 
 
 class AnswerError(CapsError):
-    """A contest was given an answer that does not fit what it asked; the contest is unharmed."""
+    """A contest got an answer that does not fit its ask; the contest is unchanged."""
 
 
 class StrategyError(CapsError):
-    """A strategy asked or returned something the contract forbids: a bug in the strategy."""
+    """A strategy broke the contract of `core.play`: a bug in the strategy."""

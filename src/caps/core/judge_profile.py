@@ -1,4 +1,4 @@
-"""What is known about a judge before a contest: its measured or assumed accuracy and biases."""
+"""Judge profile: the measured or assumed accuracy and biases of a judge."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ MEASURED_SLOT_SPREAD = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeProfile:
-    """Chances of a judge's verdicts at each evidence level; as it stands, a middling judge.
+    """Accuracy of a judge's verdicts at each evidence level; the defaults describe an average judge.
 
-    Errors repeat: `repeats` is the part of them that belongs to the candidate, whoever it meets and however
-    often it is shown, `shared` the part that belongs to all candidates with the same answer.
+    Errors repeat: `repeats` is the share that belongs to the candidate, whatever it is compared with and
+    however often, `shared` the share that belongs to all candidates with the same answer.
     """
 
     e1_high: float = setting(0.70, f"E1: {_HIGH}", least=0, most=1)

@@ -1,11 +1,11 @@
 """The contract of a strategy: a generator that yields rounds, is sent answers, returns a selection.
 
-Rules that must not be broken:
+Invariants:
 
 * `play` is a pure function of its settings, the entrants, the `Random` and the answers: no I/O, no clock.
-* A round holds at least one ask, and only asks that can be answered independently of each other.
+* A round has at least one ask, and its asks can be answered independently of each other.
 * A round's ranking is a permutation of all entrants' ids, best first.
-* Any ask may come back `Unanswered`; the strategy goes on with what it has.
+* Any ask may come back `Unanswered`; the strategy continues without it.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -40,35 +40,35 @@ AskKind: TypeAlias = Literal["pair", "rating", "pick"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a strategy declares of itself, as the class attribute `capabilities`; as it stands, the usual."""
+    """What a strategy declares in its class attribute `capabilities`; the defaults fit most strategies."""
 
     counts_votes: bool = True
-    """All members of a cluster speak for it, so candidates found to be equal are merged before the contest.
+    """All members of a cluster count as votes, so equal candidates are merged before the contest.
 
     A cascade keeps one candidate of each cluster; there, merging more than equal texts saves most of the
-    tokens and costs right answers (docs/design/0005)."""
+    tokens but loses right answers (docs/design/0005)."""
 
     asks_judge: bool = True
-    """It asks at all; one that does not needs no endpoint."""
+    """Whether it asks a judge; otherwise it needs no endpoint."""
 
     asks: tuple[AskKind, ...] = ("pair",)
-    """What it asks for, so that a judge that cannot answer is refused before anything runs."""
+    """The kinds of asks it makes; a judge that cannot answer them is refused before the run."""
 
     can_skip_failing: bool = False
-    """It has the setting `shortlist`: programs that fail a public example can be left out."""
+    """Whether it has the setting `shortlist`, which leaves out programs that fail a public example."""
 
     uses_judge_profile: bool = False
-    """It is a `JudgeProfile` too: measured properties of the judge change what it does."""
+    """Whether it is also a `JudgeProfile`, so that measured properties of the judge change its choices."""
 
 
 class Strategy(Protocol):
-    """A way of choosing: a frozen settings object that plays.
+    """A way of choosing the best candidate: a frozen settings object with a method `play`.
 
     It may declare `capabilities: ClassVar[Capabilities]`.
     """
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
-        """Yield rounds of asks, be sent their answers, return the selection."""
+        """Yield rounds of asks, receive their answers, return the selection."""
         ...
 
 
@@ -87,13 +87,13 @@ class Explaining(Protocol):
 
 
 def capabilities_of(strategy: object) -> Capabilities:
-    """What a strategy declares, or the usual where it declares nothing."""
+    """The declared capabilities of a strategy, or the defaults."""
     declared = getattr(strategy, "capabilities", None)
     return declared if isinstance(declared, Capabilities) else Capabilities()
 
 
 class Game(NamedTuple):
-    """One comparison as it went, from `a`'s side; no verdict means nobody answered."""
+    """A comparison and its verdict from `a`'s side; None if it was not answered."""
 
     a: int
     b: int
@@ -101,7 +101,7 @@ class Game(NamedTuple):
 
     @property
     def winner(self) -> int | None:
-        """Who was judged better; nobody after a tie or without a verdict."""
+        """The preferred candidate; None for a tie or without a verdict."""
         if self.verdict is None or self.verdict.a == self.verdict.b:
             return None
         return self.a if self.verdict.a > self.verdict.b else self.b
@@ -115,7 +115,7 @@ def compare(
     byes: Sequence[int] = (),
     kind: RoundKind = "comparison",
 ) -> Play[list[Game]]:
-    """Ask pairings as one round; no asks, no round."""
+    """Ask for comparisons in one round; no round if there are none."""
     if not asks:
         return []
     answers = yield Round(stage, tuple(asks), tuple(ranking), tuple(byes), kind=kind)
@@ -126,7 +126,7 @@ def compare(
 
 
 def rate(stage: str, asks: Sequence[Solo], *, ranking: Sequence[int]) -> Play[dict[int, float | None]]:
-    """Ask for a rating of each; who was not answered has none."""
+    """Ask for ratings in one round; None for an unanswered one."""
     if not asks:
         return {}
     answers = yield Round(stage, tuple(asks), tuple(ranking), kind="rating")
@@ -137,7 +137,7 @@ def rate(stage: str, asks: Sequence[Solo], *, ranking: Sequence[int]) -> Play[di
 
 
 def pick(stage: str, asks: Sequence[Group], *, ranking: Sequence[int]) -> Play[list[int | None]]:
-    """Ask for the best of each group; an unanswered group has none."""
+    """Ask for the best of each group in one round; None for an unanswered group."""
     if not asks:
         return []
     answers = yield Round(stage, tuple(asks), tuple(ranking), kind="pick")

@@ -1,14 +1,14 @@
-"""Secrets in what is read, printed and written down: found in every usual encoding, and taken out; pure.
+"""Removal of secrets, in all usual encodings, from everything that is read, printed or stored.
 
 There are three rules, and every part of the package uses these functions for them:
 
-* What an endpoint sends has the key taken out of it before anyone reads, stores or prints it (`Secrets`).
-* Of an address, neither user and password nor the values of its query are written down (`shown_address`).
-* Of extra request fields, numbers are written down, and texts where the field is a known one that shapes a
-  reply; any other text is written down as a digest (`recorded_extra`).
+* The key is removed from an endpoint's replies before they are read, stored or printed (`Secrets`).
+* Addresses are stored without user, password and the values of their query (`shown_address`).
+* Extra request fields are stored as they are if they are numbers, or texts of a known field that shapes the
+  reply; any other text is stored as a digest (`recorded_extra`).
 
-An endpoint has been given the key: one that means harm can send it on in a form that nobody recognises. These
-rules are about servers that repeat, quote or log what they were sent, which many do.
+An endpoint knows the key: a malicious one can always return it in a form that no rule recognises. These rules
+are for the many servers that repeat, quote or log their requests.
 """
 
 import re
@@ -19,12 +19,12 @@ from hashlib import sha256
 from typing import Any
 
 MASK = "***"
-LEAST = 4  # characters; what is shorter stands in too many words
-LEAST_IN_REPLIES = 8  # the same for texts that people read: `EMPTY` is a usual key, and a usual word
-LEAST_LETTERS = 16  # and of letters alone, which may be a word as well
+LEAST = 4  # characters; anything shorter occurs in too many words
+LEAST_IN_REPLIES = 8  # the same for texts that people read: `EMPTY` is a common key and a common word
+LEAST_LETTERS = 16  # the same for letters only, which may be a word
 DIGEST = "sha256:"
 
-# Of an address: what tells versions apart and opens nothing.
+# Query parameters that name a version and are no secret.
 _OPEN_PARAMETERS = frozenset({"api-version", "api_version", "version"})
 _CREDENTIAL = re.compile(
     r"key|token|secret|passw|pwd|auth|credential|cookie|session|signature|bearer|jwt|^sig$|^code$", re.I
@@ -44,14 +44,14 @@ _REPLY_FIELDS = frozenset(
 _BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
 _NAMED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
-# What a form has in it that escapes letters and digits; where only other characters are escaped, a trace of
-# the word stays as it is. Five patterns that begin with a plain text are faster than one of five branches.
+# Signs that letters and digits may be escaped; if only other characters are escaped, a trace of the word
+# stays readable. Five patterns that begin with plain text are faster than one pattern with five branches.
 _ESCAPES = [re.compile(one) for one in (rb"\x00", rb"%[2-7]", rb"&#", rb"\\u00[2-7]", rb"\\x[2-7]")]
 _DEEPEST = 64
 
 
 class Secrets:
-    """Words that must not get out, found as they are, escaped, percent-encoded, in base64, hex or UTF-16."""
+    """Secret words, found as they are, escaped, percent-encoded, in base64, hex or UTF-16."""
 
     def __init__(self, words: Iterable[str], *, least: int = LEAST) -> None:
         self.words = frozenset(word for word in words if len(word) >= least)
@@ -63,24 +63,24 @@ class Secrets:
 
     @cached_property
     def _pattern(self) -> re.Pattern[bytes]:
-        """All forms of all words; made when one is suspected, since a long key takes a while."""
+        """All forms of all words; compiled on first use, since a long key takes a while."""
         words = sorted(self.words, key=len, reverse=True)
         return re.compile(b"|".join(form for word in words for form in _forms(word)))
 
     def scrub(self, payload: bytes) -> bytes:
-        """Take them out of bytes."""
+        """Mask the secrets in bytes."""
         if not self.longest or not self._suspects(payload):
             return payload
         return self._pattern.sub(_masked, payload)
 
     def scrub_text(self, text: str) -> str:
-        """Take them out of a text."""
+        """Mask the secrets in a text."""
         if not self.longest:
             return text
         return self.scrub(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def scrub_value(self, value: Any, room: int = _DEEPEST) -> Any:
-        """Take them out of every text of a decoded value; what is nested too deeply is left out."""
+        """Mask the secrets in all texts of a decoded value; values nested too deeply are dropped."""
         if isinstance(value, str):
             return self.scrub_text(value)
         if not self.longest or not isinstance(value, dict | list):
@@ -92,7 +92,7 @@ class Secrets:
         return {self.scrub_text(str(name)): self.scrub_value(one, room - 1) for name, one in value.items()}
 
     def open_end(self, payload: bytes) -> int:
-        """Where a body that goes on may be cut: what is before this place cannot be part of a secret."""
+        """The offset up to which an unfinished body cannot contain the start of a secret."""
         cut = max(0, len(payload) - self.longest)
         if not cut or not self._suspects(payload):
             return cut
@@ -100,20 +100,20 @@ class Secrets:
         return min([cut, *across])
 
     def _suspects(self, payload: bytes) -> bool:
-        """Whether a closer look is needed: it takes far longer, and hardly any reply needs it."""
+        """Whether the full pattern must be searched; a fast check, since hardly any reply needs it."""
         lowered = payload.lower()
         traced = any(trace in lowered for trace in self._traces)
         return traced or any(escape.search(payload) for escape in _ESCAPES)
 
 
 class StreamScrubber:
-    """Takes secrets out of a body that arrives in parts, also one that lies across two parts."""
+    """Masks secrets in a body that arrives in parts, including secrets split across parts."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets, self._held = secrets, b""
 
     def feed(self, part: bytes) -> bytes:
-        """What can be sent on now; the end of a line never has to wait."""
+        """Add a part and return the bytes that can be forwarded; a complete line is never held back."""
         if not self._secrets:
             return part
         payload = self._held + part
@@ -122,13 +122,13 @@ class StreamScrubber:
         return self._secrets.scrub(payload[:cut])
 
     def end(self) -> bytes:
-        """What was held back."""
+        """The bytes held back."""
         held, self._held = self._held, b""
         return self._secrets.scrub(held)
 
 
 def looks_secret(word: str) -> bool:
-    """Whether a key is unlikely to be a word of somebody's answer, so that it can be taken out of replies."""
+    """Whether a key is unlikely to be an ordinary word, so that it can be masked in replies."""
     return len(word) >= LEAST_IN_REPLIES and (len(word) >= LEAST_LETTERS or not word.isalpha())
 
 
@@ -138,39 +138,39 @@ def names_credential(name: str) -> bool:
 
 
 def is_open_parameter(name: str) -> bool:
-    """Whether the value of a query parameter may be written down."""
+    """Whether the value of a query parameter may be stored."""
     return name.lower() in _OPEN_PARAMETERS
 
 
-def shown_address(words: str) -> str:
-    """One address or several as they may be written down: no user, no password, no values of a query."""
-    return ",".join(map(_shown, _BETWEEN.split(words.strip(" \t\r\n,"))))
+def shown_address(addresses: str) -> str:
+    """One or several addresses without user, password and query values."""
+    return ",".join(map(_shown, _BETWEEN.split(addresses.strip(" \t\r\n,"))))
 
 
 def is_masked(address: str) -> bool:
-    """Whether something was left out of an address, so that it cannot be called."""
+    """Whether part of an address is masked, so that it cannot be called."""
     return MASK in address
 
 
 def _shown(address: str) -> str:
     if address.startswith("file:"):
         return address
-    place, mark, query = _USER.sub("", address).partition("#")[0].partition("?")
+    base, mark, query = _USER.sub("", address).partition("#")[0].partition("?")
     shown = []
     for part in re.split("[&;]", query):
         name, equals, _ = part.partition("=")
         open_ = not part or (equals and is_open_parameter(name))
         shown.append(part if open_ else f"{name}={MASK}" if equals else MASK)
-    return place + mark + "&".join(shown)
+    return base + mark + "&".join(shown)
 
 
 def recorded_extra(extra: Mapping[str, object]) -> dict[str, object]:
-    """Extra request fields as they may be written down; what is recorded already stays as it is."""
+    """Extra request fields as they may be stored; digests stay as they are."""
     return {name: _recorded(value, hidden=name not in _REPLY_FIELDS) for name, value in extra.items()}
 
 
 def unrecorded(recorded: Mapping[str, object]) -> list[str]:
-    """The names of recorded fields of which a digest is all that is known."""
+    """The names of recorded fields of which only a digest is known."""
     return [name for name, value in recorded.items() if _has_digest(value)]
 
 
@@ -210,13 +210,13 @@ def _has_digest(value: object) -> bool:
 
 
 def _masked(found: re.Match[bytes]) -> bytes:
-    """The mask, in UTF-16 or UTF-32 where the secret was: what is around it stays readable."""
+    """The mask in the encoding of the secret (such as UTF-16), so that the context stays readable."""
     between = len(found[0][1:]) - len(found[0][1:].lstrip(b"\0"))
     return (b"\0" * between).join([b"*"] * len(MASK))
 
 
 def _traces(word: str) -> list[bytes]:
-    """Texts of which one is in everything that holds a word as it is, in base64 or in hex, in lower case."""
+    """Lower-case texts, one of which occurs wherever a word occurs as it is, in base64 or in hex."""
     runs = re.findall(r"[0-9a-z]+", word.lower()) or [word.lower()]
     plain = max(runs, key=len).encode()
     packed = [max(re.findall(b"[0-9a-z]+", one.lower()), key=len) for one in _packed(word)]
@@ -228,7 +228,7 @@ def _encoded(word: str) -> list[bytes]:
 
 
 def _packed(word: str) -> list[bytes]:
-    """A word inside a longer text in base64, which looks different at each of three places."""
+    """A word inside a longer base64 text, which has a different form at each of three offsets."""
     found = []
     for raw in _encoded(word):
         for before in range(3):
@@ -238,7 +238,7 @@ def _packed(word: str) -> list[bytes]:
 
 
 def _forms(word: str) -> list[bytes]:
-    """Patterns of a word's encodings."""
+    """Patterns of all encodings of a word."""
     forms = [rb"\x00{0,3}".join(map(_character, word))]
     forms += [_hex(raw) for raw in _encoded(word)]
     forms += [b"".join(map(_base64_character, one.decode())) for one in _packed(word)]

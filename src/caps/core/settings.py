@@ -1,4 +1,4 @@
-"""Settings of a frozen dataclass: declared with their limits, checked when made, parsed from words."""
+"""Settings of a frozen dataclass: declared with limits, checked on creation, parsed from text."""
 
 import math
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ def setting(
     least: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """Declare a dataclass field with its one-line meaning and what it allows.
+    """Declare a dataclass field with a one-line description and its limits.
 
-    A default of None declares a number that may stay unset.
+    A default of None declares an optional number.
     """
     limits = {"about": about, "choices": choices, "least": least, "most": most}
     return field(default=default, metadata=limits)
@@ -36,7 +36,7 @@ def check_settings(owner: Any) -> None:
 
 
 def allowed(spec: "Field[Any]") -> str:
-    """Say in words what a field takes."""
+    """Describe the values that a field accepts."""
     limits = spec.metadata
     if limits.get("choices"):
         return "one of " + ", ".join(limits["choices"])
@@ -61,7 +61,7 @@ def _number(spec: "Field[Any]") -> str:
 
 
 def override(owner: T, changes: Mapping[str, str]) -> T:
-    """Copy a settings object with some fields changed, each given as a word (`finalists` = `"4"`)."""
+    """Copy a settings object with some fields changed, each given as text (`finalists` = `"4"`)."""
     specs = {spec.name: spec for spec in fields(owner)}  # type: ignore[arg-type]
     values: dict[str, object] = {}
     for raw_name, word in changes.items():
@@ -73,12 +73,12 @@ def override(owner: T, changes: Mapping[str, str]) -> T:
 
 
 def settings_of(owner: object) -> dict[str, Any]:
-    """The fields of a settings object by name; none for what is not one."""
+    """The fields of a settings object by name; empty for any other object."""
     return {spec.name: getattr(owner, spec.name) for spec in fields(owner)} if is_dataclass(owner) else {}
 
 
 def share_out(changes: Mapping[str, str], *owners: object) -> list[dict[str, str]]:
-    """Which changes belong to which of several settings objects: to the first that has the field."""
+    """Assign each change to the first of several settings objects that has the field."""
     shares: list[dict[str, str]] = [{} for _ in owners]
     for raw_name, word in changes.items():
         has = [raw_name.replace("-", "_") in settings_of(owner) for owner in owners]
@@ -92,7 +92,7 @@ def share_out(changes: Mapping[str, str], *owners: object) -> list[dict[str, str
 
 
 def nearest(name: str, known: list[str]) -> str:
-    """Guess what was meant, as the start of a sentence, or nothing."""
+    """A suggestion for a misspelt name, as the start of a sentence, or an empty text."""
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}? " if close else ""
 

@@ -1,4 +1,4 @@
-"""Who stands where: confidence-weighted scores (Eq. 3), win rates (Eq. 4), and how ties are broken."""
+"""Standings: confidence-weighted scores (Eq. 3), win rates (Eq. 4), and tie-breaking."""
 
 from collections.abc import Iterable, Mapping
 from random import Random
@@ -19,14 +19,14 @@ class Tally:
         self._weighted = weighted
 
     def weigh(self, verdict: Verdict) -> float:
-        """The weight w of a game, floored; 1 where weights are off."""
+        """The weight w of a game, at least the floor; 1 without weighting."""
         if not self._weighted:
             return 1.0
         weight = verdict.weight
         return weight if weight > self._floor else self._floor
 
     def record(self, game: Game) -> None:
-        """Add one game; an unanswered one changes nothing."""
+        """Add one game; an unanswered one is ignored."""
         a, b, verdict = game
         if verdict is None:
             return
@@ -67,12 +67,12 @@ class Ratings(Tally):
         return sum(ratings) / len(ratings) if ratings else 0.0
 
     def ranked(self, players: Iterable[int]) -> list[int]:
-        """Best first: win rate, then mean rating, then as given."""
+        """Best first: by win rate, then mean rating, then the given order."""
         return sorted(players, key=lambda c: (-self.rate(c), -self.mean_rating(c)))
 
 
 class Standings(Tally):
-    """A tally of cluster representatives: ties in S go to the larger cluster, then to a seeded luck."""
+    """A tally of cluster representatives: ties in S go to the larger cluster, then to a seeded draw."""
 
     def __init__(
         self, cluster_size: Mapping[int, int], rng: Random, *, floor: float, weighted: bool = True
@@ -82,11 +82,11 @@ class Standings(Tally):
         self.luck = {player: rng.random() for player in cluster_size}
 
     def rank(self, player: int) -> tuple[float, int, float]:
-        """Sort key, larger is better: S (to nine digits, so that sums in any order tie), cluster, luck."""
+        """Sort key, larger is better: S (rounded, since the order of sums changes it), cluster, luck."""
         return round(self.score[player], 9), self.cluster_size[player], self.luck[player]
 
     def better(self, a: int, b: int) -> int:
-        """Whichever of two stands higher."""
+        """The better of two players."""
         gap = self.score[a] - self.score[b]
         if abs(gap) > EPSILON:
             return a if gap > 0 else b

@@ -1,8 +1,8 @@
-"""Text from outside made safe to print, and its size in tokens estimated.
+"""Safe printing of untrusted text, estimated token counts, and number formats.
 
-A terminal obeys what it is sent: ESC and the C1 controls move the cursor, set the title or the clipboard, a
-carriage return hides what stands before it, and direction marks reorder what is read. Candidates, cases,
-replies and file names may hold all of these, so nothing of theirs is printed except through this module.
+A terminal executes control characters: ESC and the C1 controls move the cursor, set the title or the
+clipboard, a carriage return hides the text before it, and direction marks reorder text. Candidates, cases,
+replies and file names may contain all of these, so they are printed only through this module.
 """
 
 import re
@@ -16,21 +16,21 @@ _ESCAPED = re.compile(r"[^\x20-\x7e\t\n]")
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey; line breaks stay, tabs and odd spaces become spaces."""
+    """The text without control characters; line breaks stay, tabs and other spaces become spaces."""
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
     return "".join(map(_shown, text.replace("\r\n", "\n")))
 
 
 def printable_line(text: str) -> str:
-    """The same on one line: a line break inside it cannot begin a line that looks like ours."""
+    """The same on one line, so that the text cannot imitate a line of our output."""
     return printable(text).replace("\n", REPLACEMENT)
 
 
 def printable_json(data: bytes) -> bytes:
-    """JSON whose texts hold no raw control or direction characters: they are written as escapes instead.
+    """JSON with control and direction characters written as escapes.
 
-    Outside its texts JSON is plain ASCII, so what is escaped here stands inside one: values stay the same.
+    Outside its strings JSON is plain ASCII, so only characters inside strings change, and values stay equal.
     """
     if _SUSPECT.search(data) is None:
         return data
@@ -53,19 +53,16 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
-# Tokens of a text when nobody has counted them: an estimate, said to be one.
-
-
 CHARACTERS_PER_TOKEN = 4
 
 
 def estimate_tokens(text: str) -> int:
-    """Four characters a token, rounded up."""
+    """Estimated tokens of a text: four characters per token, rounded up."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number for reading: grouped, without idle zeros, a dash where there is none."""
+    """A number with thousands separators and without trailing zeros; a dash for None."""
     if value is None:
         return "–"
     text = f"{value:,.{digits}f}"
@@ -78,7 +75,7 @@ def plural(count: int, noun: str, many: str | None = None) -> str:
 
 
 def percent(share: float | None, interval: Sequence[float] | None = None) -> str:
-    """A share as per cent, with its interval."""
+    """A share in per cent, with its interval; a dash for None."""
     if share is None:
         return "–"
     tail = "" if interval is None else f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"

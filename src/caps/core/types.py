@@ -1,6 +1,6 @@
-"""The nouns: what is chosen among, what is asked, what is answered, what comes out.
+"""Data types: cases and candidates, asks and answers, rounds and selections.
 
-A strategy sees `Entrant`s only: never text, never labels.
+A strategy sees only `Entrant`s, never texts or labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
-#: The id of a case that has none and stands alone: that of the first line of a file. Pairings depend on the
-#: id, so it is the same at every entry point.
+#: The id of a single case without one, equal to that of the first line of a file. Pairings depend on the id,
+#: so it is the same at every entry point.
 DEFAULT_ID = "1"
 
 
@@ -26,7 +26,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat."""
+    """One message of a chat."""
 
     role: str
     content: str
@@ -34,7 +34,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What was asked: one text, or several chat messages."""
+    """The problem to solve: one text, or several chat messages."""
 
     messages: tuple[Message, ...]
 
@@ -45,7 +45,7 @@ class Problem:
 
     @property
     def text(self) -> str:
-        """The problem as one text; roles are named only where there are several messages."""
+        """The problem as one text; roles are named only if there are several messages."""
         if len(self.messages) == 1:
             return self.messages[0].content
         return "\n\n".join(f"[{m.role}]\n{m.content}" for m in self.messages)
@@ -53,10 +53,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What running or comparing a candidate brought to light before its contest; None is unknown.
+    """Findings about a candidate from running or comparing it before the contest; None is unknown.
 
-    Candidates of a case with equal `cluster` behave alike, or give equal answers. `passed` counts public
-    examples, out of `examples`.
+    Candidates of a case with the same `cluster` behave alike or give equal answers. `passed` counts the
+    public examples that passed, out of `examples`.
     """
 
     cluster: str | None = None
@@ -69,9 +69,9 @@ class Found:
 class Candidate:
     """One sampled answer and what is known about it.
 
-    `correct` is a label that hidden tests or a known answer decided. Public tests decide nothing: a candidate
-    may have been written for them. Where there are no others, `passed_public_tests` tells how they went.
-    `grade` is a label that is not right or wrong: what people or experts made of it, higher is better.
+    `correct` is a label from hidden tests or a reference answer. Public tests give no label, since a
+    candidate may have been written for them; if there are no others, `passed_public_tests` has their result.
+    `grade` is a label on a scale, such as a human score; higher is better.
     """
 
     text: str
@@ -87,7 +87,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem with its candidates; a candidate's id is its position. `guessed`: nobody said the domain."""
+    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred."""
 
     id: str
     problem: Problem
@@ -106,7 +106,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """What a strategy may know of a candidate: a signature, its size at each level, named numbers."""
+    """What a strategy may know about a candidate: its signature, its size at each level, named numbers."""
 
     id: int
     signature: str | None = None
@@ -116,7 +116,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Which of two is more correct? `a` sits in slot A; a draw above 0 is a further, sampled look."""
+    """Ask: which of two is more correct? `a` is in slot A; a draw above 0 is a further sample."""
 
     a: int
     b: int
@@ -126,13 +126,13 @@ class Pairing:
 
     @property
     def entrants(self) -> tuple[int, ...]:
-        """Whom the judge reads, in order."""
+        """The candidates that the judge reads, in order."""
         return (self.a, self.b)
 
 
 @dataclass(frozen=True, slots=True)
 class Solo:
-    """How correct is this one, from 1 to 10?"""
+    """Ask: how correct is this one, from 1 to 10?"""
 
     entrant: int
     level: Level
@@ -140,13 +140,13 @@ class Solo:
 
     @property
     def entrants(self) -> tuple[int, ...]:
-        """Whom the judge reads."""
+        """The candidate that the judge reads."""
         return (self.entrant,)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Which of these is best? Shown in the order given."""
+    """Ask: which of these is best? They are shown in the order given."""
 
     entrants: tuple[int, ...]
     level: Level
@@ -194,7 +194,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """No answer will come: the budget ended, or the call failed for good."""
+    """No answer: the budget ended, or the call failed for good."""
 
     reason: str = ""
 
@@ -224,25 +224,25 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """One token of a reply with its log-probability, and the likeliest tokens in its place."""
+    """One token of a reply with its log-probability, and the most probable alternatives."""
 
     token: str
     logprob: float
     top: tuple[tuple[str, float], ...] = ()
 
 
-#: What the asks of a round are for, which decides how it is drawn: `elimination` halves a pool (a tree),
-#: `round_robin` compares everyone with everyone (a table), `second_look` repeats doubtful comparisons of the
-#: round before; the others are lists.
+#: The purpose of a round, which decides how it is displayed: `elimination` halves a pool (a tree),
+#: `round_robin` compares all pairs (a table), `second_look` repeats doubtful comparisons of the previous
+#: round; the others are lists.
 RoundKind: TypeAlias = Literal["elimination", "round_robin", "second_look", "comparison", "rating", "pick"]
 
-#: What the scores of a selection mean; empty where there are none.
+#: The meaning of a selection's scores; empty without scores.
 ScoreKind: TypeAlias = Literal["win rate", "probability", "rating", "share of votes", "score", "wins", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Asks that may be answered at once, and the order, with its facts, that stands if they never are."""
+    """Asks that may be answered in parallel, with the ranking and facts that hold if they never are."""
 
     stage: str
     asks: tuple[Ask, ...]
@@ -263,7 +263,7 @@ class Influence:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The outcome: the winner, everyone in order, and what the strategy has to say about it.
+    """The outcome of a contest: the winner, the ranking, and the strategy's scores and facts.
 
     `score_kind` says what the scores mean.
     """

@@ -1,1 +1,1 @@
-"""Who answers asks: judges of several kinds."""
+"""Judges: language models, Python functions, recorded verdicts, simulations."""

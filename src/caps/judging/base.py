@@ -1,4 +1,4 @@
-"""The seam to whoever rules on asks: a bout and an ask go in, a ruling comes out."""
+"""The judge interface: a prepared case and an ask go in, a ruling comes out."""
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from caps.prompts.fence import could_fake, quote, show
 
 @dataclass(frozen=True, slots=True)
 class PreparedCase:
-    """A case made ready for judging: its views, the mark that fences them, the size of its statement.
+    """A case prepared for judging: its views, the nonce of their fence, the size of its statement.
 
-    `code` is what a verdict carries where the prompt asks for one. A text is shown in several calls: what is
-    made of it is remembered.
+    `code` is the code that a verdict must carry if the prompt asks for one. Quoted texts are cached, because
+    each text is shown in several calls.
     """
 
     case: Case
@@ -31,28 +31,28 @@ class PreparedCase:
     )
 
     def quoting(self, text: str, nonce: str) -> str:
-        """Make a text inert, for a prompt that asks for no code."""
+        """Quote a text, for a prompt that asks for no code."""
         found = self._quoted.get(text)
         if found is None:
             found = self._quoted[text] = quote(text, nonce)
         return found
 
     def remember(self, text: str, shown: str, quoted: str | None, fakes: Mapping[type[Ask], bool]) -> None:
-        """Keep what was made of a text elsewhere."""
+        """Cache the forms of a text that a worker process computed."""
         self._shown[text] = shown
         if quoted is not None:
             self._quoted[text] = quoted
         self._fakes.update({(text, kind): fake for kind, fake in fakes.items()})
 
     def showing(self, text: str, nonce: str) -> str:
-        """Break up the control tokens of a text, for a prompt that asks for a code."""
+        """Escape the control tokens of a text, for a prompt that asks for a code."""
         found = self._shown.get(text)
         if found is None:
             found = self._shown[text] = show(text, nonce)
         return found
 
     def could_fake(self, text: str, ask: Ask) -> bool:
-        """Whether a judge that repeats this text may be read as answering an ask of this kind."""
+        """Whether a reply that repeats this text could be read as an answer to this kind of ask."""
         key = (text, type(ask))
         found = self._fakes.get(key)
         if found is None:
@@ -60,9 +60,9 @@ class PreparedCase:
         return found
 
     def forget(self) -> None:
-        """Let go of the texts made inert: a case that is over may have to wait for those before it."""
-        for remembered in (self._quoted, self._shown, self._fakes):
-            remembered.clear()
+        """Free the cached texts: a finished case may have to wait for the cases before it."""
+        for cache in (self._quoted, self._shown, self._fakes):
+            cache.clear()
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -79,9 +79,9 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """The answer to an ask, with every call it took; `malformed` where no reply could be read.
+    """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
-    `substituted`: by what a recorded judge answered for want of an exact answer.
+    `substituted` names the substitutions of a recorded judge without an exact answer.
     """
 
     answer: Answer
@@ -93,7 +93,7 @@ class Ruling(msgspec.Struct, frozen=True):
 
     @property
     def unanswered(self) -> str | None:
-        """Why there is no answer, if there is none."""
+        """The reason if there is no answer."""
         return self.answer.reason if isinstance(self.answer, Unanswered) else None
 
 
@@ -101,51 +101,51 @@ NOTHING = Usage(0, 0)
 
 
 class Budget(Protocol):
-    """Whatever pays for calls: asked before each, told after each; it may also end with time."""
+    """A budget for calls: each call reserves its maximum before it and settles its cost after it."""
 
-    free: bool  # nobody counts what it pays
+    free: bool  # it counts nothing
     limited: bool
-    deadline: float | None  # of the running loop's clock
+    deadline: float | None  # a time of the event loop's clock
 
     def covers(self, most: Usage) -> bool:
-        """Whether the case's own money is enough for this, come what may."""
+        """Whether the case's own share is enough for this, whatever other cases spend."""
         ...
 
     async def reserve(self, most: Usage) -> bool:
-        """Set aside what a call may cost at most; false where there is not enough."""
+        """Reserve the most that a call may cost; False if too little is left."""
         ...
 
     def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
-        """Close a call that was reserved."""
+        """Replace the reservation of a call by its cost."""
         ...
 
 
 class UnlimitedBudget:
-    """No limit."""
+    """A budget without limits."""
 
     free = True
     limited = False
     deadline: float | None = None
 
     def covers(self, most: Usage) -> bool:  # noqa: ARG002
-        """Always."""
+        """Always True."""
         return True
 
     async def reserve(self, most: Usage) -> bool:  # noqa: ARG002
-        """Always enough."""
+        """Always True."""
         return True
 
     def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
-        """Nothing to keep."""
+        """Count nothing."""
 
 
 class Judge(Protocol):
-    """Whoever rules on asks; a `ModelError` from here means that nobody can be asked any more."""
+    """Answers asks; raises `ModelError` only for an error that would make every other call fail too."""
 
     def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Coroutine[Any, Any, Ruling]:
-        """Answer an ask about a case, paying from the purse."""
+        """Answer an ask about a case and charge the calls to the budget."""
         ...
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
-        """What an ask may cost at most, retries included."""
+        """The most that an ask may cost, including retries."""
         ...

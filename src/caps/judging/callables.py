@@ -1,22 +1,21 @@
 """A Python function as the judge.
 
-The function gets texts: the problem and the view of each candidate at the level that is asked, the partial
-view at E1 and the full one at E2. These attributes of the function (or of a callable object) change that:
+The function gets texts: the problem and the view of each candidate at the level of the ask, the partial view
+at E1 and the full view at E2. These attributes of the function (or of a callable object) change that:
 
 * `full_views = True`: it always gets full views.
-* `judge_id = "..."`: its answers are kept in the journal under this name and not asked again. Give a new name
-  when the function changes. Without one nothing is kept, and every run asks again.
+* `judge_id = "..."`: its answers are stored in the journal under this name and reused. Change the name when
+  the function changes. Without it nothing is stored, and every run asks again.
 * `connections = 4`: how many calls run at the same time, unless `max_connections` is set (otherwise 16).
-* `rate(problem, a) -> float` from 1 to 10, `pick(problem, candidates) -> int` (the place of the best, from
+* `rate(problem, a) -> float` from 1 to 10, `pick(problem, candidates) -> int` (the index of the best, from
   0): for strategies that ask for ratings or picks.
 
-Each may return `(answer, Usage(...))` to report what the call cost. What a call will cost is taken to be the
-most that one has cost so far, so the calls under way when a budget ends may exceed it.
+Each may return `(answer, Usage(...))` to report the cost of the call. The cost of a call is assumed to be the
+highest so far, so the calls in progress when a budget ends may exceed it.
 
-Whatever goes wrong in the function leaves that one ask unanswered, with the reason: an exception, an answer
-that means nothing, no answer in time. A function that is not async runs in a thread of its own, so it may
-block. A thread cannot be stopped: a call that is given up goes on in the background, and does not keep the
-program alive.
+An exception, an invalid answer or a timeout leaves that one ask unanswered, with the reason. A function that
+is not async runs in a separate thread, so it may block. A thread cannot be stopped: an abandoned call
+continues in the background, but does not keep the program alive.
 """
 
 import asyncio
@@ -42,13 +41,13 @@ Compared: TypeAlias = str | Verdict | tuple[str | Verdict, Usage]
 JudgeFunction: TypeAlias = Callable[[str, str, str], Compared | Awaitable[Compared]]
 
 DEFAULT_TIMEOUT = 600.0  # seconds
-KEPT = "callable verdict"  # kind of the journal's facts
+KIND = "callable verdict"  # of the journal's facts
 LONGEST_REASON = 200  # characters: reasons are counted and printed
-LONGEST_TIMEOUT = 1e9  # seconds; the event loop's clock takes no infinity
+LONGEST_TIMEOUT = 1e9  # seconds; the event loop takes no infinite timeout
 
 
 def as_judge(judge: "Judge | JudgeFunction", *, timeout: float = DEFAULT_TIMEOUT) -> Judge:
-    """The judge itself, or a function wrapped as one; `SettingError` for what is neither."""
+    """The judge itself, or a function wrapped as one; `SettingError` for anything else."""
     if isinstance(judge, type):
         raise SettingError(f"judge {judge.__name__}: is a class; give an object, {judge.__name__}(...)")
     if hasattr(judge, "rule"):
@@ -65,7 +64,7 @@ def as_judge(judge: "Judge | JudgeFunction", *, timeout: float = DEFAULT_TIMEOUT
 
 
 class CallableJudge:
-    """Rules as a Python function says; see the module's docstring."""
+    """Answers with a Python function; see the module's docstring."""
 
     def __init__(
         self, function: JudgeFunction, *, timeout: float = DEFAULT_TIMEOUT, journal: ReplyStore | None = None
@@ -89,28 +88,28 @@ class CallableJudge:
 
     @property
     def answers(self) -> frozenset[AskKind]:
-        """Which kinds of asks it can answer."""
+        """The kinds of asks it can answer."""
         found: set[AskKind] = {"pair"}
         found.update(["rating"] if callable(self._rate) else [])
         found.update(["pick"] if callable(self._pick) else [])
         return frozenset(found)
 
     def kept_in(self, journal: ReplyStore) -> "CallableJudge":
-        """The same judge, its answers kept in a journal if it has a `judge_id`."""
+        """The same judge with its answers stored in a journal if it has a `judge_id`."""
         if self.judge_id is None:
             return self
         return CallableJudge(self._function, timeout=self._timeout, journal=journal)
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
-        """Call the function; an exception, nonsense or silence is an `Unanswered` with the reason."""
+        """Call the function; an exception, an invalid answer or a timeout gives `Unanswered`."""
         function, texts = self._call_of(prepared, ask)
         if function is None:
             return Ruling(Unanswered(f"this judge cannot answer a {_kind(ask)}"))
         key = self._key(ask, texts)
         if key is not None and self._journal is not None:
-            kept = await self._journal.recall_fact(KEPT, key)
-            if kept is not None:
-                return await self._replayed(ask, kept, key, budget)
+            stored = await self._journal.recall_fact(KIND, key)
+            if stored is not None:
+                return await self._replayed(ask, stored, key, budget)
         most = self._most
         if not await budget.reserve(most):
             return Ruling(Unanswered("budget"))
@@ -121,16 +120,16 @@ class CallableJudge:
             budget.settle(most, usage, replayed=False)
         self._most = Usage(max(self._most.prompt, usage.prompt), max(self._most.output, usage.output))
         if key is not None and self._journal is not None and not isinstance(answer, Unanswered):
-            await self._journal.record(KEPT, key, [_plain(ask, answer), _counts(usage)])
+            await self._journal.record(KIND, key, [_plain(ask, answer), _counts(usage)])
         latency = time.perf_counter() - started
         return Ruling(answer, (_attempt(answer, usage, key, latency, replayed=False),))
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
-        """The most that a call has cost so far: a function does not say beforehand."""
+        """The highest cost of a call so far: a function does not announce its cost."""
         return self._most
 
     def _call_of(self, prepared: PreparedCase, ask: Ask) -> tuple[Callable[..., Any] | None, list[Any]]:
-        """What to call, and with which texts."""
+        """The function to call (None if there is none) and its arguments."""
         level = Level.FULL if self._full_views else ask.level
         views = [prepared.evidence.view(one, level) for one in ask.entrants]
         problem = prepared.case.problem.text
@@ -156,14 +155,14 @@ class CallableJudge:
         return _read(ask, returned)
 
     def _key(self, ask: Ask, texts: Sequence[Any]) -> str | None:
-        """What an answer depends on: the judge's name, the kind of ask, its texts and the draw."""
+        """The journal key of an answer: the judge's name, the kind of ask, its texts and the draw."""
         if self.judge_id is None or self._journal is None:
             return None
         listed = [self.judge_id, _kind(ask), ask.draw, list(texts)]
         return sha256(json.dumps(listed).encode()).hexdigest()
 
-    async def _replayed(self, ask: Ask, kept: Any, key: str, budget: Budget) -> Ruling:
-        plain, counts = kept
+    async def _replayed(self, ask: Ask, stored: Any, key: str, budget: Budget) -> Ruling:
+        plain, counts = stored
         answer, usage = _read(ask, Verdict(*plain) if isinstance(ask, Pairing) else plain)[0], Usage(*counts)
         if not await budget.reserve(usage):
             return Ruling(Unanswered("budget"))
@@ -180,7 +179,7 @@ async def _call(function: Callable[..., Any], texts: Sequence[Any]) -> Any:
 
 
 async def _in_thread(function: Callable[..., Any], texts: Sequence[Any]) -> Any:
-    """Call in a daemon thread: unlike one of a pool, it does not hold up the end of the program."""
+    """Call in a daemon thread, which, unlike a pool thread, does not delay the end of the program."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()
 
@@ -197,23 +196,23 @@ async def _in_thread(function: Callable[..., Any], texts: Sequence[Any]) -> Any:
         failed: Exception | None = None
         try:
             value = function(*texts)
-        except StopIteration as error:  # which no future may hold
+        except StopIteration as error:  # a future cannot hold it
             failed = RuntimeError(f"StopIteration: {error}")
         except Exception as error:
             failed = error
         except BaseException as error:
-            failed = RuntimeError(f"{type(error).__name__}: {error}")  # not for the event loop to obey
+            failed = RuntimeError(f"{type(error).__name__}: {error}")  # must not end the event loop
         try:
             loop.call_soon_threadsafe(settle, value, failed)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed
 
     threading.Thread(target=run, daemon=True, name="caps judge").start()
     return await done
 
 
 def _read(ask: Ask, returned: Any) -> tuple[Answer, Usage]:
-    """The answer that a function returned, and its cost; what means nothing is unanswered, and still paid."""
+    """The answer that a function returned, and its cost; an invalid answer is unanswered but still paid."""
     usage = NOTHING
     if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[1], Usage):
         returned, usage = returned
@@ -227,7 +226,7 @@ def _read(ask: Ask, returned: Any) -> tuple[Answer, Usage]:
         value = returned.value if isinstance(returned, Rating) else returned
         answer, wanted = (Rating(float(value)) if _is_rating(value) else None), "a rating from 1 to 10"
     else:
-        answer, wanted = _picked(ask, returned), f"a place from 0 to {len(ask.entrants) - 1}"
+        answer, wanted = _picked(ask, returned), f"an index from 0 to {len(ask.entrants) - 1}"
     if answer is None:
         return Unanswered(_shortened(f"malformed: returned {_shown(returned)}, not {wanted}")), usage
     return answer, usage
@@ -256,7 +255,7 @@ def _is_rating(value: Any) -> bool:
 
 
 def _plain(ask: Ask, answer: Answer) -> Any:
-    """An answer as the function could have returned it, for the journal."""
+    """An answer as JSON values for the journal."""
     if isinstance(answer, Verdict):
         return [answer.a, answer.b]
     if isinstance(answer, Rating):
@@ -284,12 +283,12 @@ def _name(judge: object) -> str:
 
 def _shown(value: Any) -> str:
     try:
-        words = repr(value)
+        text = repr(value)
     except Exception:
-        words = f"an object of type {type(value).__name__}"
-    return words if len(words) <= 60 else words[:57] + "..."
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _shortened(words: str) -> str:
-    line = printable_line(words)
+def _shortened(reason: str) -> str:
+    line = printable_line(reason)
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."

@@ -1,13 +1,13 @@
-"""A language model as the judge: render, complete, read; ask again where a reply cannot be read.
+"""A language model as the judge: render the prompt, call the model, parse the reply, retry if unreadable.
 
-Rules that must not be broken:
+Invariants:
 
-* What a call cost is recorded before its reply is read.
-* A reply that was cut is asked for again with more room; one that was cut twice or cannot be read, as a
-  sampled draw, because at temperature 0 a model repeats itself. After that an unreadable verdict is a tie of
-  least weight.
+* The cost of a call is recorded before its reply is parsed.
+* A truncated reply is requested again with more tokens. A reply that was truncated twice or cannot be parsed
+  is requested as a new sample, because at temperature 0 a model repeats itself. After the last retry an
+  unreadable verdict is a tie of least weight.
 * A verdict without the code that the prompt asks for counts only if no text shown could fake one.
-* A call that failed for good is `Unanswered`; only what would fail every other call too is raised.
+* A call that failed for good is `Unanswered`; only an error that every other call would have too is raised.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ from caps.prompts.render import asks_for_code, find_template, render
 from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
-DENSEST_BYTES = 2  # bytes a token of the densest text we reckon with; prose and code have three to four
+DENSEST_BYTES = 2  # bytes per token of the densest text assumed; prose and code have three to four
 CHAT_MARKUP = 64  # tokens a chat template may add
 PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
-LONG_REPLY = 20_000  # characters; more than a judge writes with the default room
+LONG_REPLY = 20_000  # characters; more than a judge writes with the default `max_tokens`
 OPEN = UnlimitedBudget()
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """How a language model is asked."""
+    """Settings for asking a language model."""
 
-    max_tokens: int = setting(4096, "room for a reply; doubled when it was cut", least=1)
+    max_tokens: int = setting(4096, "tokens of a reply; doubled after a truncated one", least=1)
     retries: int = setting(2, "further tries when a reply cannot be read", least=0)
     draw_temperature: float = setting(0.7, "temperature of further draws; the first is at 0", least=0, most=2)
     confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
@@ -68,7 +68,7 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class LevelModel:
-    """Who judges at a level: a model, the name it is asked by, and what else its server is told."""
+    """The model for one evidence level: its client, its name, and extra request fields."""
 
     model: Model
     name: str
@@ -76,7 +76,7 @@ class LevelModel:
 
 
 class LlmJudge:
-    """Rules on asks by asking a language model, possibly another at each level."""
+    """Answers asks with a language model, optionally a different one at each level."""
 
     def __init__(
         self,
@@ -86,17 +86,17 @@ class LlmJudge:
         *,
         texts: TextWorkers | None = None,
     ) -> None:
-        self._seats, self._templates, self._texts = level_models, templates, texts
+        self._models, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget = OPEN) -> Ruling:
-        """Ask until a reply can be read, at most `retries` times more, as far as the purse reaches."""
+        """Ask until a reply can be read, with at most `retries` retries and within the budget."""
         request = self.request(prepared, ask)
         room, code = request.max_tokens, self._code(prepared, ask)
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
-            call = pay(self._seats[ask.level].model, request, budget)
+            call = pay(self._models[ask.level].model, request, budget)
             try:
                 completion = await (call if budget.deadline is None else _in_time(call, budget.deadline))
             except TimeoutError:
@@ -126,9 +126,9 @@ class LlmJudge:
     async def _read(
         self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
     ) -> Reading:
-        """Read a reply, a long one in another process; one that takes too long to read says nothing.
+        """Parse a reply, a long one in a worker process; one that takes too long counts as unreadable.
 
-        Whether the texts shown could fake a verdict is looked into only where the reply is not terse.
+        Whether the texts shown could fake a verdict is checked only if the reply is not terse.
         """
         text, truncated = completion.text, completion.finish == "length"
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
@@ -145,7 +145,7 @@ class LlmJudge:
             return Reading(None, "none", "no-tag")
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
-        """Every try with all its room; the prompt by the size of what it shows."""
+        """All tries with full replies; the prompt is estimated from the size of its texts."""
         views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
         shown = sum(len(view.encode("utf-8", "replace")) for view in (prepared.case.problem.text, *views))
         tries = self._settings.retries + 1
@@ -156,7 +156,7 @@ class LlmJudge:
         """The first request for an ask."""
         name, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         code = prepared.code if asks_for_code(template) else None
-        level_model = self._seats[ask.level]
+        level_model = self._models[ask.level]
         messages = render(
             template,
             problem=prepared.case.problem,
@@ -174,40 +174,40 @@ class LlmJudge:
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra=self._held(ask, level_model.extra, code),
-            group=prepared.nonce,  # one a case: its calls show the same problem first
+            extra=self._extra_fields(ask, level_model.extra, code),
+            group=prepared.nonce,  # one per case: its prompts begin with the same problem
         )
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
-        """The views of an ask as they stand in its prompt."""
+        """The views of an ask as quoted in its prompt."""
         _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
         return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
-        """The code a verdict is to carry, if its prompt asks for one."""
+        """The code that a verdict must carry, if its prompt asks for one."""
         _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
         return prepared.code if asks_for_code(template) else None
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
-        """Whether a text shown may be read as a verdict if the judge repeats it."""
+        """Whether a text shown could be read as a verdict if the judge repeats it."""
         problem = (message.content for message in prepared.case.problem.messages)
         views = (prepared.evidence.view(one, ask.level) for one in ask.entrants)
         return any(prepared.could_fake(text, ask) for text in (*problem, *views))
 
-    def _held(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
-        """What the server is told, with the grammar of the reply where one is wanted."""
+    def _extra_fields(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
+        """Extra request fields, with a grammar if replies are bare tags."""
         return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask, code), **extra}
 
     def _room(self, ask: Ask, code: str | None) -> int:
-        """Tokens for a reply; bare tags need few."""
+        """Maximum tokens of a reply; bare tags need few."""
         most = self._settings.max_tokens
         return most if self._settings.reply == "free" else min(most, room_for(ask, code))
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
-        """The next request: the same with more room after a first `cut`, otherwise a further draw.
+        """The next request: the same with twice the tokens after a first truncation, otherwise a new sample.
 
-        A model that is cut again with twice the room repeats itself; only another draw may end.
+        A model whose reply is truncated again repeats itself; only a new sample may end.
         """
         if cut:
             return replace(request, max_tokens=request.max_tokens * 2)
@@ -216,7 +216,7 @@ class LlmJudge:
 
 
 def pay(model: Model, request: Request, budget: Budget) -> Coroutine[Any, Any, Completion | None]:
-    """Send a request the purse can afford, and settle what it cost; none where it cannot."""
+    """Send a request and charge it to the budget; None if too little is left."""
     return model.complete(request) if budget.free else _settled(model, request, budget)
 
 
@@ -224,7 +224,7 @@ async def _settled(model: Model, request: Request, budget: Budget) -> Completion
     most = at_most(request)
     if not await budget.reserve(most):
         return None
-    spent, replayed = most, False  # of a call that is broken off nobody knows better
+    spent, replayed = most, False  # the cost of an interrupted call is unknown
     try:
         completion = await model.complete(request)
         spent, replayed = completion.usage, completion.replayed
@@ -239,7 +239,7 @@ async def _settled(model: Model, request: Request, budget: Budget) -> Completion
 
 
 def at_most(request: Request) -> Usage:
-    """What a request may cost: its bytes at two a token, and all the room for its reply."""
+    """The most that a request may cost: one token for two bytes of the prompt, and a full reply."""
     shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
     return Usage(_tokens_at_most(shown), request.max_tokens)
 
@@ -268,12 +268,12 @@ async def _in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
 
 
 def _unanswered(cause: str, requests: int) -> Attempt:
-    """A call that brought no reply: nothing is known of its cost but how often the server was asked."""
+    """A call without a reply: only the number of requests is known of its cost."""
     return Attempt("", NOTHING, "", "none", cause, 0.0, replayed=False, requests=requests)
 
 
 def _unreadable(ask: Ask) -> Answer:
-    """What counts for a reply nobody could read: a tie, the middle rating, or no pick at all."""
+    """The answer for an unreadable reply: a tie, the middle rating, or no pick."""
     if isinstance(ask, Pairing):
         return Verdict(UNREADABLE_RATING, UNREADABLE_RATING)
     return Rating(UNREADABLE_RATING) if isinstance(ask, Solo) else Unanswered("malformed")

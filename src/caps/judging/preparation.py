@@ -1,4 +1,4 @@
-"""Cases prepared for judging: signatures, views and the fence's nonce; long texts in worker processes."""
+"""Preparation of cases for judging: signatures, views and nonce; long texts in worker processes."""
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -12,18 +12,18 @@ from caps.judging.base import PreparedCase
 from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
 from caps.text_workers import LONG_TEXT, TextWorkers
 
-LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as cutting a text
+LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
 ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
 LIGHT = frozenset({"math-answer", "math-equivalent", "general-text"})  # signatures that parse no program
 
 
 @dataclass(frozen=True, slots=True)
 class CasePreparation:
-    """How a case is prepared: by the profile of its domain, or a named one, with single views replaced.
+    """Prepares cases with the profile of their domain, or a named one, with single views replaced.
 
-    With `findings`, candidates that were found to behave alike count as equal; with `quotes`, prompts are
-    used that ask for no code, whose texts are quoted in another way. Call it to prepare a case
-    here and now; `in_worker` prepares a long one elsewhere, with the same result.
+    With `findings`, candidates that behave alike count as equal. With `quotes`, texts are also quoted for
+    prompts that ask for no code. Call the object to prepare a case in this process; `in_worker` prepares a
+    long case in a worker process, with the same result.
     """
 
     profile: str | None = None
@@ -36,20 +36,20 @@ class CasePreparation:
         return _prepare(case, describe(case, self.profile_of(case), estimate_tokens))
 
     def profile_of(self, case: Case) -> Profile:
-        """The names of the signature and the views of a case."""
+        """The profile with the signature and the views of a case."""
         known = profile_for(case.domain) if self.profile is None else _profile_named(self.profile)
         return _changed(known, self.views, self.findings)
 
     def is_long(self, case: Case) -> bool:
-        """Whether preparing a case could hold up an event loop; never where a worker would not know how."""
+        """Whether preparing a case could block the event loop; False if a worker cannot prepare it."""
         names = self.profile_of(case).names
         limit = LONG_TEXT if names is not None and names[0] in LIGHT else LONG_CODE
         return size_of(case) > limit and names is not None
 
     async def in_worker(self, case: Case, texts: TextWorkers, until: float | None = None) -> PreparedCase:
-        """Prepare a case in a worker process, its texts escaped too; `until` is a time of the loop's clock.
+        """Prepare a case and escape its texts in a worker process; `until` is a time of the loop's clock.
 
-        Raises `SlowTextError` where that takes too long.
+        Raises `SlowTextError` if that takes too long.
         """
         work = partial(
             prepare_texts, case.problem, case.candidates, self.profile_of(case), quotes=self.quotes
@@ -66,10 +66,10 @@ class CasePreparation:
 
 
 class PreparedTexts(NamedTuple):
-    """What a worker makes of a case's texts; None stands for a text that we have already.
+    """A worker's results for a case; None stands for a text that the caller already has.
 
-    That is the candidate's own text for a full view, the full view for a partial one. Of each text that a
-    prompt may show: how it is shown (None: as it is), how it is quoted if that is wanted, and whether it
+    That is the candidate's text for a full view, and the full view for a partial one. `texts` holds, for each
+    text that a prompt may show, its escaped form (None: unchanged), its quoted form if wanted, and whether it
     could fake an answer to each kind of ask.
     """
 
@@ -82,7 +82,7 @@ class PreparedTexts(NamedTuple):
 def prepare_texts(
     problem: Problem, candidates: tuple[Candidate, ...], profile: Profile, *, quotes: bool
 ) -> PreparedTexts:
-    """Do all of the reading and escaping that a case may need."""
+    """Parse and escape all texts of a case."""
     read = read_candidates(candidates, profile)
     views = tuple((shown, whole) for _, shown, whole in read)
     nonce, code = _marks(problem, views)
@@ -99,7 +99,7 @@ def prepare_texts(
 
 
 def size_of(case: Case) -> int:
-    """Characters of a case: those of its problem and of all its candidates."""
+    """Characters of the problem and all candidates of a case."""
     candidates = sum(len(one.text) + len(one.code or "") + len(one.answer or "") for one in case.candidates)
     return candidates + sum(len(message.content) for message in case.problem.messages)
 
@@ -110,7 +110,7 @@ def _prepare(case: Case, ready: Views) -> PreparedCase:
 
 
 def _marks(problem: Problem, views: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    """The nonce of a case's fences, and the code that its verdicts carry; neither stands in a text shown."""
+    """The nonce of a case's fences and the code of its verdicts; neither occurs in a text shown."""
     shown = [view for pair in views for view in pair]
     nonce = nonce_for(problem.text, shown)
     return nonce, code_for(nonce, [problem.text, *shown])
@@ -123,7 +123,7 @@ def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | Non
 
 
 def _shown(problem: Problem, views: tuple[tuple[str, str], ...]) -> list[str]:
-    """All that a prompt may quote, each text once: the problem's messages and every view."""
+    """All texts that a prompt may show, each once: the problem's messages and the views."""
     messages = (message.content for message in problem.messages)
     return list(dict.fromkeys([*messages, *(view for pair in views for view in pair)]))
 

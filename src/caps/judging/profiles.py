@@ -1,4 +1,4 @@
-"""What was measured of a judge, kept in a file, and handed to a strategy that reckons with it."""
+"""Judge profiles in files, and their use in strategies."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -30,12 +30,12 @@ BESIDE = (
 
 
 def profile_row(profile: JudgeProfile, about: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile as it is kept: its fields, and beside them where they come from."""
+    """A profile as a JSON object: its fields, and where they come from."""
     return {**settings_of(profile), **about}
 
 
 def read_profile(path: Path) -> JudgeProfile:
-    """Read what `caps diagnose --save` wrote, or the like by hand; a missing field stays as assumed."""
+    """Read a profile, such as one saved by `caps diagnose --save`; missing fields get their defaults."""
     try:
         row = msgspec.json.decode(read_file(path, option="--judge-profile"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -56,9 +56,9 @@ def read_profile(path: Path) -> JudgeProfile:
 
 
 def profile_fields(strategy: object) -> tuple[str, ...]:
-    """The fields of a profile that a strategy uses; none unless it declares that it uses one.
+    """The fields of a profile that a strategy uses; empty unless it declares `uses_judge_profile`.
 
-    All of them are shares: a whole number of such a name is something else.
+    All of them are shares: an integer setting of the same name is something else.
     """
     if not capabilities_of(strategy).uses_judge_profile:
         return ()
@@ -67,7 +67,7 @@ def profile_fields(strategy: object) -> tuple[str, ...]:
 
 
 def with_profile(strategy: T, profile: JudgeProfile, name: str) -> T:
-    """The strategy with all it can use of a profile; one that uses nothing of it is refused."""
+    """The strategy with the fields of a profile that it uses; `SettingError` if it uses none."""
     shared = profile_fields(strategy)
     if not shared or not is_dataclass(strategy) or isinstance(strategy, type):
         raise SettingError(

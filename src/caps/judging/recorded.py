@@ -1,7 +1,7 @@
-"""A judge that answers from recorded verdicts, and the one rule for asks that they cannot answer exactly.
+"""A judge that answers from recorded verdicts, with one rule for asks without an exact record.
 
-The records come from a file (`datasets.verdicts`): those of another run, or published ones. To replay a run
-from its own journal, see `judges.replayed`.
+The records come from a file (`datasets.verdicts`), either of another run or published. To replay a run from
+its own journal, see `judging.replayed`.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ FULL_VIEW = "full view"
 MERGED_ORDER = "merged order"
 NO_CONFIDENCE = "no confidence"
 REPEATED_DRAW = "repeated draw"
-#: What may stand in for an exact answer, with what is done, in the order in which it is reported.
+#: Substitutions for an exact answer with their descriptions, in the order in which they are reported.
 SUBSTITUTIONS = {
     FULL_VIEW: "a partial view (E1) is answered with the verdict on full views",
     MERGED_ORDER: "either order is answered with the verdict that was merged from both",
@@ -30,13 +30,13 @@ OTHER_TEXT = "recorded of another text"
 RULE = (
     "An ask is answered with what was recorded for the same candidates in the same order. Substitutions are "
     "counted: "
-    + "; ".join(f"{name} ({words})" for name, words in SUBSTITUTIONS.items())
+    + "; ".join(f"{name} ({about})" for name, about in SUBSTITUTIONS.items())
     + ". Anything else is unanswered, and counted."
 )
 
 
 class Found(NamedTuple):
-    """What the records say to an ask, and what was substituted to say so."""
+    """The recorded answer to an ask, and the substitutions made."""
 
     answer: Answer
     substituted: tuple[str, ...] = ()
@@ -44,10 +44,10 @@ class Found(NamedTuple):
 
 
 class RecordedJudge:
-    """Answers as a judge is recorded to have answered; see `RULE`.
+    """Answers with recorded verdicts; see `RULE`.
 
-    A case is found by its id, a candidate by its place. Where the candidates of a case were put into another
-    order, its field `places` says where each of them stood when it was judged.
+    A case is found by its id, a candidate by its index. If the candidates of a case were reordered, its field
+    `places` holds their original indices.
     """
 
     def __init__(self, name: str, answers: Answers, *, digest: str = "") -> None:
@@ -56,19 +56,19 @@ class RecordedJudge:
 
     @classmethod
     def read(cls, path: str, judge: str | None = None) -> "RecordedJudge":
-        """The judge of that name in a file of recorded verdicts, or the only one."""
+        """Read a judge from a file of recorded verdicts, by name or the only one."""
         records = read_records(path)
         name, answers = records.of(judge)
         return cls(name, answers, digest=records.digest)
 
     @property
     def answers(self) -> frozenset[AskKind]:
-        """Which kinds of asks are recorded."""
+        """The kinds of asks that are recorded."""
         kinds: dict[type, AskKind] = {Pairing: "pair", Solo: "rating", Group: "pick"}
         return frozenset({kinds[type(ask)] for case in self._answers.values() for ask in case})
 
     def answer(self, case: Case, ask: Ask) -> Found:
-        """What the records say to an ask about a case, by the rule."""
+        """The recorded answer to an ask about a case, by the rule."""
         places = places_of(case)
         known, placed = self._answers.get(case.id, {}), _placed(ask, places)
         for stand_in, substituted in _stand_ins(placed):
@@ -89,7 +89,7 @@ class RecordedJudge:
         return Found(Unanswered(NOT_RECORDED))
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
-        """Answer at once; nothing is paid, and what reading took, or would take, is on the account."""
+        """Answer without a call; the recorded or estimated usage is counted as replayed."""
         found = self.answer(prepared.case, ask)
         if found.record is None:
             return Ruling(found.answer)
@@ -101,28 +101,28 @@ class RecordedJudge:
         return Ruling(found.answer, (attempt,), found.record.cause, substituted=found.substituted)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
-        """What reading the problem and the views takes, estimated."""
+        """Estimated prompt tokens of the problem and the views."""
         entrants = prepared.evidence.entrants
         views = sum(entrants[one].sizes[ask.level] for one in ask.entrants)
         return Usage(prepared.statement + views, 0, estimated=True)
 
 
 def counted(substituted: Mapping[str, int], unanswered: Mapping[str, int], asks: int) -> str:
-    """How many asks were answered in which way, in words."""
-    told = [f"{name} {substituted.get(name, 0):,}" for name in SUBSTITUTIONS]
-    told += [f"{reason} {count:,}" for reason, count in sorted(unanswered.items())] or ["unanswered 0"]
-    return f"{asks:,} asks: {', '.join(told)}"
+    """One line with the number of asks, substitutions and unanswered asks."""
+    counts = [f"{name} {substituted.get(name, 0):,}" for name in SUBSTITUTIONS]
+    counts += [f"{reason} {count:,}" for reason, count in sorted(unanswered.items())] or ["unanswered 0"]
+    return f"{asks:,} asks: {', '.join(counts)}"
 
 
 def counts_of(found: Sequence[Found]) -> tuple[Counter[str], Counter[str]]:
-    """Substitutions and reasons of unanswered asks, counted."""
+    """Counts of substitutions, and of the reasons of unanswered asks."""
     substituted = Counter(name for one in found for name in one.substituted)
     silent = Counter(one.answer.reason for one in found if isinstance(one.answer, Unanswered))
     return substituted, silent
 
 
 def places_of(case: Case) -> Sequence[int]:
-    """Where each candidate of a case stood when it was judged."""
+    """The original index of each candidate of a case."""
     stated, count = case.extra.get("places"), len(case.candidates)
     if not isinstance(stated, list) or len(stated) != count:
         return range(count)
@@ -130,7 +130,7 @@ def places_of(case: Case) -> Sequence[int]:
 
 
 def reordered(case: Case, order: Sequence[int]) -> Case:
-    """The case with its candidates in another order; `places` says where each stood before."""
+    """The case with its candidates in another order; its field `places` holds their original indices."""
     places = places_of(case)
     candidates = tuple(case.candidates[one] for one in order)
     return replace(
@@ -139,7 +139,7 @@ def reordered(case: Case, order: Sequence[int]) -> Case:
 
 
 def _placed(ask: Ask, places: Sequence[int]) -> Ask:
-    """The ask in terms of the places that are recorded."""
+    """The ask with the original indices of its candidates."""
     if isinstance(ask, Pairing):
         return replace(ask, a=places[ask.a], b=places[ask.b])
     if isinstance(ask, Solo):
@@ -148,15 +148,15 @@ def _placed(ask: Ask, places: Sequence[int]) -> Ask:
 
 
 def _stand_ins(ask: Ask) -> Iterator[tuple[Ask, frozenset[str]]]:
-    """The ask itself, then what may be asked in its stead, nearest first, with what that substitutes."""
+    """The ask itself, then its substitutes, nearest first, each with the names of the substitutions."""
     levels = [ask.level, Level.FULL] if ask.level is Level.PARTIAL else [ask.level]
     draws = [ask.draw, 0] if ask.draw else [0]
     for level in levels:
         for draw in draws:
             changed = frozenset(
                 name
-                for name, is_so in ((FULL_VIEW, level != ask.level), (REPEATED_DRAW, draw != ask.draw))
-                if is_so
+                for name, applies in ((FULL_VIEW, level != ask.level), (REPEATED_DRAW, draw != ask.draw))
+                if applies
             )
             one = replace(ask, level=level, draw=draw)
             yield one, changed

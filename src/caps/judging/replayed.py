@@ -1,4 +1,4 @@
-"""A judge that repeats what was ruled: replies from the journal, silence where there was silence."""
+"""A judge that repeats a run: replies from the journal, unanswered asks as recorded."""
 
 from collections.abc import Mapping
 
@@ -7,20 +7,18 @@ from caps.judging.base import Budget, Judge, PreparedCase, Ruling
 
 
 class ReplayedJudge:
-    """Leaves unanswered what a run left unanswered, and passes the rest on to a judge over the journal."""
+    """Leaves asks unanswered that a run left unanswered, and passes the rest to a judge on the journal."""
 
     def __init__(self, inner: Judge, unanswered: Mapping[tuple[str, Ask], str]) -> None:
         self._inner, self._unanswered = inner, unanswered
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
-        """Answer as it was answered."""
+        """Answer as the run did."""
         reason = self._unanswered.get((prepared.case.id, ask))
-        return (
-            Ruling(Unanswered(reason))
-            if reason is not None
-            else await self._inner.rule(prepared, ask, budget)
-        )
+        if reason is not None:
+            return Ruling(Unanswered(reason))
+        return await self._inner.rule(prepared, ask, budget)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
-        """What the ask might have cost."""
+        """The most that the ask may have cost."""
         return self._inner.max_usage(prepared, ask)

@@ -1,4 +1,4 @@
-"""Judges for tests, docs and benchmarks: they answer from a function, at once and for free."""
+"""A judge for tests, docs and benchmarks that answers with a function, at no cost."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from caps.judging.base import Budget, PreparedCase, Ruling
 
 
 class ScriptedJudge:
-    """Rules as a function says."""
+    """Answers with a function of the prepared case and the ask."""
 
     def __init__(self, answer: Callable[[PreparedCase, Ask], Answer]) -> None:
         self._answer = answer

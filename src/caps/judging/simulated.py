@@ -1,22 +1,22 @@
-"""A simulated judge that errs as measured judges do: it reads true labels, blurs them, and answers.
+"""A simulated judge with the errors of measured judges: it knows the labels and adds errors.
 
 In units of the standard deviation of a comparison,
 
     d = belief(a) - belief(b) + pull + order error + fresh error
 
-A *belief* is the truth at that level plus an error that lasts: it belongs to the candidate, partly to all
-candidates with its answer (`shared_bias`), and one part of it to the case, where all right candidates look
+A *belief* is the truth at that level plus a lasting error. That error belongs to the candidate, partly to all
+candidates with its answer (`shared_bias`), and partly to the case, where it makes all right candidates look
 better or worse together (`hardness`). The *order error* belongs to two candidates in these slots: asking
 again in the same order repeats it, swapping the slots replaces it. Only the *fresh error* (`noise`) differs
 between two calls with the same prompt. The *pull* of a slot has a mean and varies between cases.
 
-`|d|` under `tie_band` is a tie. A verdict is HIGH where `|d|`, seen through `confidence_noise`, is over
-`high_band`. The gap between right and wrong is set so that over all pairs of one right and one wrong
-candidate, in both orders, the mean outcome is `accuracy` (a tie counts half). Games of a tournament are not
-a sample of all pairs, so accuracy measured there differs.
+`|d|` below `tie_band` is a tie. A verdict is HIGH if `|d|`, blurred by `confidence_noise`, exceeds
+`high_band`. The gap between right and wrong is set so that the mean outcome over all pairs of a right and a
+wrong candidate, in both orders, is `accuracy` (a tie counts half). The games of a tournament are not a sample
+of all pairs, so their accuracy differs.
 
-`docs/explanation/simulated-judge.md` says which data each default was measured on. Every draw is a function
-of the seed and of what was asked, so answers do not depend on order or processes.
+`docs/explanation/simulated-judge.md` names the data behind each default. Every random number depends only on
+the seed and the ask, so answers do not depend on the order of asks or the number of processes.
 """
 
 import math
@@ -32,8 +32,8 @@ from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, R
 from caps.prompts.tags import verdict_of
 
 NORMAL = NormalDist()
-PARTIAL_SKILL = 0.7  # of the skill above chance at E2, what is left at E1 unless stated
-GOOD_ENOUGH = 0.6  # accuracy that separates the two usual pulls
+PARTIAL_SKILL = 0.7  # the share of the skill above chance at E2 that is left at E1 by default
+GOOD_ENOUGH = 0.6  # the accuracy that separates the two default pulls
 USUAL_PULL, WEAK_PULL = 0.12, 0.6
 MIDDLE_RATING = 7.0
 OWN, ANSWER, ORDER, FRESH, SOLO, SOLO_FRESH, SURENESS, CASE, SLOT, SIDE = range(1, 11)  # kinds of draws
@@ -41,9 +41,9 @@ OWN, ANSWER, ORDER, FRESH, SOLO, SOLO_FRESH, SURENESS, CASE, SLOT, SIDE = range(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeModel:
-    """How good the simulated judge is, and how it errs.
+    """Accuracy and errors of a simulated judge.
 
-    `noise`, `order_noise` and what is left, which lasts, are shares of the variance of a comparison.
+    `noise`, `order_noise` and the rest, which is lasting, are shares of the variance of a comparison.
     """
 
     accuracy: float = setting(0.8, "mean outcome at E2 over right-wrong pairs", least=0.01, most=0.999)
@@ -85,7 +85,7 @@ class JudgeModel:
 
     @property
     def in_order(self) -> float:
-        """Share of the variance that belongs to an order of the slots."""
+        """Share of the variance that belongs to the order of the slots."""
         return min(self.order_noise, 1 - self.noise)
 
     @property
@@ -98,7 +98,7 @@ class JudgeModel:
         return self.accuracy if level == Level.FULL else self.accuracy_partial
 
     def pull(self, level: Level) -> float:
-        """The mean pull at a level; the usual one has a size only, its sign depends on the seed."""
+        """The mean pull at a level; the sign of the default pull depends on the seed."""
         if level == Level.PARTIAL and self.position_bias_partial is not None:
             return self.position_bias_partial
         if self.position_bias is not None:
@@ -106,7 +106,7 @@ class JudgeModel:
         return USUAL_PULL if self.wanted(level) >= GOOD_ENOUGH else WEAK_PULL
 
     def pull_is_usual(self, level: Level) -> bool:
-        """Whether nobody stated the pull at a level."""
+        """Whether the pull at a level is the default."""
         return self.position_bias is None and not (
             level == Level.PARTIAL and self.position_bias_partial is not None
         )
@@ -117,19 +117,19 @@ class JudgeModel:
         return math.sqrt(1 + self.pull_spread**2)
 
     def gap(self, level: Level) -> float:
-        """Distance between right and wrong that yields the wanted accuracy."""
+        """Distance between right and wrong that gives the wanted accuracy."""
         wide = self.spread
         return wide * _calibrated_gap(self.wanted(level), self.tie_band / wide, abs(self.pull(level)) / wide)
 
 
 def judge_of(accuracy: float, accuracy_partial: float | None = None, **flaws: Any) -> JudgeModel:
-    """The usual judge of this accuracy; at E1 it keeps the usual part of its skill unless that is given."""
+    """A judge of this accuracy with default errors; its accuracy at E1 is derived unless it is given."""
     partial = partial_accuracy(accuracy) if accuracy_partial is None else accuracy_partial
     return JudgeModel(accuracy=accuracy, accuracy_partial=partial, **flaws)
 
 
 def partial_accuracy(accuracy: float) -> float:
-    """Accuracy at E1 of the usual judge with this accuracy at E2."""
+    """Default accuracy at E1 of a judge with this accuracy at E2."""
     return round(0.5 + PARTIAL_SKILL * (accuracy - 0.5), 4)
 
 
@@ -143,7 +143,7 @@ PRESETS = {
 
 
 class SimulatedJudge:
-    """The simulated judge of one pool; `judge` tells several with the same seed apart, as in a panel."""
+    """The simulated judge of one pool; `judge` numbers several judges with the same seed, as in a panel."""
 
     def __init__(
         self,
@@ -167,16 +167,16 @@ class SimulatedJudge:
         self._pulls: dict[Level, float] = {}
 
     def answer(self, ask: Ask) -> Answer:
-        """Rule on an ask."""
+        """Answer an ask."""
         if isinstance(ask, Pairing):
             return self._compare(ask)
         if isinstance(ask, Group):
-            return Pick(max(ask.entrants, key=lambda one: self._look(one, ask, len(ask.entrants))))
-        above = self._look(ask.entrant, ask, 1) - self._model.gap(ask.level) / 2
+            return Pick(max(ask.entrants, key=lambda one: self._impression(one, ask, len(ask.entrants))))
+        above = self._impression(ask.entrant, ask, 1) - self._model.gap(ask.level) / 2
         return Rating(min(10, max(1, round(MIDDLE_RATING + self._model.rating_slope * above))))
 
     def belief(self, one: int, level: Level) -> float:
-        """What the judge takes a candidate to be worth at a level, the same at every look."""
+        """The judge's belief about a candidate at a level, the same in every call."""
         if (one, level) not in self._beliefs:
             share = self._model.shared_bias
             own = self._lasting(OWN, one, level) if share < 1 else 0.0
@@ -213,7 +213,7 @@ class SimulatedJudge:
         return verdict_of("A" if lean > 0 else "B", "HIGH" if sense > self._model.high_band else "LOW")
 
     def _rate_both(self, lean: float, sense: float) -> Verdict:
-        """Two ratings whose distance is 1-3 where a verdict would be LOW, 4-9 where HIGH."""
+        """Two ratings with a distance of 1-3 for a LOW verdict, 4-9 for a HIGH one."""
         tie, high = self._model.tie_band, self._model.high_band
         if sense > high:
             margin = min(9, 4 + math.floor(2 * (sense - high)))
@@ -222,14 +222,14 @@ class SimulatedJudge:
         low = min(max(1, 5 - margin // 2), 10 - margin)
         return Verdict(low + margin, low) if lean > 0 else Verdict(low, low + margin)
 
-    def _look(self, one: int, ask: Ask, crowd: int) -> float:
-        """What one look at a candidate among `crowd` shows; two of them differ as much as a pair varies."""
-        seen = self._in_order * self._error(SOLO, (one, crowd), ask.level)
-        seen += self._fresh * self._draw(SOLO_FRESH, one, crowd, ask.level, ask.draw)
-        return self.belief(one, ask.level) + seen / math.sqrt(2)
+    def _impression(self, one: int, ask: Ask, count: int) -> float:
+        """The belief about a candidate shown among `count`, with errors scaled to those of a comparison."""
+        error = self._in_order * self._error(SOLO, (one, count), ask.level)
+        error += self._fresh * self._draw(SOLO_FRESH, one, count, ask.level, ask.draw)
+        return self.belief(one, ask.level) + error / math.sqrt(2)
 
     def _lasting(self, kind: int, who: int, level: Level) -> float:
-        """An error that lasts, one part of which all judges have in common."""
+        """A lasting error, part of which all judges have in common."""
         common = self._model.common
         error = 0.0
         if common:
@@ -239,7 +239,7 @@ class SimulatedJudge:
         return error
 
     def _error(self, kind: int, who: tuple[int, ...], level: Level, judge: int | None = None) -> float:
-        """An error at a level, of whose variance a part is the same at the other."""
+        """An error at a level, part of whose variance is the same at the other level."""
         judge, carried = self._judge if judge is None else judge, self._model.carried
         steady = _normal(self._seed, self._case, judge, kind, *who)
         here = _normal(self._seed, self._case, judge, kind, *who, 10 + level)
@@ -250,19 +250,19 @@ class SimulatedJudge:
 
 
 def _normal(*what: int) -> float:
-    """A standard normal number: a function of what is asked for."""
-    words = ",".join(map(str, what)).encode()
-    bits = int.from_bytes(blake2b(words, digest_size=8).digest(), "little") >> 12
+    """A standard normal number determined by its arguments."""
+    key = ",".join(map(str, what)).encode()
+    bits = int.from_bytes(blake2b(key, digest_size=8).digest(), "little") >> 12
     return NORMAL.inv_cdf((bits + 0.5) / 2**52)
 
 
 @lru_cache(maxsize=1024)
 def _calibrated_gap(accuracy: float, tie_band: float, position_bias: float) -> float:
-    """Bisect for the gap at which the mean outcome, over both orders, is `accuracy`."""
+    """The gap at which the mean outcome over both orders is `accuracy`, by bisection."""
 
     def mean_outcome(gap: float) -> float:
-        seated = (gap + position_bias, gap - position_bias)
-        return sum(1 - (NORMAL.cdf(tie_band - d) + NORMAL.cdf(-tie_band - d)) / 2 for d in seated) / 2
+        orders = (gap + position_bias, gap - position_bias)
+        return sum(1 - (NORMAL.cdf(tie_band - d) + NORMAL.cdf(-tie_band - d)) / 2 for d in orders) / 2
 
     low, high = -20.0, 20.0
     while high - low > 1e-12:

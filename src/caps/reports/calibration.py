@@ -47,7 +47,7 @@ def _counts(calibration: Calibration) -> dict[str, int]:
     return {
         "cases": calibration.learned.cases,
         "labelled": calibration.labelled,
-        "looks": calibration.learned.looks,
+        "looks": calibration.learned.observations,
         "unanswered": calibration.ledger.unanswered.total(),
     }
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from caps.core.text import number, percent
 from caps.reports.html import Node, el
-from caps.statistics.estimates import front
+from caps.statistics.estimates import pareto_front
 
 WIDTH = 640
 NOTE_CHARACTERS = 106  # per line of a note
@@ -352,7 +352,7 @@ class Point:
 
 def best_options(points: Sequence[Point]) -> list[int]:
     """Return the indices of the Pareto front, the cheapest first."""
-    return front([(point.tokens, point.share) for point in points])
+    return pareto_front([(point.tokens, point.share) for point in points])
 
 
 def plane(points: Sequence[Point], title: str, notes: Sequence[str] = ()) -> Node:

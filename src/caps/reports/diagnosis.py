@@ -11,15 +11,15 @@ from caps.judging.profiles import profile_row
 from caps.reports.console import Grid, by_level, table
 from caps.statistics.estimates import Estimate
 from caps.statistics.judge_measures import (
+    CLASS_NAMES,
     REASON,
     RULE,
     TOLERANCE,
-    WORDS,
     JudgeMeasures,
+    classify,
+    describe_accuracy,
+    is_usable,
     mixed,
-    sentence,
-    standing,
-    usable,
 )
 from caps.studies.advice import BASELINE, Conclusion, Expected
 from caps.studies.diagnosis import DiagnosisRun
@@ -37,7 +37,10 @@ def figures(measured: JudgeMeasures) -> Grid:
     rows = [
         ("right pairs %", *(_share(at[level].accuracy) for level in LEVELS)),
         ("  at every look %", *(_bounds(measured, level) for level in LEVELS)),
-        ("verdict", *(WORDS[standing(at[level].bounds.low, at[level].bounds.high)] for level in LEVELS)),
+        (
+            "verdict",
+            *(CLASS_NAMES[classify(at[level].bounds.low, at[level].bounds.high)] for level in LEVELS),
+        ),
         *_both(measured),
     ]
     return table("", ("", *LEVELS), rows)
@@ -112,7 +115,7 @@ def _repeating(measured: JudgeMeasures) -> str:
 def judged_words(measured: JudgeMeasures, *, pairs_most: int) -> list[str]:
     """The answer: is this judge good enough, and how sure is that?"""
     at = measured.levels
-    said = [sentence(level, at[level].accuracy, at[level].bounds) for level in ("E2", "E1")]
+    said = [describe_accuracy(level, at[level].accuracy, at[level].bounds) for level in ("E2", "E1")]
     count = f"{measured.pairs} pairs of {measured.cases} cases"
     if measured.settled_after is not None:
         said.append(f"{count}: both levels have their answer, wrong with a chance of at most 5 %")
@@ -187,7 +190,7 @@ def paper_measure(options: Sequence[Expected]) -> str | None:
 
 def advice_words(measured: JudgeMeasures, chosen: Expected) -> list[str]:
     """What to run, and why."""
-    if not usable(measured.levels["E2"].bounds):
+    if not is_usable(measured.levels["E2"].bounds):
         why = "do not let this judge choose: at full evidence it is not shown to beat a coin"
         return [why, f"use {chosen.strategy}, which asks no judge; the rule: {RULE}"]
     return [
@@ -346,7 +349,7 @@ def _counts(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, int]:
     return {
         "pairs": measured.pairs,
         "cases": measured.cases,
-        "looks": len(asked.looks),
+        "looks": len(asked.observations),
         "beyond": asked.beyond,
         "unanswered": asked.unanswered,
     }
@@ -356,5 +359,5 @@ def _figures(measured: JudgeMeasures) -> dict[str, Any]:
     row = asdict(measured)
     for name, level in row["levels"].items():
         bounds = measured.levels[name].bounds
-        level["standing"] = standing(bounds.low, bounds.high)
+        level["standing"] = classify(bounds.low, bounds.high)
     return row

@@ -15,7 +15,7 @@ from caps.reports.pictures import Picture, picture_view
 from caps.reports.report import footer
 from caps.reports.run_page import capital, card, facts, listed, section
 from caps.statistics.estimates import Estimate
-from caps.statistics.judge_measures import WORDS, JudgeMeasures, LevelMeasures, standing
+from caps.statistics.judge_measures import CLASS_NAMES, JudgeMeasures, LevelMeasures, classify
 from caps.studies.advice import Conclusion, Expected
 
 # What a diagnosis found, as pictures: how often right, what sways it, whether it knows, what is worth it.
@@ -294,7 +294,7 @@ def _cards(measured: JudgeMeasures, found: Conclusion) -> Node:
     shown = []
     for level in ("E2", "E1"):
         one = measured.levels[level]
-        word = WORDS[standing(one.bounds.low, one.bounds.high)]
+        word = CLASS_NAMES[classify(one.bounds.low, one.bounds.high)]
         low, high = percent(one.accuracy.low), percent(one.accuracy.high)
         about = f"{SEEN[level]}: {word}. 95 % interval {low} to {high}."
         shown.append(card(f"{percent(one.accuracy.value)} %", "of pairs right", about))

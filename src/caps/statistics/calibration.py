@@ -1,4 +1,4 @@
-"""Whether a judge's confidence means what it says: accuracy by confidence, scores, reliability curve."""
+"""Calibration of a judge's confidence: accuracy by confidence, Brier score, reliability curve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ BINS = 5
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """Of the decided verdicts at a level: how many are HIGH, and how often HIGH and LOW ones are right."""
+    """Decided verdicts at a level: the share that is HIGH, and the accuracy of HIGH and of LOW ones."""
 
     sure: Estimate | None
     high: Estimate | None
@@ -20,79 +20,81 @@ class Confidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
-    """Verdicts of about one probability: what they state on the average, and how often they are right."""
+class ReliabilityBin:
+    """A bin of the reliability curve: the mean stated probability, and how often the verdicts are right."""
 
     stated: float
     right: Estimate
 
 
-def by_confidence(looks: Sequence[Observation]) -> Confidence:
+def by_confidence(observations: Sequence[Observation]) -> Confidence:
     """Split decided verdicts by their confidence."""
-    decided = [[look for look in own if look.decided] for own in by_case(looks)]
+    decided = [[obs for obs in own if obs.decided] for own in by_case(observations)]
     decided = [own for own in decided if own]
     return Confidence(
-        jackknife(decided, lambda some: fmean(look.sure for look in some) if some else None),
+        jackknife(decided, lambda some: fmean(obs.sure for obs in some) if some else None),
         jackknife(decided, lambda some: _right(some, sure=True)),
         jackknife(decided, lambda some: _right(some, sure=False)),
     )
 
 
-def smoothed(looks: Sequence[Observation], *, sure: bool) -> float:
-    """How often such verdicts are right, with one more right and one more wrong: few looks prove little."""
-    some = [look.outcome for look in looks if look.decided and look.sure == sure]
+def smoothed(observations: Sequence[Observation], *, sure: bool) -> float:
+    """Accuracy of HIGH or LOW verdicts, with one right and one wrong verdict added (Laplace smoothing)."""
+    some = [obs.outcome for obs in observations if obs.decided and obs.sure == sure]
     return (sum(some) + 1) / (len(some) + 2)
 
 
-def brier(looks: Sequence[Observation]) -> float | None:
-    """Mean squared error of the probability given to the right one; 0.25 if that is always half."""
-    return fmean((1 - _probability(look)) ** 2 for look in looks) if looks else None
+def brier(observations: Sequence[Observation]) -> float | None:
+    """Brier score: mean squared error of the probability given to the right candidate; 0.25 if always ½."""
+    return fmean((1 - _probability(obs)) ** 2 for obs in observations) if observations else None
 
 
-def curve(looks: Sequence[Observation]) -> tuple[Stated, ...]:
-    """How often the preferred one is right, by the probability it was given, in five bins."""
+def curve(observations: Sequence[Observation]) -> tuple[ReliabilityBin, ...]:
+    """Reliability curve: accuracy by the probability given to the preferred candidate, in five bins."""
     found = []
-    for place, own in enumerate(_bins([look for look in looks if look.decided])):
-        cases = [[look for look in case if look.decided and _bin(look) == place] for case in by_case(looks)]
+    for place, own in enumerate(_bins([obs for obs in observations if obs.decided])):
+        cases = [
+            [obs for obs in case if obs.decided and _bin(obs) == place] for case in by_case(observations)
+        ]
         right = jackknife([case for case in cases if case], _outcome)
         if right is not None:
-            found.append(Stated(fmean(_stated(look) for look in own), right))
+            found.append(ReliabilityBin(fmean(_stated(obs) for obs in own), right))
     return tuple(found)
 
 
-def calibration_error(looks: Sequence[Observation]) -> float | None:
-    """ECE: how far the probability of the preferred one lies from how often it is right, in five bins."""
-    decided = [look for look in looks if look.decided]
+def calibration_error(observations: Sequence[Observation]) -> float | None:
+    """Expected calibration error (ECE): stated probability against accuracy, in five bins."""
+    decided = [obs for obs in observations if obs.decided]
     if not decided:
         return None
-    gaps = (abs(sum(look.outcome for look in own) - sum(map(_stated, own))) for own in _bins(decided))
+    gaps = (abs(sum(obs.outcome for obs in own) - sum(map(_stated, own))) for own in _bins(decided))
     return sum(gaps) / len(decided)
 
 
 def _bins(decided: Sequence[Observation]) -> list[list[Observation]]:
     bins: list[list[Observation]] = [[] for _ in range(BINS)]
-    for look in decided:
-        bins[_bin(look)].append(look)
+    for obs in decided:
+        bins[_bin(obs)].append(obs)
     return bins
 
 
-def _bin(look: Observation) -> int:
-    return min(BINS - 1, int(look.verdict.weight * BINS))
+def _bin(obs: Observation) -> int:
+    return min(BINS - 1, int(obs.verdict.weight * BINS))
 
 
-def _stated(look: Observation) -> float:
-    """The probability given to the preferred one."""
-    return (1 + look.verdict.weight) / 2
+def _stated(obs: Observation) -> float:
+    """The probability given to the preferred candidate."""
+    return (1 + obs.verdict.weight) / 2
 
 
-def _outcome(looks: Sequence[Observation]) -> float | None:
-    return fmean(look.outcome for look in looks) if looks else None
+def _outcome(observations: Sequence[Observation]) -> float | None:
+    return fmean(obs.outcome for obs in observations) if observations else None
 
 
-def _probability(look: Observation) -> float:
-    return (1 + (look.verdict.a - look.verdict.b) / 9) / 2
+def _probability(obs: Observation) -> float:
+    return (1 + (obs.verdict.a - obs.verdict.b) / 9) / 2
 
 
-def _right(looks: Sequence[Observation], *, sure: bool) -> float | None:
-    some = [look.outcome for look in looks if look.sure == sure]
+def _right(observations: Sequence[Observation], *, sure: bool) -> float | None:
+    some = [obs.outcome for obs in observations if obs.sure == sure]
     return fmean(some) if some else None

@@ -8,7 +8,7 @@ from random import Random
 from statistics import NormalDist, fmean, variance
 from typing import TypeVar
 
-# Paired bootstrap: what a mean or a ratio over problems might have been, had other problems been drawn.
+# Bootstrap over problems
 
 
 RESAMPLES = 1000
@@ -17,17 +17,17 @@ RESAMPLES = 1000
 def mean_interval(
     values: Sequence[float], *, resamples: int = RESAMPLES, level: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile interval of a mean, such as that of differences between two methods on the same problems."""
+    """Percentile bootstrap interval of a mean, such as a mean paired difference between two methods."""
     if not values:
         raise ValueError("a bootstrap needs at least one value")
-    rng = Random(len(values))  # a function of its input: the same figures give the same interval
+    rng = Random(len(values))  # seeded by the input: the same figures give the same interval
     return _percentiles([fmean(rng.choices(values, k=len(values))) for _ in range(resamples)], level)
 
 
 def ratio_interval(
     above: Sequence[float], below: Sequence[float], *, resamples: int = RESAMPLES, level: float = 0.95
 ) -> tuple[float, float] | None:
-    """Percentile interval of a ratio of sums over the same problems; none where the divisor may vanish."""
+    """Percentile bootstrap interval of a ratio of sums; None if a resample has a zero denominator."""
     if len(above) != len(below):
         raise ValueError(f"{len(above)} numerators for {len(below)} denominators")
     pairs, rng = list(zip(above, below, strict=True)), Random(len(above))
@@ -54,7 +54,7 @@ Z95 = 1.959963984540054
 
 
 def wilson(successes: float, trials: float, z: float = Z95) -> tuple[float, float]:
-    """Wilson's score interval of a proportion; the whole range where nothing was tried."""
+    """Wilson's score interval of a proportion; 0 to 1 without trials."""
     if trials == 0:
         return 0.0, 1.0
     share, spread = successes / trials, z * z / trials
@@ -64,12 +64,12 @@ def wilson(successes: float, trials: float, z: float = Z95) -> tuple[float, floa
 
 
 T = TypeVar("T")
-GROUPS = 50  # a jackknife leaves out this many groups of cases in turn, at most
+GROUPS = 50  # a jackknife divides the cases into at most this many groups
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure, its interval, and how many cases and looks it comes from."""
+    """A figure, its interval, and the number of cases and observations (`looks`) behind it."""
 
     value: float
     low: float
@@ -78,11 +78,11 @@ class Estimate:
     looks: int
 
     def contains(self, truth: float) -> bool:
-        """Whether the interval does."""
+        """Whether a value lies in the interval."""
         return self.low <= truth <= self.high
 
     def stretched(self, low: float, high: float) -> "Estimate":
-        """The same on another scale: from 0 to 1 becomes from `low` to `high`."""
+        """The estimate with the scale 0 to 1 mapped to `low` to `high`."""
         wide = high - low
         return Estimate(
             low + wide * self.value, low + wide * self.low, low + wide * self.high, self.cases, self.looks
@@ -90,9 +90,9 @@ class Estimate:
 
 
 def mean_estimate(values: Sequence[float], looks: int, level: float = 0.95) -> Estimate | None:
-    """The mean of one value from 0 to 1 a case; Wilson's interval, for as many trials as the variance tells.
+    """Mean of one value from 0 to 1 per case, with Wilson's interval; None without cases.
 
-    Plain Wilson with Student's quantile where each value is 0 or 1; none without cases.
+    The number of trials follows from the variance; with values of 0 and 1 only it is the number of cases.
     """
     if not values:
         return None
@@ -103,15 +103,15 @@ def mean_estimate(values: Sequence[float], looks: int, level: float = 0.95) -> E
 def jackknife(
     cases: Sequence[Sequence[T]], statistic: Callable[[Sequence[T]], float | None], level: float = 0.95
 ) -> Estimate | None:
-    """Any share of 1 computed from all looks together, its variance from leaving out cases in turn."""
-    everything = [look for case in cases for look in case]
+    """Jackknife over cases of a statistic from 0 to 1 that is computed from all observations together."""
+    everything = [obs for case in cases for obs in case]
     whole = statistic(everything)
     if whole is None:
         return None
     count = min(len(cases), GROUPS)
     left = [
-        statistic([look for place, case in enumerate(cases) if place % count != out for look in case])
-        for out in range(count if count > 1 else 0)
+        statistic([obs for index, case in enumerate(cases) if index % count != group for obs in case])
+        for group in range(count if count > 1 else 0)
     ]
     known = [value for value in left if value is not None]
     spread = 0.0
@@ -122,7 +122,7 @@ def jackknife(
 
 
 def student(freedom: int, level: float = 0.95) -> float:
-    """Student's quantile, two-sided, by the expansion in 1/freedom; good to a per cent from 3 degrees on."""
+    """Two-sided quantile of Student's t, by expansion in 1/freedom; within 1 % from 3 degrees of freedom."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     v = max(freedom, 2)
     return (
@@ -136,50 +136,43 @@ def student(freedom: int, level: float = 0.95) -> float:
 def _estimate(value: float, spread: float, *, cases: int, units: int, looks: int, level: float) -> Estimate:
     if units < 2:
         return Estimate(value, 0.0, 1.0, cases, looks)
-    # Where nothing varies, every case counts as one trial: that is the most caution a share can need.
+    # Without variance every case counts as one trial, the most cautious choice.
     trials = value * (1 - value) / spread if spread > 1e-12 and 0 < value < 1 else float(units)
     low, high = wilson(value * trials, trials, student(units - 1, level))
     return Estimate(value, low, high, cases, looks)
 
 
-# McNemar's exact test: do two methods differ on the problems where only one of them is right?
+# McNemar's exact test
 
 
 def discordant(pairs: Iterable[tuple[bool, bool]]) -> tuple[int, int]:
-    """How often only the first is right, and how often only the second."""
+    """Counts of pairs in which only the first is right, and only the second."""
     listed = list(pairs)
     return sum(a and not b for a, b in listed), sum(b and not a for a, b in listed)
 
 
 def exact_mcnemar(only_first: int, only_second: int) -> float:
-    """Two-sided p under the belief that either is as likely; 1 where they never differ."""
+    """Two-sided p-value of McNemar's exact test; 1 if the two never differ."""
     trials, fewer = only_first + only_second, min(only_first, only_second)
     tail = sum(comb(trials, k) for k in range(fewer + 1)) / 2**trials
     return min(1.0, float(2 * tail))
 
 
-# Which of several bargains are worth a thought: nothing else is both better and cheaper.
-
-
-def front(options: Sequence[tuple[float, float]]) -> list[int]:
-    """Places of those (cost, value) with more value than all that cost no more, the cheapest first."""
-    kept, best = list[int](), float("-inf")
-    for place in sorted(range(len(options)), key=lambda one: (options[one][0], -options[one][1])):
-        value = options[place][1]
-        if value > best:
-            kept.append(place)
-            best = value
-    return kept
-
-
-# Where a curve has its peak, or takes a value.
+def pareto_front(options: Sequence[tuple[float, float]]) -> list[int]:
+    """Indices of the (cost, value) options on the Pareto front, cheapest first."""
+    front, best = list[int](), float("-inf")
+    for index in sorted(range(len(options)), key=lambda one: (options[one][0], -options[one][1])):
+        if options[index][1] > best:
+            front.append(index)
+            best = options[index][1]
+    return front
 
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def peak(function: Callable[[float], float], low: float, high: float, *, width: float = 1e-3) -> float:
-    """Where a function with one peak has it, by golden section."""
+def find_peak(function: Callable[[float], float], low: float, high: float, *, width: float = 1e-3) -> float:
+    """Argument at which a function with a single maximum takes it, by golden-section search."""
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = function(left), function(right)
     while high - low > width:
@@ -194,10 +187,10 @@ def peak(function: Callable[[float], float], low: float, high: float, *, width: 
     return (low + high) / 2
 
 
-def crossing(
+def find_crossing(
     function: Callable[[float], float], wanted: float, low: float, high: float, *, width: float = 1e-3
 ) -> float:
-    """Where a rising function takes a value, by bisection."""
+    """Argument at which an increasing function takes a value, by bisection."""
     while high - low > width:
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < wanted else (low, middle)

@@ -1,4 +1,4 @@
-"""All measures of a judge together, when enough has been asked, and whether the judge is usable."""
+"""All measures of a judge, the rule for stopping a diagnosis, and whether the judge is usable."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,42 +26,42 @@ from caps.statistics.judge_errors import (
     repeats,
     shares_of_high,
 )
-from caps.statistics.observations import Observation, Rated, at
+from caps.statistics.observations import Observation, Rated, at_level
 
-# What a judge turned out to be worth on the first cases, or that they do not tell.
+# A profile learned from the first cases
 
 
 LEAST_CASES_TO_LEARN = 10
-LEAST_INFORMATION = 5.0  # verdicts on pairs of known truth; fewer would only repeat what was assumed
+LEAST_INFORMATION = 5.0  # verdicts on pairs of known truth; fewer would only repeat the assumptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A profile, how much is behind it, which fields stayed as assumed, and why, if all of them did."""
+    """A learned profile, the data behind it, the fields that stay assumed, and why if all of them do."""
 
     profile: JudgeProfile
     cases: int
-    looks: int
+    observations: int
     information: float
     assumed: tuple[str, ...] = ()
     silent: str | None = None
 
 
-def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learned:
-    """The profile that explains the looks, near the one to start from; that one, if they tell too little."""
-    cases, told = len({one.look.case for one in weighed}), information(weighed, start)
-    learned = Learned(profile=start, cases=cases, looks=len(weighed), information=told)
+def learn(weighted: Sequence[WeightedObservation], start: JudgeProfile) -> Learned:
+    """Fit a profile to observations, starting from a prior one, which is kept if there are too few data."""
+    cases, known = len({one.obs.case for one in weighted}), information(weighted, start)
+    learned = Learned(profile=start, cases=cases, observations=len(weighted), information=known)
     everything = tuple(sorted(JudgeProfile.__dataclass_fields__))
     if cases < LEAST_CASES_TO_LEARN:
-        words = f"only {cases} cases have two answers to compare; {LEAST_CASES_TO_LEARN} are wanted"
-        return replace(learned, assumed=everything, silent=words)
-    if told < LEAST_INFORMATION:
-        words = "nothing says which answers are likelier to be right: no labels, and votes too even"
-        return replace(learned, assumed=everything, silent=words)
-    found = replace(start, **chances(weighed, start), **shares_of_high(weighed, start))
-    gaps, linked = gaps_of(found), links_of(weighed)
-    slot = first_slot(weighed, start, gaps)
-    repeats, shared = lasting(weighed, linked, start, slot)
+        reason = f"only {cases} cases have two answers to compare; {LEAST_CASES_TO_LEARN} are wanted"
+        return replace(learned, assumed=everything, silent=reason)
+    if known < LEAST_INFORMATION:
+        reason = "nothing says which answers are likelier to be right: no labels, and votes too even"
+        return replace(learned, assumed=everything, silent=reason)
+    found = replace(start, **chances(weighted, start), **shares_of_high(weighted, start))
+    gaps, linked = gaps_of(found), links_of(weighted)
+    slot = first_slot(weighted, start, gaps)
+    repeats, shared = lasting(weighted, linked, start, slot)
     found = replace(found, first_slot=slot, slot_spread=MEASURED_SLOT_SPREAD, repeats=repeats, shared=shared)
     rounded = {name: round(getattr(found, name), 4) for name in everything}
     unseen = {"order_errors", "rated", "rating_spread"}
@@ -69,24 +69,24 @@ def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learne
     return replace(learned, profile=replace(found, **rounded), assumed=tuple(sorted(unseen)))
 
 
-# When is enough enough: intervals that hold at every look, so that one may stop whenever they settle it.
+# Sequential bounds: intervals that hold after every value, so that one may stop at any time.
 #
 # The confidence sequence of Waudby-Smith and Ramdas (2024, "Estimating means of bounded random variables
-# by betting"): against every possible mean m two gamblers bet, one that the values lie above m, one that
-# they lie below. If m is the true mean neither can grow rich: the chance that a capital *ever* passes 2 /
-# alpha is at most alpha / 2 (Ville). Every m that was refuted is out for good. All that is assumed is
-# values from 0 to 1, each with the same mean given those before it: here one value a case, cases in
-# random order.
+# by betting"). For every possible mean m, one bettor bets that the values lie above m and one that they
+# lie below. If m is the true mean, the probability that a bettor's capital *ever* exceeds 2 / alpha is at
+# most alpha / 2 (Ville's inequality); an m for which it does is refuted for good. The only assumption is
+# that values lie from 0 to 1 and have the same mean given those before: here one value per case, with the
+# cases in random order.
 
 
 CELLS = 200
-BOLDNESS = 0.75  # the largest part of a capital that may be lost in one bet
+BOLDNESS = 0.75  # the largest share of the capital at risk in one bet
 CHANCE = 0.5
-USELESS = 0.6  # a judge shown to be below this is not worth its calls
+USELESS = 0.6  # a judge whose accuracy is shown to be below this is not worth its calls
 
 
 class ConfidenceSequence:
-    """An interval for a mean that may be looked at after every value."""
+    """A confidence interval for a mean that is valid after every value."""
 
     def __init__(self, alpha: float = 0.05, cells: int = CELLS) -> None:
         self._means = [(cell + 0.5) / cells for cell in range(cells)]
@@ -100,14 +100,14 @@ class ConfidenceSequence:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Every mean that was not refuted so far, to the width of a cell."""
-        if self._first > self._last:  # each value was refuted at some time: the values have no common mean
+        """All means not refuted so far, to the width of a cell."""
+        if self._first > self._last:  # every mean was refuted: the values have no common mean
             middle = self._sum / (self._count + 1)
             return middle, middle
         return max(0.0, self._means[self._first] - self._half), min(1.0, self._means[self._last] + self._half)
 
     def observe(self, value: float) -> None:
-        """Settle the bets on the next value."""
+        """Add the next value."""
         bet = self._bet()
         for cell in range(self._first, self._last + 1):
             mean = self._means[cell]
@@ -123,7 +123,7 @@ class ConfidenceSequence:
         self._squares += (value - self._sum / (self._count + 1)) ** 2
 
     def _bet(self) -> float:
-        """How much to bet on the next value: from the values before it alone."""
+        """The bet on the next value; depends only on the values before it."""
         t = self._count + 1
         variance = self._squares / t
         return math.sqrt(2 * math.log(2 / self._alpha) / (max(variance, 1e-4) * t * math.log(t + 1)))
@@ -134,15 +134,15 @@ class ConfidenceSequence:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """The interval of a sequence at the end, and after how many values it had an answer."""
+    """The final interval of a confidence sequence, and after how many values it was conclusive."""
 
     low: float
     high: float
     settled_after: int | None
 
 
-def standing(low: float, high: float) -> str:
-    """What an interval of accuracy says of a judge: above, below, chance (or hardly above), undecided."""
+def classify(low: float, high: float) -> str:
+    """Classify a judge by its interval of accuracy: above, below, chance (or hardly above), undecided."""
     if low > CHANCE:
         return "above"
     if high < CHANCE:
@@ -150,32 +150,32 @@ def standing(low: float, high: float) -> str:
     return "chance" if high < USELESS else "undecided"
 
 
-def watch(values: Iterable[float], alpha: float) -> Sequential:
-    """Run a sequence over values; settled once it says above, below or chance."""
+def run_sequence(values: Iterable[float], alpha: float) -> Sequential:
+    """Run a confidence sequence over values; it is settled once it says above, below or chance."""
     sequence, settled = ConfidenceSequence(alpha), None
     for count, value in enumerate(values, 1):
         sequence.observe(value)
-        if settled is None and standing(*sequence.interval) != "undecided":
+        if settled is None and classify(*sequence.interval) != "undecided":
             settled = count
     return Sequential(*sequence.interval, settled)
 
 
-def enough(sequences: Sequence[Sequential]) -> int | None:
-    """After how many values all of them had their answer."""
+def values_needed(sequences: Sequence[Sequential]) -> int | None:
+    """The number of values after which all sequences were settled; None if one is not."""
     known = [one.settled_after for one in sequences if one.settled_after is not None]
     return max(known) if known and len(known) == len(sequences) else None
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)
 ALPHA = 0.05
-PRECISION = 0.05  # half of the 90 % interval of the accuracy at which a forecast counts as settled
+PRECISION = 0.05  # half-width of the 90 % interval of accuracy at which a forecast is settled
 LEAST_CASES = 30
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the 90 % interval of a mean of one value a case; infinite below the least number of cases.
+    """Half-width of the 90 % interval of a mean of one value per case; infinite below `LEAST_CASES`.
 
-    One case more is taken to be right and one wrong: a judge that was always right so far may still err.
+    One right and one wrong case are added: a judge that was always right so far may still err.
     """
     if len(values) < LEAST_CASES:
         return math.inf
@@ -184,7 +184,7 @@ def half_width(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelMeasures:
-    """Figures of one evidence level; the sequential bounds of both levels hold at once, at every look."""
+    """Figures of one evidence level; the sequential bounds of both levels hold simultaneously."""
 
     accuracy: Estimate
     bounds: Sequential
@@ -195,14 +195,14 @@ class LevelMeasures:
     confidence: calibration.Confidence
     brier: float | None
     calibration_error: float | None
-    curve: tuple[calibration.Stated, ...]
+    curve: tuple[calibration.ReliabilityBin, ...]
     tokens: float
     output: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratings:
-    """How well ratings, a call for each candidate, tell right from wrong; `spread` is among equals."""
+    """Accuracy of ratings (one call per candidate); `spread` is that among candidates of equal label."""
 
     accuracy: Estimate
     ties: Estimate
@@ -211,7 +211,7 @@ class Ratings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMeasures:
-    """What is known of a judge after its looks."""
+    """All figures measured of a judge."""
 
     pairs: int
     cases: int
@@ -227,35 +227,35 @@ class JudgeMeasures:
 
 
 def measure(
-    looks: Sequence[Observation], *, probabilities: bool, rated: Sequence[Rated] = ()
+    observations: Sequence[Observation], *, probabilities: bool, rated: Sequence[Rated] = ()
 ) -> JudgeMeasures:
-    """Work out every figure; `probabilities` where verdicts weigh by token probabilities."""
+    """Compute all figures of a judge; `probabilities` if verdicts are weighted by token probabilities."""
     levels = {
         str(level): found
         for level in LEVELS
-        if (found := _at_level(looks, level, probabilities=probabilities))
+        if (found := _measure_level(observations, level, probabilities=probabilities))
     }
     tokens = [levels[name].tokens for name in ("E1", "E2") if name in levels]
     return JudgeMeasures(
-        pairs=len({look.pair for look in looks}),
-        cases=len({look.case for look in looks}),
+        pairs=len({obs.pair for obs in observations}),
+        cases=len({obs.case for obs in observations}),
         levels=levels,
-        difference=difference(looks),
-        agreement=agreement(looks),
-        first_slot=bias.between_equals(looks, bias.in_first_slot),
-        longer=bias.between_equals(looks, bias.longer),
-        repeats=repeats(looks),
+        difference=difference(observations),
+        agreement=agreement(observations),
+        first_slot=bias.between_equals(observations, bias.in_first_slot),
+        longer=bias.between_equals(observations, bias.longer),
+        repeats=repeats(observations),
         ratings=_ratings(rated),
         rho=tokens[0] / tokens[1] if len(tokens) == 2 and tokens[1] else None,
-        settled_after=enough([one.bounds for one in levels.values()]),
+        settled_after=values_needed([one.bounds for one in levels.values()]),
     )
 
 
 class StopRule:
-    """Hears case after case, and knows when more pairs are not needed.
+    """Decides, case after case, when no more pairs are needed.
 
-    Both levels must have their answer, and the forecast must be settled too: it moves with the accuracy at
-    full views, so that has to be known to within `precision` (twice that, where the judge is at chance).
+    Both levels must be conclusive. The forecast depends on the accuracy at full views, so that must also be
+    known to within `precision` (twice that if the judge is at chance).
     """
 
     def __init__(self, precision: float = PRECISION) -> None:
@@ -269,30 +269,32 @@ class StopRule:
         """Whether more pairs are not needed."""
         if self._open:
             return False
-        at_chance = standing(*self._sequences[Level.FULL].interval) == "chance"
+        at_chance = classify(*self._sequences[Level.FULL].interval) == "chance"
         return half_width(self._full) <= (2 if at_chance else 1) * self._precision
 
-    def hear(self, looks: Sequence[Observation]) -> None:
-        """Take note of the looks of one more case."""
+    def add(self, observations: Sequence[Observation]) -> None:
+        """Add the observations of one case."""
         for level, sequence in self._sequences.items():
-            for value in outcomes(looks, level):
+            for value in outcomes(observations, level):
                 sequence.observe(value)
                 if level == Level.FULL:
                     self._full.append(value)
-            if standing(*sequence.interval) != "undecided":
+            if classify(*sequence.interval) != "undecided":
                 self._open.discard(level)
 
 
-def profile_of(looks: Sequence[Observation], measured: JudgeMeasures) -> tuple[JudgeProfile, tuple[str, ...]]:
-    """The profile of a judge, and the names of fields that are assumed because nothing was seen of them."""
+def profile_of(
+    observations: Sequence[Observation], measured: JudgeMeasures
+) -> tuple[JudgeProfile, tuple[str, ...]]:
+    """The profile of a judge, and the names of the fields that were not measured."""
     known: dict[str, float] = {}
     for level in LEVELS:
-        some, name = at(looks, level), str(level).lower()
-        decided = [look for look in some if look.decided]
+        some, name = at_level(observations, level), str(level).lower()
+        decided = [obs for obs in some if obs.decided]
         known[f"{name}_high"] = calibration.smoothed(some, sure=True)
         known[f"{name}_low"] = calibration.smoothed(some, sure=False)
         if decided:
-            known[f"{name}_sure"] = fmean(look.sure for look in decided)
+            known[f"{name}_sure"] = fmean(obs.sure for obs in decided)
     if measured.first_slot is not None:
         known["first_slot"] = measured.first_slot.value
         known["slot_spread"] = MEASURED_SLOT_SPREAD
@@ -328,14 +330,16 @@ def _order(pair: Rated) -> float:
     return 0.5 if pair.one == pair.other else float(pair.one > pair.other)
 
 
-def _at_level(looks: Sequence[Observation], level: Level, *, probabilities: bool) -> LevelMeasures | None:
-    some = at(looks, level)
-    found = accuracy(looks, level)
+def _measure_level(
+    observations: Sequence[Observation], level: Level, *, probabilities: bool
+) -> LevelMeasures | None:
+    some = at_level(observations, level)
+    found = accuracy(observations, level)
     if found is None:
         return None
     return LevelMeasures(
         accuracy=found,
-        bounds=watch(outcomes(looks, level), ALPHA / len(LEVELS)),
+        bounds=run_sequence(outcomes(observations, level), ALPHA / len(LEVELS)),
         flips=bias.flips(some),
         first_slot=bias.between_equals(some, bias.in_first_slot),
         ties=bias.ties(some),
@@ -344,21 +348,21 @@ def _at_level(looks: Sequence[Observation], level: Level, *, probabilities: bool
         brier=calibration.brier(some) if probabilities else None,
         calibration_error=calibration.calibration_error(some) if probabilities else None,
         curve=calibration.curve(some) if probabilities else (),
-        tokens=fmean(look.tokens for look in some),
-        output=fmean(look.output for look in some),
+        tokens=fmean(obs.tokens for obs in some),
+        output=fmean(obs.output for obs in some),
     )
 
 
-# Is a judge good enough, and for partial views too? The paper's measure, ours, and the words for it.
+# Whether a judge is usable, and how that is reported
 
 
 PAPER_CALLS = (8, 10)  # E1 and E2 calls of the paper's standard configuration, N = 16 and f = 4
 TOLERANCE = 0.02
-SLACK = 1.3  # a warning is due this far beyond the precision at which asking stops
+SLACK = 1.3  # a half-width beyond the precision times this gives a warning
 
 RULE = (
-    "the cheapest strategy whose expected Pass@1 is within two points of the best (simulations tell no "
-    "finer), and no judge at all unless its accuracy at E2 is shown to be above 50 %"
+    "the cheapest strategy whose expected Pass@1 is within two points of the best (simulations are no "
+    "more precise), and no judge at all unless its accuracy at E2 is shown to be above 50 %"
 )
 REASON = (
     "the paper goes by the accuracy of CAPS's mixed calls less that of V1-Infer's, which are about different "
@@ -366,26 +370,26 @@ REASON = (
     "-4.6 and -4.7 lost); so both levels are measured on the same pairs and what follows is simulated"
 )
 
-WORDS = {
+CLASS_NAMES = {
     "above": "tells right from wrong",
     "below": "prefers the wrong one",
     "chance": "at chance",
-    "undecided": "not told from chance",
+    "undecided": "not distinguished from chance",
 }
 
 
 def mixed(partial: float, full: float, calls: tuple[float, float] = PAPER_CALLS) -> float:
-    """Accuracy over the calls of a cascade if its games were pairs like these: the paper's mixed metric."""
+    """The paper's mixed metric: accuracy over the calls of a cascade, if its pairs were like these."""
     at_partial, at_full = calls
     return (at_partial * partial + at_full * full) / (at_partial + at_full)
 
 
-def thin(measured: JudgeMeasures) -> list[str]:
-    """What a profile rests on too little for, and what would help."""
+def profile_warnings(measured: JudgeMeasures) -> list[str]:
+    """Warnings about a profile that rests on too few data, with what would help."""
     found = measured.levels["E2"].accuracy
-    said = []
+    warnings = []
     if found.cases < LEAST_CASES:
-        said.append(
+        warnings.append(
             f"only {found.cases} cases have pairs that were answered: a profile from fewer than "
             f"{LEAST_CASES} says little about other cases"
         )
@@ -393,29 +397,28 @@ def thin(measured: JudgeMeasures) -> list[str]:
     half = (found.high - found.low) / 2 * student(freedom, 0.9) / student(freedom)
     if half > SLACK * PRECISION and found.cases >= LEAST_CASES:
         pairs = math.ceil(measured.pairs * (half / PRECISION) ** 2 / 10) * 10
-        said.append(
+        warnings.append(
             f"accuracy at full views is known to ±{100 * half:.0f} points only, and the forecasts with it; "
             f"about {pairs} pairs, of more cases, would give ±{100 * PRECISION:.0f}"
         )
     if measured.repeats.own is None:
-        said.append(
+        warnings.append(
             "too few pairs were answered in both orders to measure how much of an error lasts: it is assumed"
         )
-    return said
+    return warnings
 
 
-def usable(full: Sequential) -> bool:
-    """Whether a judge may choose at all."""
-    return standing(full.low, full.high) == "above"
+def is_usable(full: Sequential) -> bool:
+    """Whether a judge is shown to be better than chance."""
+    return classify(full.low, full.high) == "above"
 
 
-def sentence(level: str, found: Estimate, bounds: Sequential) -> str:
-    """What an accuracy says, in words."""
-    word = standing(bounds.low, bounds.high)
+def describe_accuracy(level: str, found: Estimate, bounds: Sequential) -> str:
+    """One sentence on the accuracy at a level."""
     range_ = f"between {100 * bounds.low:.0f} and {100 * bounds.high:.0f} %"
     return {
         "above": f"{level}: the judge tells right from wrong, {100 * found.value:.0f} % of pairs ({range_})",
         "below": f"{level}: the judge prefers the wrong one, {100 * found.value:.0f} % right ({range_})",
         "chance": f"{level}: the judge is at chance or hardly above ({range_})",
         "undecided": f"{level}: {found.looks // 2} pairs do not tell the judge from a coin ({range_})",
-    }[word]
+    }[classify(bounds.low, bounds.high)]

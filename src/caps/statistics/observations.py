@@ -1,51 +1,51 @@
 """Single verdicts of a judge on pairs, and how they group by pair and by case."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
 from caps.core.types import Level, Verdict
-from caps.statistics.estimates import peak
+from caps.statistics.estimates import find_peak
 
 SURE = 4 / 9  # between the weights of LOW (2/9) and HIGH (6/9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One verdict on two candidates of a case, seen from `one`; where labels are known, `one` is right.
+    """One verdict on two candidates of a case, seen from `one`, which is the right one if labels are known.
 
-    An unreadable reply is the tie that strategies take it for.
+    An unreadable reply counts as a tie, as it does in strategies.
     """
 
     case: int
     one: int
     other: int
     level: Level
-    first: bool  # `one` sat in slot A
+    first: bool  # `one` was in slot A
     verdict: Verdict
     sizes: tuple[int, int]
     clusters: tuple[str | int, str | int]
     malformed: bool = False
     attempts: int = 1
     tokens: int = 0
-    output: int = 0  # tokens written in all attempts
+    output: int = 0  # output tokens of all attempts
 
     @property
     def outcome(self) -> float:
-        """1 where `one` was preferred, ½ after a tie."""
+        """1 if `one` was preferred, ½ for a tie."""
         return self.verdict.outcome
 
     @property
     def decided(self) -> bool:
-        """Whether anyone was preferred."""
+        """Whether either candidate was preferred."""
         return self.verdict.a != self.verdict.b
 
     @property
     def sure(self) -> bool:
-        """Whether the verdict was a HIGH one, or weighs as much as one."""
+        """Whether the verdict was HIGH, or has the weight of a HIGH one."""
         return self.verdict.weight >= SURE
 
     @property
@@ -56,107 +56,105 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """Ratings of the two candidates of a pair, each from a call of its own; where known, `one` is right."""
+    """Ratings of the two candidates of a pair, from separate calls; `one` is right if labels are known."""
 
     case: int
     one: float
     other: float
 
 
-def at(looks: Iterable[Observation], level: Level) -> list[Observation]:
-    """The looks of one level."""
-    return [look for look in looks if look.level == level]
+def at_level(observations: Iterable[Observation], level: Level) -> list[Observation]:
+    """Observations at one level."""
+    return [obs for obs in observations if obs.level == level]
 
 
-def by_case(looks: Iterable[Observation]) -> list[list[Observation]]:
-    """The looks of each case, in the order in which cases were asked."""
+def by_case(observations: Iterable[Observation]) -> list[list[Observation]]:
+    """Observations grouped by case, in the order in which the cases were judged."""
     grouped: dict[int, list[Observation]] = defaultdict(list)
-    for look in looks:
-        grouped[look.case].append(look)
+    for obs in observations:
+        grouped[obs.case].append(obs)
     return list(grouped.values())
 
 
-def case_means(looks: Iterable[Observation], value: Callable[[Observation], float]) -> list[float]:
-    """One number a case, so that cases with many pairs do not outvote the others."""
-    return [fmean(map(value, own)) for own in by_case(looks)]
+def case_means(observations: Iterable[Observation], value: Callable[[Observation], float]) -> list[float]:
+    """One mean per case, so that cases with many pairs do not dominate."""
+    return [fmean(map(value, own)) for own in by_case(observations)]
 
 
-def swapped(looks: Iterable[Observation]) -> list[tuple[Observation, Observation]]:
-    """Both orders of each pair at each level, slot A first for `one` in the first."""
-    seats: dict[tuple[tuple[int, int, int], Level], dict[bool, Observation]] = defaultdict(dict)
-    for look in looks:
-        seats[look.pair, look.level][look.first] = look
-    return [(seat[True], seat[False]) for seat in seats.values() if len(seat) == 2]
+def swapped(observations: Iterable[Observation]) -> list[tuple[Observation, Observation]]:
+    """Both orders of each pair at each level; `one` is in slot A in the first of the two."""
+    orders: dict[tuple[tuple[int, int, int], Level], dict[bool, Observation]] = defaultdict(dict)
+    for obs in observations:
+        orders[obs.pair, obs.level][obs.first] = obs
+    return [(both[True], both[False]) for both in orders.values() if len(both) == 2]
 
 
-def complete(looks: Sequence[Observation], per_pair: int) -> list[Observation]:
-    """Only pairs of which every look was answered, so that all figures are about the same pairs."""
-    count: dict[tuple[int, int, int], int] = defaultdict(int)
-    for look in looks:
-        count[look.pair] += 1
-    return [look for look in looks if count[look.pair] == per_pair]
+def complete(observations: Sequence[Observation], per_pair: int) -> list[Observation]:
+    """Only pairs with all their observations, so that all figures are about the same pairs."""
+    count = Counter(obs.pair for obs in observations)
+    return [obs for obs in observations if count[obs.pair] == per_pair]
 
 
-# How much votes are worth, where labels show which answers were right.
+# Strength of votes, fitted to labels
 
 
-SPREAD = 0.8  # expected of the logarithm of either strength
-LOOSE_SPREAD = 1.0  # expected of the log-odds added where several may be right
+SPREAD = 0.8  # prior standard deviation of the logarithm of either strength
+LOOSE_SPREAD = 1.0  # prior standard deviation of the log-odds added where several may be right
 SWEEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The answers of a case: how many gave each, what else speaks for it in log-odds, whether it is right."""
+    """The answers of a case: votes for each, other evidence for it in log-odds, and whether it is right."""
 
     votes: tuple[int, ...]
     besides: tuple[float, ...]
     right: tuple[bool, ...]
 
 
-def strengths(ballots: Sequence[Ballot], votes: float, nobody: float) -> tuple[float, float]:
-    """The power votes are raised to, and the votes of no right answer: likeliest, two being expected.
+def fit_vote_strengths(ballots: Sequence[Ballot], votes: float, none_right: float) -> tuple[float, float]:
+    """Maximum a posteriori estimates of the power of votes and of the votes for "no answer is right".
 
-    An answer of n weighs n to that power; several right answers weigh together. The power only falls: votes
-    taken for more than was assumed spare questions, and that costs more answers than it makes sure.
+    An answer with n votes has the weight n to that power; the weights of several right answers add up. The
+    power is never raised: a larger one saves questions, but loses more right answers than it secures.
     """
     factors = [0.0, 0.0]
 
-    def fit(place: int, x: float) -> float:
-        tried = [x if i == place else old for i, old in enumerate(factors)]
-        power, absent = votes * math.exp(tried[0]), nobody * math.exp(tried[1])
-        told = sum(_told(ballot, power, absent) for ballot in ballots)
-        return told - sum((y / SPREAD) ** 2 for y in tried) / 2
+    def log_posterior(index: int, x: float) -> float:
+        tried = [x if i == index else old for i, old in enumerate(factors)]
+        power, absent = votes * math.exp(tried[0]), none_right * math.exp(tried[1])
+        likelihood = sum(_log_likelihood(ballot, power, absent) for ballot in ballots)
+        return likelihood - sum((y / SPREAD) ** 2 for y in tried) / 2
 
     for _ in range(SWEEPS if ballots and votes > 0 else 0):
-        for place in range(2):
-            factors[place] = peak(partial(fit, place), -2.0, (0.0, 2.0)[place])
-    return votes * math.exp(factors[0]), nobody * math.exp(factors[1])
+        for index in range(2):
+            factors[index] = find_peak(partial(log_posterior, index), -2.0, (0.0, 2.0)[index])
+    return votes * math.exp(factors[0]), none_right * math.exp(factors[1])
 
 
-def loose_odds(ballots: Sequence[Ballot], power: float, base: Sequence[float]) -> float:
-    """Log-odds to add where several answers may be right: likeliest, none being expected.
+def fit_loose_odds(ballots: Sequence[Ballot], power: float, base: Sequence[float]) -> float:
+    """Fit the log-odds to add to each candidate where several answers may be right, with a prior around 0.
 
     `base` holds, for each ballot, the log-odds of a candidate that stands alone. Each case counts the same.
     """
 
-    def fit(x: float) -> float:
-        told = -((x / LOOSE_SPREAD) ** 2) / 2
+    def log_posterior(x: float) -> float:
+        total = -((x / LOOSE_SPREAD) ** 2) / 2
         for ballot, start in zip(ballots, base, strict=True):
             everyone = sum(ballot.votes)
             for n, more, right in zip(ballot.votes, ballot.besides, ballot.right, strict=True):
                 odds = start + x + power * math.log(n) + more
-                told -= n / everyone * math.log1p(math.exp(min(700.0, -odds if right else odds)))
-        return told
+                total -= n / everyone * math.log1p(math.exp(min(700.0, -odds if right else odds)))
+        return total
 
-    return peak(fit, -4.0, 4.0) if ballots else 0.0
+    return find_peak(log_posterior, -4.0, 4.0) if ballots else 0.0
 
 
-def _told(ballot: Ballot, power: float, absent: float) -> float:
-    """Log-chance of what turned out to be right."""
+def _log_likelihood(ballot: Ballot, power: float, absent: float) -> float:
+    """Log-probability of the answers that are right."""
     logs = [power * math.log(n) + more for n, more in zip(ballot.votes, ballot.besides, strict=True)]
-    nobody = power * math.log(absent)
-    top = max(nobody, *logs)
-    weights, none = [math.exp(x - top) for x in logs], math.exp(nobody - top)
-    right = sum(w for w, so in zip(weights, ballot.right, strict=True) if so)
+    absent_log = power * math.log(absent)
+    top = max(absent_log, *logs)
+    weights, none = [math.exp(x - top) for x in logs], math.exp(absent_log - top)
+    right = sum(w for w, is_right in zip(weights, ballot.right, strict=True) if is_right)
     return math.log(max(1e-12, (right if any(ballot.right) else none) / (sum(weights) + none)))

@@ -1,4 +1,4 @@
-"""What follows from a diagnosis: the judge's profile, and which strategy to use with it."""
+"""Advice from a diagnosis: the judge's profile, and the strategy to use with it."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,17 +17,22 @@ from caps.judging.profiles import profile_fields
 from caps.judging.simulated import JudgeModel
 from caps.registry import STRATEGIES
 from caps.statistics.estimates import student
-from caps.statistics.judge_measures import LEVELS, TOLERANCE, JudgeMeasures, measure, profile_of, thin, usable
-from caps.statistics.observations import at
+from caps.statistics.judge_measures import (
+    LEVELS,
+    TOLERANCE,
+    JudgeMeasures,
+    is_usable,
+    measure,
+    profile_of,
+    profile_warnings,
+)
+from caps.statistics.observations import at_level
 from caps.studies.diagnosis import DiagnosisRun, Subject, cautious, fitted
 from caps.studies.simulation import LabelledPool, Record, Task, simulate
 
-# Which strategy a measured judge is good for: each played against a synthetic judge fitted to it.
-
-
 CONTESTS = 400
-LEAST_STEP = 0.03  # of the accuracy, to see how much it matters
-SHIFTED = 2  # one contest of so many is played again with a better and with a worse judge
+LEAST_STEP = 0.03  # change of accuracy by which the sensitivity of a forecast is measured
+SHIFTED = 2  # one in this many contests is repeated with a better and with a worse judge
 BASELINE = "v1-infer"
 CONSIDERED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("vanilla", {}),
@@ -40,7 +45,7 @@ CONSIDERED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("all-e2", {}),
     ("knockout", {}),
     ("sprint", {}),
-    (BASELINE, {"dialect": "verdicts"}),  # what was measured are verdicts, not ratings
+    (BASELINE, {"dialect": "verdicts"}),  # the diagnosis measured verdicts, not ratings
 )
 
 
@@ -49,16 +54,16 @@ _Key: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a strategy would come to with this judge on such pools; simulated unless it asks nothing."""
+    """Expected accuracy and cost of a strategy with this judge; simulated if it asks one."""
 
     strategy: str
     settings: Mapping[str, str] = field(default_factory=dict)
     profiled: bool = False
     pass_at_1: float
-    interval: tuple[float, float] = (0.0, 1.0)  # holds what as many new cases show, with 90 %
+    interval: tuple[float, float] = (0.0, 1.0)  # 90 % prediction interval for as many new cases
     tokens: float
     calls: Mapping[str, float]
-    pair_accuracy: float | None  # over all its games between a right and a wrong one: the paper's measure
+    pair_accuracy: float | None  # over its comparisons of a right with a wrong candidate, as in the paper
 
     @property
     def judged(self) -> bool:
@@ -68,11 +73,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
-    """What a forecast does not know: the judge's accuracy to a standard error, and the luck of new cases."""
+    """Uncertainty of a forecast: the standard error of the judge's accuracy, and the number of new cases."""
 
     accuracy: float = 0.0
-    cases: int = 1  # that the judge was measured on
-    new_cases: int | None = None  # that the interval is about; as many as there are pools unless stated
+    cases: int = 1  # on which the judge was measured
+    new_cases: int | None = None  # that the interval is for; by default as many as there are pools
 
 
 def expectations(
@@ -86,7 +91,7 @@ def expectations(
     uncertainty: Uncertainty | None = None,
     report: Callable[[int], object] = abs,
 ) -> list[Expected]:
-    """Play every strategy considered; `scale` is measured tokens a call over estimated ones, by level."""
+    """Simulate all considered strategies; `scale` is the ratio of measured to estimated tokens per level."""
     named: dict[_Key, Strategy] = {
         (name, tuple(settings.items())): make_strategy(name, settings) for name, settings in CONSIDERED
     }
@@ -108,11 +113,11 @@ def forecast(
     uncertainty: Uncertainty | None = None,
     report: Callable[[int], object] = abs,
 ) -> dict[_Key, tuple[Record, tuple[float, float]]]:
-    """Contests of strategies against a fitted judge, and the 90 % interval of the share that is right.
+    """Simulate contests with a fitted judge; the 90 % prediction interval of the share that is right.
 
-    The interval holds three things: that the accuracy was measured on some cases (how much that matters is
-    seen by moving it and playing the same contests again), that these pools are a sample, and the luck of
-    the new cases. Candidates are shuffled: that right ones came first tells nothing of the next case.
+    The interval has three sources: the error of the measured accuracy (its effect is found by changing it
+    and repeating the contests), the sampling of the pools, and the sampling of the new cases. Candidates are
+    shuffled, so that an order with right ones first gives no advantage.
     """
     unsure = uncertainty or Uncertainty()
     keys = {str(place): key for place, key in enumerate(strategies)}
@@ -137,7 +142,7 @@ def forecast(
 
 
 def _shifted(model: JudgeModel, change: float) -> JudgeModel:
-    """The same judge, better or worse at both levels."""
+    """The judge with its accuracy changed at both levels."""
     return replace(
         model,
         accuracy=min(0.995, max(0.02, model.accuracy + change)),
@@ -146,13 +151,13 @@ def _shifted(model: JudgeModel, change: float) -> JudgeModel:
 
 
 def _variance_of_mean(outcomes: Sequence[bool], pools: int) -> float:
-    """Of the mean over pools, each of which was played every `pools` contests."""
+    """Variance of the mean over pools; each pool recurs every `pools` contests."""
     means = [sum(own) / len(own) for place in range(pools) if (own := outcomes[place::pools])]
     return variance(means) / len(means) if len(means) > 1 else 0.25
 
 
 def repeated(pools: Sequence[LabelledPool], contests: int, seed: int) -> list[LabelledPool]:
-    """So many pools: a random part of many, or few of them over and over, judged afresh each time."""
+    """`contests` pools: a random sample, or repetitions with new judge errors if there are too few."""
     if len(pools) > contests:
         return Random(f"advice {seed}").sample(list(pools), contests)
     rounds = ceil(contests / len(pools))
@@ -161,7 +166,7 @@ def repeated(pools: Sequence[LabelledPool], contests: int, seed: int) -> list[La
 
 
 def shuffled(pools: Iterable[LabelledPool], seed: int) -> list[LabelledPool]:
-    """The same pools with their candidates in another order, numbered by it."""
+    """The pools with their candidates in random order, renumbered."""
     found = []
     for pool in pools:
         both = list(zip(pool.entrants, pool.correct, strict=True))
@@ -172,7 +177,7 @@ def shuffled(pools: Iterable[LabelledPool], seed: int) -> list[LabelledPool]:
 
 
 def advise(options: Sequence[Expected], *, usable: bool, tested: bool) -> Expected:
-    """The cheapest close to the best; of those that ask nothing where the judge is not usable."""
+    """The cheapest strategy close to the best; one without a judge if the judge is not usable."""
     if not usable:
         silent = [one for one in options if not one.judged]
         best = max(silent, key=lambda one: (one.pass_at_1, one.strategy == "majority"))
@@ -183,7 +188,7 @@ def advise(options: Sequence[Expected], *, usable: bool, tested: bool) -> Expect
 
 
 def has_tests(cases: Iterable[Case | None]) -> bool:
-    """Whether these are programs with public tests, which tell more than a judge at chance."""
+    """Whether these are programs with public tests, which are better than a judge at chance."""
     found = [case for case in cases if case is not None]
     return bool(found) and all(
         domain_named(case.domain).python_programs and case.extra.get("tests") for case in found
@@ -191,7 +196,7 @@ def has_tests(cases: Iterable[Case | None]) -> bool:
 
 
 def _informed(profile: JudgeProfile) -> list[tuple[str, Strategy]]:
-    """Every strategy that reckons with a judge profile."""
+    """All strategies that use a judge profile."""
     return [
         (name, make_strategy(name, profile=profile))
         for name in STRATEGIES.table
@@ -203,7 +208,7 @@ def _expected(
     key: _Key, record: Record, interval: tuple[float, float], scale: Mapping[str, float], *, profiled: bool
 ) -> Expected:
     problems = max(1, record.problems)
-    games = sum(record.told_apart.values())
+    games = sum(record.judged_pairs.values())
     return Expected(
         strategy=key[0],
         settings=dict(key[1]),
@@ -212,13 +217,13 @@ def _expected(
         interval=interval,
         tokens=sum(tokens * scale.get(level, 1.0) for level, tokens in record.tokens.items()) / problems,
         calls={level: count / problems for level, count in record.calls.items()},
-        pair_accuracy=sum(record.told_right.values()) / games if games else None,
+        pair_accuracy=sum(record.correct_pairs.values()) / games if games else None,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """Figures, the profile they make (with the fields that are only assumed), and the strategies compared."""
+    """Measured figures, the profile (with the names of its assumed fields), and the strategies compared."""
 
     measured: JudgeMeasures
     profile: JudgeProfile
@@ -230,8 +235,8 @@ class Conclusion:
 
 
 def measured_of(asked: DiagnosisRun) -> JudgeMeasures:
-    """The figures of a run."""
-    return measure(asked.looks, probabilities=asked.confidence == "logprobs", rated=asked.rated)
+    """The figures of a diagnosis."""
+    return measure(asked.observations, probabilities=asked.confidence == "logprobs", rated=asked.rated)
 
 
 def conclude(
@@ -242,9 +247,9 @@ def conclude(
     contests: int = CONTESTS,
     report: Callable[[int], object] = abs,
 ) -> Conclusion:
-    """Work everything out; the contests are simulated on all labelled cases, told apart or not."""
+    """Compute figures, profile and advice; contests are simulated on all labelled cases."""
     measured = measured_of(asked)
-    profile, assumed = profile_of(asked.looks, measured)
+    profile, assumed = profile_of(asked.observations, measured)
     model = fitted(measured)
     options = expectations(
         [one.pool for one in found if one.pool.correct],
@@ -257,7 +262,7 @@ def conclude(
         report=report,
     )
     chosen = advise(
-        options, usable=usable(measured.levels["E2"].bounds), tested=has_tests(one.case for one in found)
+        options, usable=is_usable(measured.levels["E2"].bounds), tested=has_tests(one.case for one in found)
     )
     return Conclusion(
         measured=measured,
@@ -266,12 +271,12 @@ def conclude(
         model=model,
         options=tuple(options),
         chosen=chosen,
-        warnings=tuple(thin(measured)),
+        warnings=tuple(profile_warnings(measured)),
     )
 
 
 def uncertainty_of(measured: JudgeMeasures, new_cases: int | None = None) -> Uncertainty:
-    """How well the accuracy at full views is known."""
+    """The standard error of the accuracy at full views."""
     found = measured.levels["E2"].accuracy
     error = (found.high - found.low) / (2 * student(max(2, found.cases - 1)))
     error = max(error, math.sqrt((share := cautious(found)) * (1 - share) / (2 * found.cases)))
@@ -279,11 +284,11 @@ def uncertainty_of(measured: JudgeMeasures, new_cases: int | None = None) -> Unc
 
 
 def _scale(asked: DiagnosisRun, found: Sequence[Subject]) -> dict[str, float]:
-    """Tokens the server counted, against our estimate from characters, by level."""
+    """Ratio of the tokens the server counted to the estimate from characters, by level."""
     overhead = {one.pool.number: one.pool.overhead for one in found}
     scale = {}
     for level in LEVELS:
-        looks = at(asked.looks, level)
-        reckoned = fmean(overhead[look.case] + sum(look.sizes) for look in looks)
-        scale[str(level)] = fmean(look.tokens for look in looks) / reckoned
+        observations = at_level(asked.observations, level)
+        estimated = fmean(overhead[obs.case] + sum(obs.sizes) for obs in observations)
+        scale[str(level)] = fmean(obs.tokens for obs in observations) / estimated
     return scale

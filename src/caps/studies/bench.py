@@ -1,14 +1,16 @@
-"""Running a study: what is missing is played, live or simulated, and each result stored at once."""
+"""Running a study: missing contests are played, live or simulated, and each result is stored at once."""
 
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
+
+from msgspec.structs import replace
 
 from caps.building import make_prepare
 from caps.core.contest import Contest
@@ -23,7 +25,7 @@ from caps.studies.study import Recipe
 from caps.studies.suites import Shard, case_digest, difficulty, grades, labels, pool_of, shuffled, suite_cases
 from caps.studies.tables import Book
 
-# A study against a real judge: every method and seed of a suite through one connection and one journal.
+# Studies with a real judge: all methods and seeds of a suite share one connection and one journal
 
 
 LASTING = (
@@ -32,9 +34,9 @@ LASTING = (
     "refused",
     NOT_RECORDED,
     OTHER_TEXT,
-)  # would be so again; they are counted
+)  # a repetition would not change these; they are counted
 AT_ONCE = (
-    4  # methods and seeds that play side by side, so that the last cases of one do not leave a server idle
+    4  # methods and seeds that run in parallel, so that the last cases of one do not leave a server idle
 )
 
 Missing = Callable[[Step, Case], bool]
@@ -43,9 +45,9 @@ Missing = Callable[[Step, Case], bool]
 async def play_live(
     runner: Runner, cases: Sequence[Case], turns: Iterable[Step], missing: Missing, *, shuffle: bool = False
 ) -> AsyncGenerator[Result | str, None]:
-    """Results as they come, or the words of a case that failed; only what is missing is played.
+    """Play missing contests; yields results as they finish, or a message for a case that failed.
 
-    With `shuffle`, every seed puts the candidates into another order.
+    With `shuffle`, every seed gives another order of the candidates.
     """
     waiting = [(turn, [case for case in cases if missing(turn, case)]) for turn in turns]
     waiting = [(turn, some) for turn, some in waiting if some]
@@ -69,7 +71,7 @@ async def play_live(
                 else:
                     yield item
             for task in tasks:
-                await task  # raises what would fail every other call too
+                await task  # raises errors that every other call would have too
         finally:
             for task in tasks:
                 task.cancel()
@@ -97,9 +99,9 @@ async def _play(
 
 
 def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recorded: bool) -> Result | str:
-    """Measure an outcome; one that failed, or lacks an answer, is words: it will be tried again.
+    """Measure an outcome; a message if it failed or lacks an answer, so that it is tried again.
 
-    `digests` are those of the cases as their file has them.
+    `digests` are those of the cases in their file.
     """
     prepared, contest = outcome.prepared, outcome.contest
     if outcome.failure is not None or prepared is None or contest is None:
@@ -108,17 +110,17 @@ def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recor
     if passing:
         causes = ", ".join(f"{cause} ({count})" for cause, count in sorted(passing.items()))
         return f"{turn.method}, case {outcome.name!r}: some calls were not answered: {causes}"
-    heard = []
+    answered = []
     for judged in outcome.judged:
         read = [attempt.usage.prompt for attempt in judged.ruling.attempts]
-        heard.append(AnsweredAsk(judged.ask, judged.ruling.answer, sum(read), read[0] if read else 0))
+        answered.append(AnsweredAsk(judged.ask, judged.ruling.answer, sum(read), read[0] if read else 0))
     case = prepared.case
     result = measure(
         turn,
         turn.made_of_case(digests[case.id]),
         Truth(case.id, prepared.evidence.entrants, labels(case), difficulty(case), grades(case)),
         contest.selection,
-        heard,
+        answered,
         depth=len(contest.transcript),
         malformed=outcome.ledger.malformed.total(),
     )
@@ -132,17 +134,17 @@ def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recor
     )
 
 
-# A study against the synthetic judge, on made-up pools or real ones, in several processes where it pays.
+# Studies with the simulated judge, on generated or real pools, in several processes if worthwhile
 
 
 CHUNK = 32
-WORTH_PROCESSES = 1500  # contests; below that starting a second process takes longer than it saves
+WORTH_PROCESSES = 1500  # contests; with fewer, starting a second process takes longer than it saves
 Labelled = tuple[LabelledPool, str, str | None, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Some pools of a suite and who plays on them; made-up pools are made on the spot."""
+    """Some pools of a suite and the steps to play on them; generated pools are generated by the worker."""
 
     suite: str
     recipe: Recipe
@@ -152,7 +154,7 @@ class Task:
 
 
 def run_task(task: Task) -> tuple[str, list[Result]]:
-    """Play every turn on every pool; a function of the errand alone."""
+    """Play every step on every pool; the results depend only on the task."""
     made_up = () if task.pools else task.recipe.make(task.numbers)
     pools = task.pools or [(pool, str(pool.number), stratum, None) for pool, stratum in made_up]
     results = []
@@ -168,21 +170,21 @@ def run_task(task: Task) -> tuple[str, list[Result]]:
 def play_turn(
     turn: Step, pool: LabelledPool, facts: Truth, judge: SimulatedJudge, own: str | None = None
 ) -> Result:
-    """One contest. The judge is the same for every seed, as a model at temperature 0 is; pairings differ."""
+    """Play one contest. The judge is the same for every seed, like a model at temperature 0."""
     contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}").play(judge.answer)
-    heard = [
+    answered = [
         AnsweredAsk(ask, answer, tokens, tokens)
         for played in contest.transcript
         for ask, answer in zip(played.round.asks, played.answers, strict=True)
         for tokens in (pool.tokens(ask),)
     ]
     return measure(
-        turn, turn.made_of_case(own), facts, contest.selection, heard, depth=len(contest.transcript)
+        turn, turn.made_of_case(own), facts, contest.selection, answered, depth=len(contest.transcript)
     )
 
 
 def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, list[Result]]]:
-    """Run all, as they get done; only a few are under way at once."""
+    """Run all tasks in order; only a few are in progress at once."""
     contests = sum(len(task.turns) * len(task.pools or task.numbers) for task in tasks)
     if processes <= 1 or contests < WORTH_PROCESSES:
         yield from map(run_task, tasks)
@@ -199,7 +201,7 @@ def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, l
 
 
 def leave_with_parent() -> None:
-    """End this worker when its parent is gone: one that was killed would leave it waiting for ever."""
+    """End this worker when its parent ends: a killed parent would leave it waiting for ever."""
     parent = parent_process()
 
     def watch() -> None:
@@ -231,16 +233,16 @@ class Bench:
 
     @property
     def unreadable(self) -> int:
-        """Lines that could not be read; what they told is played again."""
+        """Lines that could not be read; their contests are played again."""
         return sum(file.unreadable for file in self._files.values())
 
     def progress(self, shard: Shard) -> tuple[int, int]:
-        """How many units of a lot are done, out of how many."""
+        """The number of finished results of a shard, and of all its results."""
         units, found = list(shard.units()), self._files[shard.suite.name].found
         return sum(unit in found for unit in units), len(units)
 
     def play(self, *, limit: int | None, processes: int, hear: Hear) -> None:
-        """Play all that is missing; `hear` is told of every so many results."""
+        """Play all missing contests; `hear` is called with the number of new results."""
         tasks = [
             task for shard in self.shards if shard.recipe is not None for task in self._tasks(shard, limit)
         ]
@@ -251,7 +253,7 @@ class Bench:
             asyncio.run(self.play_live(live, limit=limit, hear=hear))
 
     async def play_live(self, shards: Iterable[Shard], *, limit: int | None, hear: Hear) -> None:
-        """Play lots against real judges, one after another, each as parallel as its endpoint bears."""
+        """Play shards against real judges, one after another, each as parallel as its endpoint allows."""
         for shard in shards:
             found = self._files[shard.suite.name].found
             if all(unit in found for unit in shard.units()):
@@ -290,7 +292,7 @@ class Bench:
         return play_live(shard.runner, cases, shard.turns, missing, shuffle=shard.suite.shuffle)
 
     def _tasks(self, shard: Shard, limit: int | None) -> Iterable[Task]:
-        """The lot in chunks of pools, with the turns that miss any of a chunk."""
+        """A shard in chunks of pools, with the steps that lack a result for any of a chunk."""
         found, recipe = self._files[shard.suite.name].found, shard.recipe
         assert recipe is not None  # noqa: S101
         pools = []

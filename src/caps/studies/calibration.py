@@ -15,17 +15,16 @@ from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
 from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN, Learned, learn
-from caps.statistics.observations import Ballot, Observation, loose_odds, strengths
+from caps.statistics.observations import Ballot, Observation, fit_loose_odds, fit_vote_strengths
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs
 
-# What a calibration asks of a case: a few pairs, all chosen before any reply, so that none sways the
-# rest.
+# The questions of a calibration: a few pairs per case, all chosen before any reply
 #
-# The likeliest answer meets the next, as in `posterior`, in both orders and at both levels: that shows
-# how often the judge goes with the odds, how far slot A pulls, and what comes back. Other members of
-# these answers meet, for errors that an answer shares, and the likeliest answer meets a third. With
-# labels right meets wrong.
+# The most probable answer is compared with the next, as in `posterior`, in both orders and at both levels.
+# This shows how often the judge agrees with the prior, how far slot A pulls, and which errors repeat. Other
+# members of these answers are compared for errors that an answer shares, and the most probable answer is
+# compared with a third. With labels, right candidates are compared with wrong ones.
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)
@@ -34,7 +33,7 @@ STAGE = "calibration"
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A strategy that asks what a calibration needs of one case, in one round, and chooses nothing.
+    """A strategy that asks the questions of a calibration about a case in one round and makes no choice.
 
     `labels` says of each candidate whether it is right, where that is known.
     """
@@ -65,10 +64,10 @@ class Probe:
         return members
 
 
-def weigh_looks(
+def weigh_observations(
     probe: Probe, entrants: Sequence[Entrant], asked: Sequence[tuple[Pairing, Verdict]], case: int
 ) -> list[WeightedObservation]:
-    """Verdicts on a probe's pairs, seen from its first answer, each with the odds before anyone was asked."""
+    """Verdicts on a probe's pairs, seen from its first answer, each with its prior probabilities."""
     sizes = {one.id: one.sizes for one in entrants}
     answer = {one.id: one.id if one.signature is None else one.signature for one in entrants}
     odds = _Odds(probe, entrants)
@@ -76,7 +75,7 @@ def weigh_looks(
     for ask, verdict in asked:
         first = answer[ask.a] == answer[asked[0][0].a]
         one, other = (ask.a, ask.b) if first else (ask.b, ask.a)
-        look = Observation(
+        obs = Observation(
             case=case,
             one=one,
             other=other,
@@ -87,7 +86,7 @@ def weigh_looks(
             clusters=(answer[one], answer[other]),
         )
         known = None not in (probe.labels[one], probe.labels[other])
-        found.append(WeightedObservation(look, odds.alone(one, other), odds.alone(other, one), known=known))
+        found.append(WeightedObservation(obs, odds.alone(one, other), odds.alone(other, one), known=known))
     return found
 
 
@@ -102,7 +101,7 @@ def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
 
 
 class _Odds:
-    """How likely candidates are to be right: a label's word, or what is believed before anyone is asked."""
+    """Probabilities that candidates are right: from labels, or prior to any verdict."""
 
     def __init__(self, probe: Probe, entrants: Sequence[Entrant]) -> None:
         self._labels, self._believed = probe.labels, beliefs(probe.believer, entrants, ())[0]
@@ -110,7 +109,7 @@ class _Odds:
         self._one_at_most = total <= 1 + 1e-6
 
     def alone(self, one: int, other: int) -> float:
-        """Chance that only the one is right."""
+        """Probability that only `one` is right."""
         known = self._labels[one], self._labels[other]
         p, q = (
             self._believed[each] if label is None else float(label)
@@ -120,7 +119,7 @@ class _Odds:
 
 
 def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[int, int]]:
-    """Who meets whom, slot A first."""
+    """Pairs to compare, slot A first."""
     if len(answers) < 2:
         return
     lead, rival, *rest = answers
@@ -150,7 +149,7 @@ class ProbedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What came of it: the judge's profile, the worth of votes where labels show it, and what it took."""
+    """The result of a calibration: the judge's profile, the strength of votes if labels show it, the cost."""
 
     learned: Learned
     strengths: Mapping[str, float | bool] = field(default_factory=dict)
@@ -166,7 +165,7 @@ class Calibration:
 
 
 def believer_of(strategy: object, name: str) -> Posterior:
-    """Who weighs the answers of a case before anyone is asked, with what a strategy assumes of the judge."""
+    """The strategy that estimates prior probabilities of answers, with the judge profile of a strategy."""
     shared = profile_fields(strategy)
     if not shared:
         raise SettingError(
@@ -179,7 +178,7 @@ def believer_of(strategy: object, name: str) -> Posterior:
 
 
 def probe_of(case: Case, believer: Posterior) -> Probe:
-    """What is asked of a case."""
+    """The probe of a case."""
     return Probe(believer, tuple(one.correct for one in case.candidates))
 
 
@@ -192,7 +191,7 @@ async def calibrate(
     fixed: Collection[str] = (),
     advance: Callable[[], object] = lambda: None,
 ) -> Calibration:
-    """Have the probes of some cases answered and learn from them; without all answers, nothing is learnt."""
+    """Have the probes of some cases answered and fit a calibration; nothing is fitted if a limit ended it."""
     probes = [probe_of(case, believer) for case in cases]
     ledger, probed = Ledger(), list[ProbedCase]()
     async for outcome in in_order(engine.run(cases, PerCase(probes), seed=seed)):
@@ -217,23 +216,23 @@ async def calibrate(
 def conclude(
     probed: Sequence[ProbedCase], believer: Posterior, *, fixed: Collection[str] = ()
 ) -> Calibration:
-    """Fit what votes are worth, where labels tell and nobody fixed it; then the judge."""
+    """Fit what votes are worth, if there are labels and the user set none of it; then the judge."""
     ballots, found = _ballots(probed, believer), dict[str, float | bool]()
     if sum(map(len, ballots)) >= LEAST_CASES_TO_LEARN and not set(fixed) & {*STRENGTHS, "loose_odds"}:
-        votes, nobody = strengths(ballots[False], believer.votes, believer.nobody)
+        votes, nobody = fit_vote_strengths(ballots[False], believer.votes, believer.nobody)
         wiser = replace(believer, votes=votes, nobody=nobody)
         alone = [wiser.odds_alone(sum(ballot.votes)) for ballot in ballots[True]]
-        fitted = (votes, nobody, loose_odds(ballots[True], believer.loose_votes, alone))
+        fitted = (votes, nobody, fit_loose_odds(ballots[True], believer.loose_votes, alone))
         found = dict(zip((*STRENGTHS, "loose_odds"), (round(x, 4) for x in fitted), strict=True))
         found |= {"calibrated": True}
     wiser = replace(cast(Any, believer), **found)
-    weighed = [
-        look
+    weighted = [
+        obs
         for one in probed
-        for look in weigh_looks(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
+        for obs in weigh_observations(replace(one.probe, believer=wiser), one.entrants, one.asked, one.number)
     ]
     labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
-    return Calibration(learned=learn(weighed, _assumed(believer)), strengths=found, labelled=labelled)
+    return Calibration(learned=learn(weighted, _assumed(believer)), strengths=found, labelled=labelled)
 
 
 def _ballots(probed: Sequence[ProbedCase], believer: Posterior) -> tuple[list[Ballot], list[Ballot]]:

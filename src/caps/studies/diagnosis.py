@@ -1,4 +1,4 @@
-"""Diagnosis of a judge: pairs are chosen and judged until its quality is settled."""
+"""Diagnosis of a judge: choose pairs and have them judged until its quality is known."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from caps.engines.base import Outcome, PerCase, Prepare, in_order
 from caps.judging.base import Ruling
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.runner import Runner
-from caps.statistics.estimates import Estimate, crossing
+from caps.statistics.estimates import Estimate, find_crossing
 from caps.statistics.judge_measures import (
     LEVELS,
     PRECISION,
@@ -30,15 +30,12 @@ from caps.statistics.judge_measures import (
 from caps.statistics.observations import Observation, Rated, by_case, complete
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool, PoolModel, generated_pools
 
-# Which pairs a diagnosis asks about: spread over cases, seeded, each at both levels and in both orders.
-
-
-LOOKS_A_PAIR = 4
+OBSERVATIONS_PER_PAIR = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePair:
-    """Two candidates of a case; where labels are known, `one` is right and `other` wrong."""
+    """Two candidates of a case; if labels are known, `one` is right and `other` wrong."""
 
     one: int
     other: int
@@ -46,13 +43,13 @@ class ProbePair:
 
 @dataclass(frozen=True, slots=True)
 class ProbePairs:
-    """A strategy that asks about given pairs, all in one round, and chooses nothing."""
+    """A strategy that asks about given pairs in one round and makes no choice."""
 
     pairs: tuple[ProbePair, ...]
     ratings: bool = False
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
-        """Ask; the order that stands is the order of sampling."""
+        """Ask about the pairs; the ranking is the order of sampling."""
         order = tuple(entrant.id for entrant in entrants)
         yield from compare("diagnosis", asks_of(self.pairs), ranking=order)
         yield from rate("ratings", solos_of(self.pairs) if self.ratings else [], ranking=order)
@@ -60,17 +57,17 @@ class ProbePairs:
 
 
 def asks_of(pairs: Iterable[ProbePair]) -> list[Pairing]:
-    """Both levels and both orders of each pair; who sits in A first takes turns."""
+    """Both levels and both orders of each pair; which order comes first alternates."""
     asks = []
-    for place, pair in enumerate(pairs):
-        level_models = [(pair.one, pair.other), (pair.other, pair.one)]
-        for a, b in level_models if place % 2 == 0 else reversed(level_models):
+    for index, pair in enumerate(pairs):
+        orders = [(pair.one, pair.other), (pair.other, pair.one)]
+        for a, b in orders if index % 2 == 0 else reversed(orders):
             asks += [Pairing(a, b, Level.PARTIAL), Pairing(a, b, Level.FULL)]
     return asks
 
 
 def solos_of(pairs: Iterable[ProbePair]) -> list[Solo]:
-    """A rating at E2 of everyone in these pairs."""
+    """A rating at E2 of every candidate in these pairs."""
     everyone = dict.fromkeys(one for pair in pairs for one in (pair.one, pair.other))
     return [Solo(one, Level.FULL) for one in everyone]
 
@@ -78,8 +75,8 @@ def solos_of(pairs: Iterable[ProbePair]) -> list[Solo]:
 def distinguished(correct: Mapping[int, bool | None], count: int, rng: Random) -> tuple[ProbePair, ...]:
     """Up to `count` pairs of a right and a wrong candidate.
 
-    They form a ladder: neighbours share one candidate, the next but one none, so that it shows whether errors
-    stay with a candidate.
+    They form a ladder: neighbours share one candidate, pairs further apart none. This shows whether errors
+    belong to a candidate.
     """
     right = [one for one, label in correct.items() if label is True]
     wrong = [one for one, label in correct.items() if label is False]
@@ -91,7 +88,7 @@ def distinguished(correct: Mapping[int, bool | None], count: int, rng: Random) -
 
 
 def different(answers: Mapping[int, Hashable], count: int, rng: Random) -> tuple[ProbePair, ...]:
-    """Up to `count` pairs of candidates with different answers, for want of labels."""
+    """Up to `count` pairs of candidates with different answers, if there are no labels."""
     everyone = [ProbePair(a, b) for a in answers for b in answers if a < b and answers[a] != answers[b]]
     rng.shuffle(everyone)
     return tuple(everyone[:count])
@@ -116,7 +113,7 @@ def _first(count: int, pairs: Iterable[ProbePair]) -> list[ProbePair]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is asked at most."""
+    """How many pairs to ask about, and when to stop."""
 
     pairs: int = setting(200, "pairs at most; each is asked at E1 and E2, in both orders", least=1)
     per_case: int = setting(2, "pairs of a case, more where there are too few cases", least=1)
@@ -134,7 +131,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A case as a diagnosis sees it: its entrants, those of them whose label is known, and its pairs."""
+    """A case in a diagnosis: its labelled entrants, its labels and its pairs."""
 
     pool: LabelledPool
     case: Case | None
@@ -144,20 +141,20 @@ class Subject:
 
 @dataclass(slots=True)
 class DiagnosisRun:
-    """What came of a run; `looks` holds pairs answered in full, up to where it was settled."""
+    """The outcome of a run; `observations` are of completely judged pairs, until the figures were settled."""
 
-    looks: list[Observation] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     rated: list[Rated] = field(default_factory=list)
     confidence: str = "verbal"
     cases: int = 0
-    beyond: int = 0  # looks that came in after it was settled
+    beyond: int = 0  # observations that arrived after the figures were settled
     unanswered: int = 0
     failures: list[str] = field(default_factory=list)
     ended: str | None = None  # budget or time
 
 
 def subjects(cases: Iterable[Case | InputError], prepare: Prepare) -> Iterator[Subject]:
-    """Make cases ready; only candidates with a label enter the pool, unless none has one."""
+    """Prepare cases; a pool has only the labelled candidates, or all if none is labelled."""
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
             raise case
@@ -170,15 +167,15 @@ def subjects(cases: Iterable[Case | InputError], prepare: Prepare) -> Iterator[S
 
 
 def of_pools(pools: Iterable[LabelledPool]) -> Iterator[Subject]:
-    """Made-up pools, which have no texts."""
+    """Subjects of generated pools, which have no texts."""
     for pool in pools:
         pairs = zip(pool.entrants, pool.correct, strict=True)
         yield Subject(pool, None, {one.id: right for one, right in pairs})
 
 
 def schedule(found: Sequence[Subject], plan: Plan) -> list[Subject]:
-    """Cases in random order, each with its pairs, as many in all as the plan allows."""
-    found = [_with_duels(subject, plan) for subject in found]
+    """Cases in random order, each with its pairs, up to the number of pairs in the plan."""
+    found = [_with_pairs(subject, plan) for subject in found]
     found = [subject for subject in found if subject.probe_pairs]
     Random(f"diagnosis {plan.seed}").shuffle(found)
     most = max((len(subject.probe_pairs) for subject in found), default=0)
@@ -194,21 +191,21 @@ def schedule(found: Sequence[Subject], plan: Plan) -> list[Subject]:
     return chosen
 
 
-def explain_nothing(found: Sequence[Subject], plan: Plan) -> str:
-    """Why there is no pair to ask about, and the way out."""
+def explain_no_pairs(found: Sequence[Subject], plan: Plan) -> str:
+    """Why there is no pair to ask about, and what to do."""
     if plan.proxy:
         return "no case has two candidates with different answers: nothing can be compared"
     labels = [label for subject in found for label in subject.labels.values() if label is not None]
     if not labels:
         return (
             "no candidate carries a label (candidates[].correct: true or false; public tests alone give "
-            "none), so nobody knows which verdicts are right: label some, or give --proxy for the agreement "
+            "none), so it is unknown which verdicts are right: label some, or give --proxy for the agreement "
             "of E1 with E2, which is no accuracy"
         )
     kind = "right" if all(labels) else "wrong" if not any(labels) else "right, or all wrong, within each case"
     return (
-        f"all labelled candidates are {kind}: there is no pair that the truth tells apart, so nothing can be "
-        "learnt about the judge here; add cases with both right and wrong candidates"
+        f"all labelled candidates are {kind}: there is no pair of a right and a wrong one, so nothing can "
+        "be learnt about the judge here; add cases with both right and wrong candidates"
     )
 
 
@@ -216,7 +213,7 @@ async def ask(
     runner: Runner, scheduled: Sequence[Subject], plan: Plan, *, watch: Callable[[Ruling], object] = id,
     advance: Callable[[int], object] = id,
 ) -> DiagnosisRun:  # fmt: skip
-    """Have the pairs judged by the judge of a runner; `advance` hears how many more pairs are done."""
+    """Have a runner's judge judge the pairs; `advance` is called with the number of pairs just finished."""
     asked, rule = DiagnosisRun(), StopRule(plan.precision)
 
     def source() -> Iterator[Case]:
@@ -234,26 +231,26 @@ async def ask(
             subject = scheduled[outcome.number]
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")
-            looks = complete(list(_looks(subject, outcome, asked)), LOOKS_A_PAIR)
+            observations = complete(list(_observations(subject, outcome, asked)), OBSERVATIONS_PER_PAIR)
             answers = ((judged.ask, judged.ruling.answer) for judged in outcome.judged)
-            _take(asked, rule, plan, looks, _rated(subject, answers))
+            _add_case(asked, rule, plan, observations, _rated(subject, answers))
             advance(len(subject.probe_pairs))
     return asked
 
 
 def simulate(scheduled: Sequence[Subject], plan: Plan, model: JudgeModel) -> DiagnosisRun:
-    """Have the pairs judged by the simulated judge."""
+    """Have a simulated judge judge the pairs."""
     judges = {
         pool.number: SimulatedJudge(model, pool.entrants, pool.correct, seed=plan.seed, case=pool.number)
         for pool in (subject.pool for subject in scheduled)
     }
-    return watched(scheduled, plan, lambda pool, ask: judges[pool.number].answer(ask))
+    return diagnose_with(scheduled, plan, lambda pool, ask: judges[pool.number].answer(ask))
 
 
-def watched(
+def diagnose_with(
     scheduled: Sequence[Subject], plan: Plan, answer: Callable[[LabelledPool, Ask], Answer]
 ) -> DiagnosisRun:
-    """Have the pairs judged by a function of the pool and the ask."""
+    """Have a function of the pool and the ask judge the pairs."""
     asked, rule = DiagnosisRun(), StopRule(plan.precision)
     for subject in scheduled:
         if plan.stop and rule.settled:
@@ -263,16 +260,16 @@ def watched(
             *(solos_of(subject.probe_pairs) if plan.ratings else ()),
         ]
         answers = [(ask, answer(subject.pool, ask)) for ask in asks]
-        looks = [
-            _look(subject, one, found)
+        observations = [
+            _observation(subject, one, found)
             for one, found in answers
             if isinstance(one, Pairing) and isinstance(found, Verdict)
         ]
-        _take(asked, rule, plan, complete(looks, LOOKS_A_PAIR), _rated(subject, answers))
+        _add_case(asked, rule, plan, complete(observations, OBSERVATIONS_PER_PAIR), _rated(subject, answers))
     return asked
 
 
-def _with_duels(subject: Subject, plan: Plan) -> Subject:
+def _with_pairs(subject: Subject, plan: Plan) -> Subject:
     entrants, rng = subject.pool.entrants, Random(f"pairs {plan.seed} {subject.pool.number}")
     everyone = len(entrants) ** 2
     if plan.proxy:
@@ -281,35 +278,35 @@ def _with_duels(subject: Subject, plan: Plan) -> Subject:
     return replace(subject, probe_pairs=distinguished(subject.labels, everyone, rng))
 
 
-def _take(
-    asked: DiagnosisRun, rule: StopRule, plan: Plan, looks: list[Observation], rated: Iterable[Rated]
+def _add_case(
+    asked: DiagnosisRun, rule: StopRule, plan: Plan, observations: list[Observation], rated: Iterable[Rated]
 ) -> None:
-    """Add the looks of one more case; once it was settled they change nothing, so a rerun ends alike."""
+    """Add the observations of one case; ignored once settled, so that a rerun gives the same figures."""
     if plan.stop and rule.settled:
-        asked.beyond += len(looks)
+        asked.beyond += len(observations)
         return
-    asked.looks += looks
+    asked.observations += observations
     asked.rated += rated
-    asked.cases += len(by_case(looks))
+    asked.cases += len(by_case(observations))
     if not plan.proxy:
-        rule.hear(looks)
+        rule.add(observations)
 
 
 def _rated(subject: Subject, answers: Iterable[tuple[Ask, Answer]]) -> list[Rated]:
-    """Ratings of both candidates of each pair, where both are there."""
+    """Ratings of the pairs whose candidates were both rated."""
     rating = {
         ask.entrant: answer.value
         for ask, answer in answers
         if isinstance(ask, Solo) and isinstance(answer, Rating)
     }
     return [
-        Rated(subject.pool.number, rating[duel.one], rating[duel.other])
-        for duel in subject.probe_pairs
-        if duel.one in rating and duel.other in rating
+        Rated(subject.pool.number, rating[pair.one], rating[pair.other])
+        for pair in subject.probe_pairs
+        if pair.one in rating and pair.other in rating
     ]
 
 
-def _looks(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[Observation]:
+def _observations(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[Observation]:
     for judged in outcome.judged:
         pairing, ruling = judged.ask, judged.ruling
         if ruling.unanswered is not None:
@@ -318,9 +315,9 @@ def _looks(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[
         if isinstance(pairing, Pairing) and isinstance(ruling.answer, Verdict):
             first = ruling.attempts[0].usage.prompt if ruling.attempts else 0
             written = sum(attempt.usage.output for attempt in ruling.attempts)
-            look = _look(subject, pairing, ruling.answer)
+            obs = _observation(subject, pairing, ruling.answer)
             yield replace(
-                look,
+                obs,
                 malformed=ruling.malformed is not None,
                 attempts=len(ruling.attempts),
                 tokens=first,
@@ -328,16 +325,16 @@ def _looks(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[
             )
 
 
-def _look(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observation:
+def _observation(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observation:
     first = ProbePair(pairing.a, pairing.b) in subject.probe_pairs
-    duel = ProbePair(pairing.a, pairing.b) if first else ProbePair(pairing.b, pairing.a)
+    pair = ProbePair(pairing.a, pairing.b) if first else ProbePair(pairing.b, pairing.a)
     by_id: dict[int, Entrant] = {one.id: one for one in subject.pool.entrants}
-    one, other = by_id[duel.one], by_id[duel.other]
+    one, other = by_id[pair.one], by_id[pair.other]
     sizes = one.sizes[pairing.level], other.sizes[pairing.level]
     return Observation(
         case=subject.pool.number,
-        one=duel.one,
-        other=duel.other,
+        one=pair.one,
+        other=pair.other,
         level=pairing.level,
         first=first,
         verdict=verdict if first else verdict.swapped(),
@@ -347,7 +344,7 @@ def _look(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observation:
     )
 
 
-# The simulated judge that errs like a measured one, so that contests with it can be played for nothing.
+# A simulated judge fitted to the measured one
 
 
 NORMAL = NormalDist()
@@ -356,9 +353,9 @@ MOST_SLOT = 0.8  # of the variance
 
 
 def fitted(measured: JudgeMeasures) -> JudgeModel:
-    """Accuracy and pull at each level, ties, confidence, and what lasts, as measured.
+    """A model with the measured accuracy and pull at each level, ties, confidence and repeated errors.
 
-    The two bands are one number for both levels; what was not measured is as the model has it.
+    Both levels share the two bands. Fields that were not measured keep their defaults.
     """
     at_partial, at_full = measured.levels["E1"], measured.levels["E2"]
     model = JudgeModel(accuracy=cautious(at_full.accuracy), accuracy_partial=cautious(at_partial.accuracy))
@@ -370,20 +367,22 @@ def fitted(measured: JudgeMeasures) -> JudgeModel:
     )
     ties = [one.ties.value for one in (at_partial, at_full) if one.ties]
     if ties:
-        band = crossing(lambda width: _within(replace(model, tie_band=width), width), fmean(ties), 0, WIDEST)
+        band = find_crossing(
+            lambda width: _within(replace(model, tie_band=width), width), fmean(ties), 0, WIDEST
+        )
         model = replace(model, tie_band=band)
     return _with_confidence(model, [at_partial, at_full])
 
 
 def cautious(found: Estimate) -> float:
-    """An accuracy with one case more that is right and one that is wrong: few cases prove little."""
+    """An accuracy with one right and one wrong case added (Laplace smoothing)."""
     return _inside((found.value * found.cases + 1) / (found.cases + 2))
 
 
 def _with_repeats(model: JudgeModel, measured: JudgeMeasures) -> JudgeModel:
     found = measured.repeats
     slot = min(MOST_SLOT, found.slot)
-    whole = 1 / (1 - slot)  # measured shares are of all variance, those of the model of all but the slot's
+    whole = 1 / (1 - slot)  # measured shares are of the whole variance, those of the model exclude the slot's
     if found.lasting is not None:
         lasting, hardness = min(1.0, found.lasting * whole), min(1.0, found.hardness * whole)
         noise = min(model.noise, 1 - lasting)
@@ -403,7 +402,7 @@ def _with_repeats(model: JudgeModel, measured: JudgeMeasures) -> JudgeModel:
 
 
 def _pull(at_level: LevelMeasures, model: JudgeModel, level: Level) -> float:
-    """The pull that was measured, in standard deviations of the model; the usual one if none was."""
+    """The measured pull, in standard deviations of the model; the default if it was not measured."""
     found = at_level.first_slot
     if found is None:
         return model.pull(level)
@@ -411,7 +410,7 @@ def _pull(at_level: LevelMeasures, model: JudgeModel, level: Level) -> float:
 
 
 def _with_confidence(model: JudgeModel, levels: list[LevelMeasures]) -> JudgeModel:
-    """The band and the noise at which as many verdicts are HIGH, and these as right, as was measured."""
+    """The model with the band and the noise that give the measured share and accuracy of HIGH verdicts."""
     known = [one.confidence for one in levels if one.confidence.sure is not None]
     if not known:
         return model
@@ -419,8 +418,8 @@ def _with_confidence(model: JudgeModel, levels: list[LevelMeasures]) -> JudgeMod
     split = [one for one in known if one.high is not None and one.low is not None]
     if split:
         wanted = fmean(one.high.value - one.low.value for one in split if one.high and one.low)
-        # The noisier the judge's sense of a difference, the closer HIGH and LOW verdicts are.
-        noise = crossing(
+        # The noisier the confidence, the smaller the difference between HIGH and LOW verdicts.
+        noise = find_crossing(
             lambda noise: -_confidence(_banded(replace(model, confidence_noise=noise), share))[1],
             -wanted,
             0.0,
@@ -432,16 +431,16 @@ def _with_confidence(model: JudgeModel, levels: list[LevelMeasures]) -> JudgeMod
 
 
 def _banded(model: JudgeModel, share: float) -> JudgeModel:
-    """The model with a band at which this share of decided verdicts is HIGH."""
+    """The model with the band at which this share of decided verdicts is HIGH."""
 
     def unsure(width: float) -> float:
         return 1 - _confidence(replace(model, high_band=width))[0]
 
-    return replace(model, high_band=crossing(unsure, 1 - share, 0.0, WIDEST, width=0.01))
+    return replace(model, high_band=find_crossing(unsure, 1 - share, 0.0, WIDEST, width=0.01))
 
 
 def _confidence(model: JudgeModel, steps: int = 60) -> tuple[float, float]:
-    """Share of decided verdicts at E2 that are HIGH, and by how much more often these are right."""
+    """Share of decided verdicts at E2 that are HIGH, and their accuracy minus that of LOW ones."""
     gap, noise = model.gap(Level.FULL), max(model.confidence_noise, 1e-6)
     high = high_right = low = low_right = 0.0
     for side in (1, -1):
@@ -460,29 +459,26 @@ def _confidence(model: JudgeModel, steps: int = 60) -> tuple[float, float]:
 
 
 def _within(model: JudgeModel, width: float) -> float:
-    """Share of comparisons whose difference is smaller than a width, over both levels and orders."""
+    """Share of comparisons with a difference below a width, over both levels and orders."""
     wide = model.spread
     centres = [model.gap(level) + side * model.pull(level) for level in LEVELS for side in (1, -1)]
     return fmean(NORMAL.cdf((width - c) / wide) - NORMAL.cdf((-width - c) / wide) for c in centres)
 
 
 def _inside(share: float) -> float:
-    """A share the model takes: certainty is never measured."""
+    """A share within the limits of the model: certainty is never measured."""
     return min(0.99, max(0.02, share))
 
 
-# What a synthetic judge is worth, measured the way a real one is: from pairs it has judged.
-
-
 PROBLEMS, PAIRS = 200, 800
-SEED = 90210  # of problems that nobody is measured on
+SEED = 90210  # of problems that no measurement uses
 
 
 @lru_cache(maxsize=64)
 def estimated(model: JudgeModel, *, pairs: int = PAIRS, seed: int = SEED) -> JudgeProfile:
-    """The profile `caps diagnose` would save, from pairs of made-up problems; a function of its arguments."""
+    """The profile that `caps diagnose` would save for a simulated judge, from pairs of generated problems."""
     pools = generated_pools(PoolModel(kind="math", solve_rate=0.45), PROBLEMS, seed)
     plan = Plan(pairs=pairs, stop=False, seed=seed)
-    looks = simulate(schedule(list(of_pools(pools)), plan), plan, model).looks
-    profile, _ = profile_of(looks, measure(looks, probabilities=False))
+    observations = simulate(schedule(list(of_pools(pools)), plan), plan, model).observations
+    profile, _ = profile_of(observations, measure(observations, probabilities=False))
     return profile

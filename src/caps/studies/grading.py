@@ -1,4 +1,4 @@
-"""Labels for a stream of cases: every candidate is graded, several cases at once."""
+"""Grading of a stream of cases: every candidate gets a label, several cases at once."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class GradedCase:
-    """A case with its labels and the grades behind them, or the reason why it has none."""
+    """A labelled case with its grades, or the reason why it could not be graded."""
 
     case: Case | None
     grades: tuple[Grade, ...] = ()
@@ -27,7 +27,7 @@ class GradedCase:
 
 
 class GradeStore:
-    """Grades by domain, each kept in the journal under all it depends on; a grader is made when needed."""
+    """Grades candidates by domain and caches grades in the journal; graders are created when needed."""
 
     def __init__(self, graders: Mapping[str, Opening], journal: Journal | None = None) -> None:
         self._openings, self._journal = graders, journal
@@ -52,7 +52,7 @@ class GradeStore:
             await asyncio.gather(*waiting, return_exceptions=True)
 
     async def grade_case(self, case: Case | InputError) -> GradedCase:
-        """Grade all candidates of a case; a truth that cannot be used is the case's failure."""
+        """Grade all candidates of a case; unusable reference answers or tests are a failure of the case."""
         if isinstance(case, InputError):
             return GradedCase(None, failure=str(case))
         if case.domain not in self._openings:
@@ -71,7 +71,7 @@ class GradeStore:
         return GradedCase(replace(case, candidates=labelled), tuple(grades))
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
-        """Grade one candidate; undecided where its truth is not known or cannot be used here."""
+        """Grade one candidate; undecided if the case has no usable reference answer or tests."""
         if case.domain not in self._openings:
             return Grade(None, "no grader")
         try:
@@ -92,20 +92,20 @@ class GradeStore:
 
     async def _grade(self, grader: Grader, case: Case, candidate: Candidate) -> Grade:
         key = _key(grader.version, case, candidate)
-        kept = None if self._journal is None else self._journal.fact(KIND, key)
-        if kept is None:
+        stored = None if self._journal is None else self._journal.fact(KIND, key)
+        if stored is None:
             grade = await grader.grade(case, candidate)
             if self._journal is None:
                 return grade
             row = [grade.correct, grade.reason, grade.detail]
             if grade.passed_public_tests is not None:
                 row.append(grade.passed_public_tests)
-            kept = await self._journal.record(KIND, key, row)
-        return Grade(*kept)
+            stored = await self._journal.record(KIND, key, row)
+        return Grade(*stored)
 
 
 def _next(source: "Iterable[Case | InputError]") -> Case | InputError | None:
-    """The next case; a file that breaks off ends with the reason."""
+    """The next case; the error if a file ends early."""
     try:
         return next(iter(source), None)
     except InputError as error:

@@ -15,8 +15,6 @@ from caps.costs.closed_form import caps_calls, v1_infer_calls
 from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval, wilson
 from caps.studies.results import Result
 
-# The results of one method on one suite, as metrics look at them.
-
 
 class Figure(NamedTuple):
     """A number and its interval, if it has one."""
@@ -339,8 +337,8 @@ def _paired(sheet: MethodResults) -> list[tuple[float, float]]:
 
 
 def _accuracy(sheet: MethodResults, levels: Sequence[int]) -> Figure | None:
-    told = [sum(one.told[at] for one in some for at in levels) for some in sheet.by_case.values()]
+    right = [sum(one.apart_right[at] for one in some for at in levels) for some in sheet.by_case.values()]
     apart = [float(sum(one.apart[at] for one in some for at in levels)) for some in sheet.by_case.values()]
     if not sum(apart):
         return None
-    return Figure(sum(told) / sum(apart), *(ratio_interval(told, apart) or (None, None)))
+    return Figure(sum(right) / sum(apart), *(ratio_interval(right, apart) or (None, None)))

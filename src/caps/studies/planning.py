@@ -1,4 +1,4 @@
-"""Plans: what strategies would ask about a file of cases, with the prompts they would send."""
+"""Plans: forecasts of the calls and prompt tokens of strategies on a file of cases."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ CHUNK = 8
 
 
 class CasePrompts:
-    """Characters of every prompt of a bout; each kind is rendered once, each view is quoted once."""
+    """Sizes of a case's prompts in characters; each kind is rendered once, each view is quoted once."""
 
     def __init__(self, prepared: PreparedCase, templates: Mapping[str, str]) -> None:
         self._prepare, self._templates = prepared, templates
@@ -32,7 +32,7 @@ class CasePrompts:
         self._views: dict[tuple[int, Level], int] = {}
 
     def bare(self, ask: Ask) -> int:
-        """Characters of the prompt around the views."""
+        """Characters of a prompt without the views."""
         dialect = ask.dialect if isinstance(ask, Pairing) else None
         kind = (type(ask), ask.level, dialect, len(ask.entrants))
         if kind not in self._bare:
@@ -40,7 +40,7 @@ class CasePrompts:
         return self._bare[kind]
 
     def view(self, entrant: int, level: Level) -> int:
-        """Characters of a view as it stands in a prompt, made inert."""
+        """Characters of a view as quoted in a prompt."""
         key = (entrant, level)
         found = self._views.get(key)
         if found is None:
@@ -73,7 +73,7 @@ def forecast_case(
     per_character: float = PER_CHARACTER,
     prompts: CasePrompts | None = None,
 ) -> CaseForecast:
-    """What a run with this seed would ask about a case; hand in `prompts` to measure a bout only once."""
+    """Forecast what a run with this seed asks about a case; pass `prompts` to measure a case only once."""
     return forecast_contest(
         strategy,
         prepared.evidence.entrants,
@@ -85,7 +85,7 @@ def forecast_case(
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over cases of what one strategy asks; `refused` are the cases it cannot play, with the reason."""
+    """Sums of one strategy's forecasts over cases; `refused` lists cases it cannot play, with the reason."""
 
     cases: int = 0
     first_stage: int = 0
@@ -106,7 +106,7 @@ class Totals:
         return self.partial + self.full
 
     def add(self, found: CaseForecast) -> None:
-        """Enter one case."""
+        """Add one case."""
         self.cases += 1
         self.rounds += found.depth
         self.depth = max(self.depth, found.depth)
@@ -122,7 +122,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """All that a worker needs to know beside the cases."""
+    """Settings that a worker process needs besides the cases."""
 
     strategies: Sequence[Strategy]
     templates: Mapping[str, str]
@@ -138,7 +138,7 @@ Forecasts: TypeAlias = list[CaseForecast | str]
 def plan_cases(
     cases: Iterable[Case], task: Task, *, processes: int = 1, report: Callable[[int], object] = abs
 ) -> list[Totals]:
-    """Forecast every strategy on every case, equal ones once; `report` hears how many more are done."""
+    """Forecast every strategy on every case; `report` is called with the number of cases just finished."""
     distinct: list[Strategy] = []
     for strategy in task.strategies:
         if strategy not in distinct:
@@ -163,7 +163,7 @@ def _chunks(cases: Iterable[Case]) -> Iterator[Sequence[Case]]:
 
 
 def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> Iterator[list[Forecasts]]:
-    """Chunks in their order; a few are under way at once, so a long file is never held as a whole."""
+    """Results in order; few chunks are in progress at once, so a long file is never held as a whole."""
     if processes <= 1:
         yield from (_forecast_chunk(chunk, task) for chunk in chunks)
         return

@@ -1,10 +1,10 @@
-"""Results of a study: one line for each suite, strategy, seed and case, stored as soon as it is known.
+"""Results of a study: one line per suite, strategy, seed and case, stored as soon as it is known.
 
-Rules that must not be broken:
+Invariants:
 
-* A line counts only for what it was made of: another strategy setting, judge or candidate has another digest.
-* A file may end in the middle of a line, as a killed run leaves it; what is unreadable is played again.
-* Figures are a function of the set of lines, not of their order.
+* A line is used only if its digest matches: other settings, judges or candidates have other digests.
+* A file may end in the middle of a line after a killed run; contests with unreadable lines are repeated.
+* Figures depend on the set of lines, not on their order.
 """
 
 import re
@@ -29,9 +29,12 @@ Pair: TypeAlias = tuple[int, int]
 Unit: TypeAlias = tuple[str, int, str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One selection and all that is measured on it; pairs of numbers are those of E1 and E2."""
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One selection with its measurements; pairs of numbers are for E1 and E2.
+
+    `apart` counts comparisons of a right with a wrong candidate, `apart_right` the correct ones among them (a
+    tie counts half).
+    """
 
     method: str
     seed: int
@@ -50,25 +53,25 @@ class Result:
     pairs: Pair = (0, 0)
     pair_tokens: Pair = (0, 0)
     apart: Pair = (0, 0)
-    told: tuple[float, float] = (0.0, 0.0)
+    apart_right: tuple[float, float] = msgspec.field(default=(0.0, 0.0), name="told")
     malformed: int = 0
     unanswered: int = 0
     difficulty: str | None = None
-    sure: float | None = None  # how likely the strategy said its choice is right
-    grade: float | None = None  # of the choice, where candidates have grades; then of the pool
+    sure: float | None = None  # the strategy's probability that its choice is right
+    grade: float | None = None  # of the choice, if candidates have grades
     mean_grade: float | None = None
     best_grade: float | None = None
-    substituted: Mapping[str, int] | None = None  # by what a recorded judge answered; none of another judge
-    silent: Mapping[str, int] | None = None  # why it did not answer
+    substituted: Mapping[str, int] | None = None  # substitutions of a recorded judge; None for other judges
+    silent: Mapping[str, int] | None = None  # reasons for its unanswered asks
 
     @property
     def unit(self) -> Unit:
-        """What this is the result of."""
+        """The key of the result: method, seed, case and digest."""
         return self.method, self.seed, self.case, self.made_of
 
 
 class ResultFile:
-    """The results of one suite, read and added to."""
+    """The file of results of one suite."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +90,7 @@ class ResultFile:
             self.found[result.unit] = result
 
     def add(self, results: Iterable[Result]) -> None:
-        """Append what is not there yet, and hand it to the system at once."""
+        """Append new results and flush."""
         new = [result for result in results if result.unit not in self.found]
         if not new:
             return
@@ -100,7 +103,7 @@ class ResultFile:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            with suppress(OSError):  # a full disk was reported when it was written to
+            with suppress(OSError):  # a full disk was reported by the write
                 self._file.close()
 
     def _opened(self) -> IO[bytes]:
@@ -114,9 +117,9 @@ class ResultFile:
 
 
 def claim_folder(folder: Path, study: str, *, simulated: bool, force: bool = False) -> FolderLock:
-    """Make the folder of a study, or go on with it, alone until the lock ends; others are refused.
+    """Create or resume the folder of a study and lock it.
 
-    A folder that holds another study, or files that caps did not write, is refused unless `force` is given.
+    A folder with another study, or with files that caps did not write, is refused unless `force` is given.
     """
     own = {"study": study, "simulated": simulated}
     with file_errors(f"--out {folder}"):
@@ -150,7 +153,7 @@ def _refuse_others(folder: Path, own: dict[str, object]) -> None:
 
 
 def _is_expected(path: Path) -> bool:
-    """Whether a version that left no mark wrote this, or the shell writes our output into it."""
+    """Whether an older version wrote this, or the shell redirects our output into it."""
     if path.name == "results" and path.is_dir():
         return all(_holds_results(file) for file in path.iterdir())
     journal = path.name.endswith(("-wal", "-shm")) or (path.is_file() and is_database(path))
@@ -173,17 +176,17 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def slug(name: str) -> str:
-    """A name as a file may have it."""
+    """A name as part of a file name."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unnamed"
 
 
 def digest(*parts: object) -> str:
-    """A short digest of what something was made of."""
+    """A short digest of some values."""
     encoded = msgspec.json.encode(parts, enc_hook=str, order="deterministic")
     return sha256(encoded).hexdigest()[:16]
 
 
-# From a finished contest to its `Result`, whoever judged.
+# Measurement of a finished contest
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)
@@ -191,7 +194,7 @@ LEVELS = (Level.PARTIAL, Level.FULL)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A method that plays with a seed, and the digest of all that its results are made of but the case."""
+    """A method with a seed, and the digest of everything but the case that its results depend on."""
 
     method: str
     strategy: Strategy
@@ -199,12 +202,12 @@ class Step:
     made_of: str
 
     def made_of_case(self, case: str | None) -> str:
-        """The digest a result is kept under, given that of its case; made-up cases need none."""
+        """The digest of a result, given that of its case; generated cases need none."""
         return self.made_of if case is None else digest(self.made_of, case)
 
 
 class AnsweredAsk(NamedTuple):
-    """An ask, its answer, what reading it took in all, and on the first try."""
+    """An ask, its answer, and its prompt tokens in all attempts and in the first."""
 
     ask: Ask
     answer: Answer
@@ -214,7 +217,7 @@ class AnsweredAsk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What is true of a case's candidates."""
+    """Labels, grades and difficulty of a case."""
 
     case: str
     entrants: Sequence[Entrant]
@@ -224,24 +227,24 @@ class Truth:
 
 
 def measure(
-    turn: Step,
+    step: Step,
     made_of: str,
     pool: Truth,
     selection: Selection,
-    heard: Iterable[AnsweredAsk],
+    answered: Sequence[AnsweredAsk],
     *,
     depth: int,
     malformed: int = 0,
 ) -> Result:
-    """Measure everything the tables need."""
-    heard, label = list(heard), {e.id: right for e, right in zip(pool.entrants, pool.correct, strict=True)}
-    by_level = [[one for one in heard if one.ask.level == level] for level in LEVELS]
+    """Measure a selection."""
+    label = {e.id: right for e, right in zip(pool.entrants, pool.correct, strict=True)}
+    by_level = [[one for one in answered if one.ask.level == level] for level in LEVELS]
     games = [[one for one in some if isinstance(one.ask, Pairing)] for some in by_level]
-    told = [_told_apart(some, label) for some in games]
+    outcomes = [_outcomes(some, label) for some in games]
     ids = [entrant.id for entrant in pool.entrants]
     return Result(
-        method=turn.method,
-        seed=turn.seed,
+        method=step.method,
+        seed=step.seed,
         case=pool.case,
         made_of=made_of,
         n=len(pool.entrants),
@@ -256,10 +259,10 @@ def measure(
         tokens=_sums(by_level, "tokens"),
         pairs=(sum(one.first > 0 for one in games[0]), sum(one.first > 0 for one in games[1])),
         pair_tokens=_sums(games, "first"),
-        apart=(len(told[0]), len(told[1])),
-        told=(sum(told[0]), sum(told[1])),
+        apart=(len(outcomes[0]), len(outcomes[1])),
+        apart_right=(sum(outcomes[0]), sum(outcomes[1])),
         malformed=malformed,
-        unanswered=sum(isinstance(one.answer, Unanswered) for one in heard),
+        unanswered=sum(isinstance(one.answer, Unanswered) for one in answered),
         difficulty=pool.difficulty,
         sure=selection.facts.get("probability"),
         grade=dict(zip(ids, pool.grades, strict=True))[selection.winner] if pool.grades else None,
@@ -273,8 +276,8 @@ def _sums(by_level: Sequence[Sequence[AnsweredAsk]], name: str) -> tuple[int, in
     return partial, full
 
 
-def _told_apart(games: Iterable[AnsweredAsk], label: Mapping[int, bool]) -> list[float]:
-    """How right each verdict on one right and one wrong candidate was; a tie is half right."""
+def _outcomes(games: Iterable[AnsweredAsk], label: Mapping[int, bool]) -> list[float]:
+    """1, ½ or 0 for each verdict on a right and a wrong candidate that was correct, a tie or wrong."""
     found = []
     for ask, answer, *_ in games:
         if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
@@ -282,11 +285,8 @@ def _told_apart(games: Iterable[AnsweredAsk], label: Mapping[int, bool]) -> list
     return found
 
 
-# Cases where two methods choose differently, and one of them is right.
-
-
 class Disagreement(NamedTuple):
-    """One case and seed on which two methods part."""
+    """A case and seed on which exactly one of two methods is right."""
 
     suite: str
     case: str
@@ -296,7 +296,7 @@ class Disagreement(NamedTuple):
 
 
 def disagreements(suite: str, first: Sequence[Result], second: Sequence[Result]) -> list[Disagreement]:
-    """Where exactly one of two methods is right, in the order of the first."""
+    """Cases and seeds on which exactly one of two methods is right, in the order of the first."""
     other = {(one.case, one.seed): one for one in second}
     pairs = [(one, other[one.case, one.seed]) for one in first if (one.case, one.seed) in other]
     return [Disagreement(suite, a.case, a.seed, a, b) for a, b in pairs if a.right != b.right]

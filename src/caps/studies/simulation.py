@@ -1,4 +1,4 @@
-"""Strategies against a simulated judge: how often they are right, and at what cost."""
+"""Simulation of strategies against a simulated or recorded judge: accuracy and cost."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,15 +22,12 @@ from caps.judging.recorded import Found, RecordedJudge, counts_of
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.statistics.estimates import wilson
 
-# Candidate pools with true labels: made up, or taken from labelled cases.
-
-
 INSTRUCTION_TOKENS = 250
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPool:
-    """Entrants and which of them are right."""
+    """Entrants of a problem with their labels."""
 
     number: int
     entrants: tuple[Entrant, ...]
@@ -46,9 +43,9 @@ class LabelledPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolModel:
-    """How made-up pools look: a problem's solve rate is Beta distributed, so many are easy or hopeless.
+    """A model of candidate pools: solve rates are Beta distributed, so that some problems are extreme.
 
-    Math: right candidates share one answer, wrong ones join a wrong answer with odds that grow with its
+    Math: right candidates share one answer, wrong ones join a wrong answer with odds proportional to its
     size. Code: nearly every program is its own cluster.
     """
 
@@ -68,40 +65,40 @@ class PoolModel:
         check_settings(self)
 
     def pool(self, number: int, seed: int) -> LabelledPool:
-        """Make the pool of one problem; a function of its number and the seed."""
+        """Generate the pool of one problem; it depends only on its number and the seed."""
         rng = Random(f"pool {seed} {number}")
         rate = rng.betavariate(self.solve_rate * self.spread, (1 - self.solve_rate) * self.spread)
         correct = tuple(rng.random() < rate for _ in range(self.n))
         names: list[str] = []
-        for place, right in enumerate(correct):
-            names.append(self._name(place, names, correct, rng, right=right))
+        for index, right in enumerate(correct):
+            names.append(self._name(index, names, correct, rng, right=right))
         sizes = (0, self.partial_tokens, self.full_tokens)
         entrants = tuple(Entrant(i, name, sizes, {"score": 0.0}) for i, name in enumerate(names))
         return LabelledPool(number, entrants, correct, self.overhead)
 
     def _name(
-        self, place: int, names: list[str], correct: tuple[bool, ...], rng: Random, *, right: bool
+        self, index: int, names: list[str], correct: tuple[bool, ...], rng: Random, *, right: bool
     ) -> str:
         alike = [name for name, label in zip(names, correct, strict=False) if label == right]
         if self.kind == "math":
             if right:
                 return "right"
             new = rng.random() * (self.new_wrong + len(alike)) < self.new_wrong
-            return f"wrong {place}" if new or not alike else rng.choice(alike)
-        return rng.choice(alike) if alike and rng.random() < self.duplicates else f"program {place}"
+            return f"wrong {index}" if new or not alike else rng.choice(alike)
+        return rng.choice(alike) if alike and rng.random() < self.duplicates else f"program {index}"
 
 
 def generated_pools(model: PoolModel, count: int, seed: int) -> list[LabelledPool]:
-    """Make `count` pools."""
+    """Generate `count` pools."""
     return [model.pool(number, seed) for number in range(count)]
 
 
 def labelled(
     cases: Iterable[Case | InputError], *, n: int | None, whole: bool = False
 ) -> Iterator[LabelledPool]:
-    """Take pools from cases whose candidates all carry `correct`; the first `n` candidates of each.
+    """Pools of the first `n` candidates of labelled cases; `InputError` for a candidate without a label.
 
-    `whole` pools keep their cases, by which a recorded judge knows them.
+    `whole` pools keep their cases, which a recorded judge needs.
     """
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
@@ -131,7 +128,7 @@ CHUNK = 64
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """All that a worker needs to know beside the pools."""
+    """Settings that a worker process needs besides the pools."""
 
     strategies: Mapping[str, Strategy]
     judge: JudgeModel | RecordedJudge
@@ -140,7 +137,7 @@ class Task:
 
 @dataclass(slots=True)
 class Record:
-    """Sums over problems of one strategy, the same in any number of processes."""
+    """Sums over problems for one strategy; independent of the number of processes."""
 
     problems: int = 0
     right: int = 0
@@ -151,8 +148,9 @@ class Record:
     outcomes: list[bool] = field(default_factory=list)  # of single contests, in order
     calls: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
     tokens: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
-    told_apart: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
-    told_right: dict[str, float] = field(default_factory=lambda: {str(level): 0.0 for level in LEVELS})
+    # Comparisons of a right with a wrong candidate, and how many of them were correct; a tie counts half.
+    judged_pairs: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
+    correct_pairs: dict[str, float] = field(default_factory=lambda: {str(level): 0.0 for level in LEVELS})
     substituted: Counter[str] = field(default_factory=Counter)
     silent: Counter[str] = field(default_factory=Counter)
 
@@ -161,7 +159,7 @@ class Record:
         for name in ("problems", "right", "mixed", "mixed_right", "depth", "rescued"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.outcomes += other.outcomes
-        for name in ("calls", "tokens", "told_apart", "told_right"):
+        for name in ("calls", "tokens", "judged_pairs", "correct_pairs"):
             sums = getattr(self, name)
             for level, value in getattr(other, name).items():
                 sums[level] += value
@@ -176,7 +174,7 @@ def simulate(
     processes: int = 1,
     report: Callable[[int], object] = abs,
 ) -> dict[str, Record]:
-    """Play every strategy on every pool; `report` hears how many more pools are done."""
+    """Play every strategy on every pool; `report` is called with the number of pools just finished."""
     chunks = [pools[start : start + CHUNK] for start in range(0, len(pools), CHUNK)]
     totals = {name: Record() for name in task.strategies}
     for chunk, part in zip(chunks, _results(chunks, task, processes), strict=True):
@@ -187,7 +185,7 @@ def simulate(
 
 
 def summarise(record: Record, reference: Record | None) -> dict[str, Any]:
-    """Turn sums into the figures people read; shares are of 1, `token_share` is against the reference."""
+    """Turn sums into reported figures; shares are of 1, `token_share` is relative to the reference."""
     problems = max(record.problems, 1)
     tokens = sum(record.tokens.values())
     against = sum(reference.tokens.values()) if reference else 0
@@ -204,8 +202,8 @@ def summarise(record: Record, reference: Record | None) -> dict[str, Any]:
         "depth": record.depth / problems,
         "rescue_rate": record.rescued / problems,
         "pair_accuracy": {
-            level: record.told_right[level] / pairs if pairs else None
-            for level, pairs in record.told_apart.items()
+            level: record.correct_pairs[level] / pairs if pairs else None
+            for level, pairs in record.judged_pairs.items()
         },
     }
 
@@ -230,10 +228,9 @@ def _play_chunk(chunk: Sequence[LabelledPool], task: Task) -> dict[str, Record]:
 
 
 def _judge(task: Task, pool: LabelledPool) -> Callable[[Ask], Found]:
-    """What answers the asks about a pool."""
     if isinstance(task.judge, JudgeModel):
-        made = SimulatedJudge(task.judge, pool.entrants, pool.correct, seed=task.seed, case=pool.number)
-        return lambda ask: Found(made.answer(ask))
+        judge = SimulatedJudge(task.judge, pool.entrants, pool.correct, seed=task.seed, case=pool.number)
+        return lambda ask: Found(judge.answer(ask))
     recorded, case = task.judge, pool.case
     assert case is not None  # noqa: S101
     return lambda ask: recorded.answer(case, ask)
@@ -241,13 +238,13 @@ def _judge(task: Task, pool: LabelledPool) -> Callable[[Ask], Found]:
 
 def _play(pool: LabelledPool, strategy: Strategy, judge: Callable[[Ask], Found], task: Task) -> Record:
     name = pool.number if pool.case is None else pool.case.id
-    heard: list[Found] = []
+    found: list[Found] = []
 
-    def hear(ask: Ask) -> Answer:
-        heard.append(judge(ask))
-        return heard[-1].answer
+    def answer_ask(ask: Ask) -> Answer:
+        found.append(judge(ask))
+        return found[-1].answer
 
-    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{name}").play(hear)
+    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{name}").play(answer_ask)
     label = {entrant.id: right for entrant, right in zip(pool.entrants, pool.correct, strict=True)}
     right, mixed = label[contest.selection.winner], 0 < sum(pool.correct) < len(pool.correct)
     record = Record(
@@ -259,26 +256,20 @@ def _play(pool: LabelledPool, strategy: Strategy, judge: Callable[[Ask], Found],
         depth=len(contest.transcript),
         rescued=int(bool(contest.selection.rescued)),
     )
-    record.substituted, record.silent = counts_of(heard)
+    record.substituted, record.silent = counts_of(found)
     for turn in contest.transcript:
         for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
             level = str(ask.level)
             record.calls[level] += 1
             record.tokens[level] += pool.tokens(ask)
-            _tell_apart(record, ask, answer, label)
+            if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
+                record.judged_pairs[level] += 1
+                record.correct_pairs[level] += answer.outcome if label[ask.a] else 1 - answer.outcome
     return record
 
 
-def _tell_apart(record: Record, ask: Ask, answer: Answer, label: Mapping[int, bool]) -> None:
-    """Count a game between a right and a wrong candidate; a tie is half right."""
-    if isinstance(ask, Pairing) and isinstance(answer, Verdict) and label[ask.a] != label[ask.b]:
-        level = str(ask.level)
-        record.told_apart[level] += 1
-        record.told_right[level] += answer.outcome if label[ask.a] else 1 - answer.outcome
-
-
 def view_sizes(pools: Sequence[LabelledPool]) -> ViewSizes:
-    """Mean sizes of views and prompts over all candidates of these pools."""
+    """Mean sizes of views and prompts over all candidates of some pools."""
     sizes = [entrant.sizes for pool in pools for entrant in pool.entrants]
     return ViewSizes(
         partial=fmean(size[Level.PARTIAL] for size in sizes),

@@ -47,10 +47,10 @@ class Suite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A strategy under the name it has in the tables, possibly with views of its own.
+    """A strategy under its name in the tables, optionally with its own views.
 
-    `simulated` changes pools and judge where views are not real: a longer partial view, say. `stated` tells
-    it what a simulated judge is worth: as measured on other problems, if some settings were those given.
+    `simulated` changes the simulated pools and judge, for a longer partial view, say. `stated` gives the
+    strategy a profile of the simulated judge, measured on other problems with these settings changed.
     """
 
     name: str
@@ -83,7 +83,7 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """All of it; `reference` is the method token shares are measured against.
+    """A whole study; `reference` is the method that token shares are relative to.
 
     `judge` holds the settings of its runs; the model `simulated` is the synthetic judge.
     """
@@ -105,7 +105,7 @@ class Study:
         return self.path.stem
 
 
-# A section of a TOML file, read strictly: what is missing, of the wrong kind or unknown is named.
+# Sections of a TOML file, read strictly
 
 
 T = TypeVar("T")
@@ -116,14 +116,14 @@ KINDS = {
 
 
 class Section:
-    """Values to be taken one by one; `finish` refuses what nobody took."""
+    """Values to be taken one by one; `finish` refuses those left over."""
 
     def __init__(self, values: Mapping[str, Any], file: str, where: str = "") -> None:
         self._left, self._file, self._where = dict(values), file, where
         self._known: list[str] = []
 
     def take(self, name: str, kind: type, default: Any = ...) -> Any:
-        """The value under a name, of this kind; without a default it must be there."""
+        """The value under a name, of this kind; required without a default."""
         self._known.append(name)
         if name not in self._left:
             if default is ...:
@@ -145,30 +145,30 @@ class Section:
         return tuple(values)
 
     def tables(self, name: str) -> Iterator["Section"]:
-        """The tables of a list, each a section; texts among them are sections of their name alone."""
+        """The tables of a list as sections; a text is a section with that name only."""
         for place, value in enumerate(self.take(name, list)):
             where = f"{self._where}{name}[{place}]."
-            told = {"name": value} if isinstance(value, str) else value
-            if not isinstance(told, dict):
+            table = {"name": value} if isinstance(value, str) else value
+            if not isinstance(table, dict):
                 raise self.wrong(f"{name}[{place}]", f"must be a table, not {value!r}")
-            yield Section(told, self._file, where)
+            yield Section(table, self._file, where)
 
     def table(self, name: str) -> "Section":
-        """A table as a section; empty where it is absent."""
+        """A table as a section; empty if it is absent."""
         return Section(self.take(name, dict, {}), self._file, f"{self._where}{name}.")
 
     @property
     def place(self) -> tuple[str, str]:
-        """The file, and where in it this section stands."""
+        """The file, and the path of this section in it."""
         return self._file, self._where
 
     def rest(self) -> dict[str, Any]:
-        """Everything nobody took."""
+        """All values not taken yet."""
         left, self._left = self._left, {}
         return left
 
     def finish(self) -> None:
-        """Refuse what is left."""
+        """Raise `SettingError` for a key that was not taken."""
         for name in self._left:
             raise self.wrong(
                 name, f"no such key; {nearest(name, self._known)}keys are {', '.join(self._known)}"
@@ -179,19 +179,19 @@ class Section:
         return SettingError(f"{self._file}: {self._where}{name}: {words}")
 
     def checked(self, name: str, make: Callable[[], T]) -> T:
-        """Make something of the value under a name; its complaint is told with file and key."""
+        """Call `make` for the value under a name; a `SettingError` gets the file and the key."""
         try:
             return make()
         except SettingError as error:
             raise self.wrong(name, str(error)) from None
 
 
-# How a simulated suite is made: the flat settings of a study file, shared out to pools, judge and strata.
+# Simulated suites: the flat settings of a study file, divided into pools, judge and strata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
-    """So many problems of one difficulty, and how often a candidate of theirs is right."""
+    """Simulated problems of one difficulty: their number and solve rate."""
 
     difficulty: str = setting("", "the label")
     problems: int = setting(1, "how many", least=1)
@@ -203,7 +203,7 @@ class Stratum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Pools to make up, none where `problems` is 0, and the judge that rules on them."""
+    """Pools to generate (none if `problems` is 0) and the judge for them."""
 
     problems: int
     seed: int
@@ -213,11 +213,11 @@ class Recipe:
 
     @property
     def count(self) -> int:
-        """How many pools there are."""
+        """The number of pools."""
         return sum(stratum.problems for stratum in self.strata) or self.problems
 
     def make(self, numbers: range) -> Iterator[tuple[LabelledPool, str | None]]:
-        """The pools of these numbers with their difficulty; each a function of its number and the seed."""
+        """Pools by number with their difficulty; each depends only on its number and the seed."""
         for number in numbers:
             stratum = self._stratum(number)
             if stratum is None:
@@ -282,7 +282,7 @@ DEFAULT_SEEDS = [1234, 1235, 1236]
 
 
 def load_study(path: Path, data: Path | None = None) -> Study:
-    """Read a study and check all of it before anything runs; files of its suites may lie in `data`."""
+    """Read and check a study before anything runs; `data` is the folder of its suites' files."""
     section = Section(read_toml(path), str(path))
     shelf = _shelf(section, path)
     shared = section.take("simulated", dict, {})
@@ -310,7 +310,7 @@ def load_study(path: Path, data: Path | None = None) -> Study:
 
 
 def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
-    """Suites another file describes, by name."""
+    """The suites of another file, by name."""
     name = section.take("suites_file", str, None)
     if name is None:
         return {}
@@ -330,25 +330,25 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
             "name", f"no suite {like!r} in suites_file; {nearest(like, list(shelf))}there are {list(shelf)}"
         )
     base = shelf.get(like, {})
-    told = Section({**base, **own}, *section.place)
+    merged = Section({**base, **own}, *section.place)
     simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
-    told.take("simulated", dict, {})
-    cases, recorded = told.take("cases", str, None), told.take("recorded", str, None)
+    merged.take("simulated", dict, {})
+    cases, recorded = merged.take("cases", str, None), merged.take("recorded", str, None)
     suite = Suite(
         name=name,
         cases=None if cases is None else data / cases,
-        n=told.take("n", int, None),
-        problems=told.take("problems", int, None),
-        get=told.take("get", str, ""),
-        profile=told.take("profile", str, None),
-        model=told.take("model", str, None),
-        base_url=told.take("base_url", str, None),
+        n=merged.take("n", int, None),
+        problems=merged.take("problems", int, None),
+        get=merged.take("get", str, ""),
+        profile=merged.take("profile", str, None),
+        model=merged.take("model", str, None),
+        base_url=merged.take("base_url", str, None),
         recorded=None if recorded is None else data / recorded,
-        recorded_judge=told.take("recorded_judge", str, None),
-        shuffle=told.take("shuffle", bool, default=False),
+        recorded_judge=merged.take("recorded_judge", str, None),
+        shuffle=merged.take("shuffle", bool, default=False),
         simulated=simulated,
     )
-    told.finish()
+    merged.finish()
     section.checked("simulated", lambda: recipe(simulated, suite.n))
     if suite.cases is None and not recipe(simulated, suite.n).count:
         raise section.wrong("cases", "is missing: name a file of labelled cases, or simulated.problems")
@@ -408,7 +408,7 @@ def _judge(section: Section, path: Path) -> RunConfig:
 
 
 def _check_names(study: Study, section: Section) -> None:
-    """Names are unique, and what refers to a name finds it."""
+    """Check that names are unique and that references exist."""
     named = {
         "suites": [suite.name for suite in study.suites],
         "strategies": [method.name for method in study.methods],

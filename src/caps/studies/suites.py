@@ -1,4 +1,4 @@
-"""The cases of a suite: read, cut to N candidates, checked for labels, and listed with the methods to run."""
+"""Suites of a study: cases with N labelled candidates, grouped with the methods to run on them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,34 +25,34 @@ from caps.studies.study import Method, Recipe, Study, Suite, recipe
 
 
 def suite_cases(suite: Suite, limit: int | None) -> Iterator[Case]:
-    """The labelled cases of a suite's file; the first that lacks a label, or cannot be read, is an error."""
+    """The labelled cases of a suite; `InputError` for one that lacks a label or cannot be read."""
     for case in islice(open_cases(str(suite.cases)), limit):
         if isinstance(case, InputError):
             raise case
-        kept = replace(case, candidates=case.candidates[: suite.n])
-        for place, candidate in enumerate(kept.candidates):
+        cut = replace(case, candidates=case.candidates[: suite.n])
+        for index, candidate in enumerate(cut.candidates):
             if candidate.correct is None:
                 raise InputError(
-                    f"{suite.cases}: case {case.id!r}: candidates[{place}].correct: is missing; a study "
+                    f"{suite.cases}: case {case.id!r}: candidates[{index}].correct: is missing; a study "
                     f"needs every candidate labelled: {how_to_label(candidate)}"
                 )
-        yield kept
+        yield cut
 
 
 def how_to_label(candidate: Candidate) -> str:
-    """Where the label of a candidate would come from."""
+    """How the user can label a candidate."""
     if candidate.passed_public_tests is None:
         return "see caps grade"
     return "its case has public tests only, which give no label; add tests.hidden and see caps grade"
 
 
 def labels(case: Case) -> tuple[bool, ...]:
-    """Which candidates are right."""
+    """The labels of a case's candidates."""
     return tuple(bool(candidate.correct) for candidate in case.candidates)
 
 
 def grades(case: Case) -> tuple[float, ...]:
-    """The grades of the candidates; none where some candidate has none."""
+    """The grades of the candidates; empty if a candidate has none."""
     found = [candidate.grade for candidate in case.candidates]
     return () if None in found else tuple(float(one) for one in found if one is not None)
 
@@ -71,17 +71,14 @@ def difficulty(case: Case) -> str | None:
 
 
 def case_digest(case: Case) -> str:
-    """A digest of all a result may depend on."""
+    """A digest of a whole case."""
     return digest(write_case(case).decode("utf-8", "replace"))
 
 
 def pool_of(prepared: PreparedCase, number: int) -> LabelledPool:
-    """A real case as a pool for simulated verdicts."""
+    """A prepared case as a pool for a simulated judge."""
     overhead = INSTRUCTION_TOKENS + prepared.statement
     return LabelledPool(number, prepared.evidence.entrants, labels(prepared.case), overhead)
-
-
-# What a study has to play: the cases of each suite, and the digest of each method's making.
 
 
 MakeRunner = Callable[[Suite, Method], Runner]
@@ -89,10 +86,10 @@ MakeRunner = Callable[[Suite, Method], Runner]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A suite with its cases, each a name and a digest (none for made-up ones), and everyone's turns.
+    """Part of a study: a suite's cases (name and digest; None for generated ones) and the steps to run.
 
-    Methods that see the same things share a lot: `recipe` where verdicts are simulated, else `runner`. Of a
-    judge that cannot answer what a method asks, the method has no turn.
+    Methods with the same views and needs share a shard. It has a `recipe` if verdicts are simulated, else a
+    `runner`. A method whose asks the judge cannot answer has no step.
     """
 
     suite: Suite
@@ -104,11 +101,11 @@ class Shard:
 
     @property
     def made_up(self) -> bool:
-        """Whether there is no file behind it."""
+        """Whether its cases are generated."""
         return self.recipe is not None and self.recipe.count > 0
 
     def units(self) -> Iterator[Unit]:
-        """Everything it plays, in order."""
+        """The keys of all its results, in order."""
         for turn in self.turns:
             for name, own in self.cases:
                 yield turn.method, turn.seed, name, turn.made_of_case(own)
@@ -132,7 +129,7 @@ def narrowed(study: Study, only: str | None) -> Study:
 def shards_of(
     study: Study, *, limit: int | None, runner_of: MakeRunner | None, skipped: Callable[[Suite], object]
 ) -> list[Shard]:
-    """Everything to play; suites whose file is not there are reported and left out. No runner: simulated."""
+    """The shards of a study, simulated without `runner_of`; suites without a file are skipped."""
     shards: list[Shard] = []
     for suite in study.suites:
         shared = recipe(suite.simulated, suite.n) if runner_of is None else None
@@ -148,7 +145,7 @@ def shards_of(
         shards += _shards(study, suite, cases, runner_of)
     if not shards:
         raise InputError(
-            f"{study.path}: none of its suites has a file of cases; make them, or look at it with --simulate"
+            f"{study.path}: none of its suites has a file of cases; create the files, or use --simulate"
         )
     return shards
 
@@ -156,16 +153,17 @@ def shards_of(
 def _shards(
     study: Study, suite: Suite, cases: tuple[tuple[str, str | None], ...], runner_of: MakeRunner | None
 ) -> Iterator[Shard]:
-    """One lot for all methods that see the same and need the same."""
+    """One shard for all methods with the same views and needs."""
     alike: dict[str, list[Method]] = {}
     for method in study.methods:
         alike.setdefault(digest(method.views, method.simulated, *_needs(method, study)), []).append(method)
     for methods in alike.values():
         first, views = methods[0], tuple(sorted(methods[0].views.items()))
         if runner_of is None:
-            made = recipe({**suite.simulated, **first.simulated}, suite.n)
-            told = [_told({**suite.simulated, **first.simulated}, method) for method in methods]
-            turns = _turns(study, told, ["simulated", made, views, suite.profile])
+            simulated = {**suite.simulated, **first.simulated}
+            made = recipe(simulated, suite.n)
+            profiled = [_with_stated_profile(simulated, method) for method in methods]
+            turns = _turns(study, profiled, ["simulated", made, views, suite.profile])
             yield Shard(suite, cases, turns, recipe=made, views=views)
         else:
             runner = runner_of(suite, first)
@@ -178,13 +176,13 @@ def _shards(
 
 
 def _needs(method: Method, study: Study) -> tuple[bool, ...]:
-    """What a run is built for: a judge or none, and answers of equal value merged or not."""
+    """What a runner must provide: a judge or not, and merging of equal answers or not."""
     able = capabilities_of(method.strategy)
     return able.asks_judge, able.counts_votes and study.judge.hard_evidence != "off"
 
 
-def _told(simulated: Mapping[str, Any], method: Method) -> Method:
-    """The method with what it is told of a simulated judge; no word of it, no change."""
+def _with_stated_profile(simulated: Mapping[str, Any], method: Method) -> Method:
+    """The method with the stated profile of the simulated judge, if there is one."""
     if method.stated is None:
         return method
     profile = estimated(recipe({**simulated, **method.stated}).judge)
@@ -205,7 +203,7 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 
 
 def _identity(runner: Runner) -> list[Any]:
-    """What replies depend on; where the model is served is no part of it, as in the journal."""
+    """Everything that replies depend on; the address of the model is not part of it."""
     config = runner.config
     if isinstance(runner.own_judge, RecordedJudge):
         records = [runner.own_judge.name, runner.own_judge.digest]

@@ -13,15 +13,12 @@ from caps.studies.metrics import METRICS, Cascade, Figure, MethodResults
 from caps.studies.results import Disagreement, Result, disagreements
 from caps.studies.study import Method, Study, Suite, TableSpec
 
-# The columns of a table, from left to right.
-
-
 Book: TypeAlias = Mapping[str, Mapping[str, list[Result]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What stands in a column: a metric of a method on a suite, of one stratum or all."""
+    """A column: a metric of a method on a suite, of one stratum or all."""
 
     head: str
     metric: str
@@ -33,7 +30,7 @@ class Column:
 def columns_of(
     study: Study, spec: TableSpec, suites: list[Suite], methods: list[Method], book: Book
 ) -> Iterator[Column]:
-    """Columns from left to right; what is true of a pool whoever plays stands once."""
+    """Columns from left to right; metrics of the pool, which do not depend on the method, appear once."""
     here = Column("", "", methods[0].name, suites[0].name)
     alone = spec.across == "nothing"
     once = [name for name in spec.metrics if alone or (spec.across == "methods" and METRICS[name].of_pool)]
@@ -45,12 +42,12 @@ def columns_of(
         return
     across = [suite.name for suite in suites] if spec.across == "suites" else [one.name for one in methods]
     for name in across if each else ():
-        place = {"suite": name} if spec.across == "suites" else {"method": name}
+        key = {"suite": name} if spec.across == "suites" else {"method": name}
         for metric in each:
-            if _with_itself(study, spec, metric, place.get("method")):
+            if _with_itself(study, spec, metric, key.get("method")):
                 continue
             head = name if len(each) == 1 else f"{name} {METRICS[metric].head}"
-            yield replace(here, head=head, metric=metric, **place)
+            yield replace(here, head=head, metric=metric, **key)
 
 
 def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None) -> bool:
@@ -67,14 +64,11 @@ def _strata(book: Book, suite: str) -> list[str]:
     return sorted(found, key=lambda name: (usual.index(name) if name in usual else len(usual), name))
 
 
-# The paper's figures held against arithmetic.
-
-
 HALF_A_DIGIT = 0.05
 
 
 def cannot_be(percent: float, problems: int | None, *, repeats: int) -> bool:
-    """Whether no count of right problems, averaged over repeats, prints as this figure."""
+    """Whether no whole number of right problems, averaged over repeats, rounds to a published figure."""
     if problems is None:
         return False
     trials = problems * repeats
@@ -84,12 +78,12 @@ def cannot_be(percent: float, problems: int | None, *, repeats: int) -> bool:
 
 
 AVERAGE = "Average"
-SMALL = 100  # problems; below that one more or less is a point
+SMALL = 100  # problems; below that, one problem is more than one point
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Our figure, the paper's, and whether the paper's cannot be a count of whole problems."""
+    """A measured figure, the paper's, and whether the paper's cannot come from whole problems."""
 
     metric: str
     figure: Figure | None
@@ -99,7 +93,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table ready to be written: heads, rows of cells, and remarks below."""
+    """A table ready to be written: heads, rows of cells, and notes."""
 
     name: str
     title: str
@@ -111,15 +105,15 @@ class Table:
 
 
 def make_table(study: Study, spec: TableSpec, book: Book) -> Table:
-    """Fill a table from the results there are; a dash stands where there are none."""
+    """Fill a table from the available results; a missing figure is a dash."""
     suites = [s for s in study.suites if s.name in (spec.suites or [one.name for one in study.suites])]
     methods = [m for m in study.methods if m.name in (spec.methods or [one.name for one in study.methods])]
     if spec.down == "disagreements":
         return _parted(spec, suites, methods, book)
     columns = list(columns_of(study, spec, suites, methods, book))
     rows = []
-    for label, place in _lines(spec, suites, methods):
-        cells = [_cell(study, spec, book, label, replace(column, **place)) for column in columns]
+    for label, key in _lines(spec, suites, methods):
+        cells = [_cell(study, spec, book, label, replace(column, **key)) for column in columns]
         rows.append((label, tuple(cells)))
     columns, rows = _without_empty(columns, rows)
     if spec.average:
@@ -173,16 +167,16 @@ def _sheet(
 
 
 def cascade_of(strategy: object) -> Cascade | None:
-    """The cascade a closed form speaks of; none for any other strategy, or a mended one."""
-    told = settings_of(strategy)
+    """The cascade described by the closed form; None for any other strategy or other settings."""
+    settings = settings_of(strategy)
     literal = {"small_pool": "literal", "reduction": "halve", "screening": "E1", "shortlist": "all"}
-    if not isinstance(strategy, Caps) or any(told[name] != value for name, value in literal.items()):
+    if not isinstance(strategy, Caps) or any(settings[name] != value for name, value in literal.items()):
         return None
     return None if strategy.order == "both" else Cascade(strategy.finalists, strategy.dedup == "one")
 
 
 def _parted(spec: TableSpec, suites: list[Suite], methods: list[Method], book: Book) -> Table:
-    """How often two methods part, who is right then, and every such case."""
+    """Cases on which two methods disagree, with counts of which is right."""
     first, second = (method.name for method in methods[:2])
     rows, cases = [], []
     for suite in suites:
@@ -197,8 +191,8 @@ def _parted(spec: TableSpec, suites: list[Suite], methods: list[Method], book: B
 
 
 def _average(spec: TableSpec, columns: list[Column], rows: list[tuple[Cell, ...]]) -> Iterator[Cell]:
-    for place, column in enumerate(columns):
-        values = [row[place].figure for row in rows]
+    for index, column in enumerate(columns):
+        values = [row[index].figure for row in rows]
         found = [figure.value for figure in values if figure is not None]
         published = spec.published.get(AVERAGE, {}).get(column.head)
         yield Cell(column.metric, Figure(fmean(found)) if found else None, published)
@@ -207,17 +201,17 @@ def _average(spec: TableSpec, columns: list[Column], rows: list[tuple[Cell, ...]
 def _without_empty(
     columns: list[Column], rows: list[tuple[str, tuple[Cell, ...]]]
 ) -> tuple[list[Column], list[tuple[str, tuple[Cell, ...]]]]:
-    """Leave out columns in which neither we nor the paper have anything, such as E1 of V1-Infer."""
+    """Drop columns without any measured or published figure, such as E1 of V1-Infer."""
     kept = [
-        place
-        for place in range(len(columns))
-        if any(cells[place].figure or cells[place].published is not None for _, cells in rows)
+        i
+        for i in range(len(columns))
+        if any(cells[i].figure or cells[i].published is not None for _, cells in rows)
     ]
     return [columns[i] for i in kept], [(label, tuple(cells[i] for i in kept)) for label, cells in rows]
 
 
 def _size_notes(suites: list[Suite], book: Book) -> Iterator[str]:
-    """What one problem is worth in small suites."""
+    """Notes on how many points one problem is worth in small suites."""
     sizes: dict[int, list[str]] = {}
     for suite in suites:
         results = next(iter(book.get(suite.name, {}).values()), [])
@@ -229,7 +223,7 @@ def _size_notes(suites: list[Suite], book: Book) -> Iterator[str]:
 
 
 def recorded_notes(study: Study, spec: TableSpec, book: Book) -> Iterator[str]:
-    """The rule by which recorded verdicts answered, and how often each way, for every strategy of a table."""
+    """Notes on how recorded verdicts were used: the rule, and counts for each strategy of a table."""
     asks: dict[str, int] = {}
     substituted: dict[str, Counter[str]] = {}
     silent: dict[str, Counter[str]] = {}
