@@ -254,7 +254,7 @@ SAID = {
     "TwoArguments": "it takes (candidate, more), and will be given (candidate)",
     "NoComplete": "has no method complete(request), which a model backend needs",
     "NUMBER ": "not a caps.Domain",
-    "NAMELESS": "a name is a word",
+    "NAMELESS": "a name consists of",
     "WORDLESS": "prompts = 'sql': must be one of code, math, general",
     "NO_FUNCTION": "signature = 3: must be a function of a candidate, or its name",
     "Missing": "cannot be loaded",

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import concluded, last_boxed, spoken
+from caps.evidence.anatomy import announced_answer, last_boxed, spoken
 from caps.graders.latex import DEEPEST, bare, closes_last, split, unwrap
 from caps.graders.rationals import rational
 
@@ -380,7 +380,7 @@ def candidate_answer(candidate: Candidate) -> str | None:
     if stated:
         return settle(stated)
     text = _TURN.split(spoken(candidate.text) or candidate.text, maxsplit=1)[0].strip()
-    found = last_boxed(candidate.text) or concluded(text)
+    found = last_boxed(candidate.text) or announced_answer(text)
     if found:
         return settle(found)
     return settle(text) if len(text) <= LONGEST_BARE else _conclusion(text)
@@ -393,7 +393,7 @@ def settle(text: str) -> str:
     if boxed is not None:
         return boxed
     text = _TURN.split(text, maxsplit=1)[0].strip()
-    announced = concluded(text)
+    announced = announced_answer(text)
     if announced:
         return _balanced(announced) if announced == text else settle(announced)
     if cut := _JSON_END.search(text):
