@@ -114,7 +114,7 @@ def test_a_misspelt_setting_gets_its_nearest_match_and_where_it_was_given(tmp_pa
         ('[select]\nstrategy = "caps"\nmax-tokens = 5\n', r"\[select\]: no such table; move strategy, max-tokens to the top of the file, without \[select\];"),
         ('[strategy]\nname = "caps"\n', r"\[strategy\]: no such table; strategy is not a table: write strategy = ..., a text;"),
         ("[setings]\nfinalists = 4\n", r"\[setings\]: no such table; did you mean 'settings'\?"),
-        ("[[runs]]\nnumber = 1\n", r"\[runs\]: no such table; settings stand at the top level"),
+        ("[[runs]]\nnumber = 1\n", r"\[runs\]: no such table; settings are at the top level"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("found", [True, False])

@@ -243,7 +243,7 @@ WRONG = {
 SAID = {
     "NoPlay": "has no method play(entrants, rng), which a strategy needs",
     "OtherPlay": "its method is play(entrants), and a strategy needs play(entrants, rng)",
-    "Explodes": "cannot be made: RuntimeError: boom",
+    "Explodes": "cannot be created: RuntimeError: boom",
     "OneArgument": "it takes (problem), and will be given (problem, a, b)",
     "NoMaxUsage": "has no method max_usage(prepared, ask), which a judge needs",
     "OtherRule": "its method is rule(prepared), and a judge needs rule(prepared, ask, budget)",

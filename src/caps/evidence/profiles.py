@@ -10,7 +10,7 @@ from caps.core.settings import nearest
 from caps.core.types import Candidate
 from caps.evidence import domains
 from caps.evidence.domains import domain_named
-from caps.registry import HERE, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
+from caps.registry import LOCAL_PREFIX, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
 
 BY_FINDINGS = {"code-ast": "code-behaviour", "math-answer": "math-equivalent"}
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
@@ -31,7 +31,7 @@ class Profile:
         found = self.signature
         slots = (found.signature if isinstance(found, ByFindings) else found, self.partial, self.full)
         named = [slot for slot in slots if isinstance(slot, str)]
-        is_portable = not any(name.startswith(("__main__", HERE)) for name in named)
+        is_portable = not any(name.startswith(("__main__", LOCAL_PREFIX)) for name in named)
         return tuple(named) if len(named) == len(slots) and is_portable else None
 
 

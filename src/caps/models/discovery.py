@@ -18,7 +18,7 @@ from caps.models.fleet import is_fleet
 from caps.models.http import HttpModel
 from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, decode, printable, read_body
-from caps.registry import MODELS, made, names, names_code, resolve
+from caps.registry import MODELS, create, names, names_code, resolve
 
 # Where models may be served, and what was found there; `discovery` goes and looks.
 
@@ -199,7 +199,7 @@ def connect(wiring: ConnectOptions) -> HasConnections:
     backend = resolve(MODELS, name)
     if name in MODELS.table or name in MODELS.aliases:
         return cast(HasConnections, backend(wiring))
-    model = made(MODELS, name, backend, wiring)
+    model = create(MODELS, name, backend, wiring)
     ours = type(model).__module__.startswith("caps.")  # which raises what it should
     return cast(HasConnections, model if ours else PluginModel(name, model))
 
