@@ -186,7 +186,7 @@ def test_failing_programs_are_left_out_only_where_that_is_asked_for_and_the_resu
         refused = caps("select", tmp_path / "cases.jsonl", *where[:-2], "posterior", "--skip-failing")
     assert (published["winner"], "skip_failing" in published) == (1, False)
     assert (skipping["winner"], skipping["skip_failing"]) == (0, True)
-    assert (refused.returncode, "cannot leave out failing programs" in refused.stderr) == (2, True)
+    assert (refused.returncode, "cannot skip failing programs" in refused.stderr) == (2, True)
 
 
 @pytest.fixture
