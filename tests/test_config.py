@@ -114,7 +114,7 @@ def test_a_misspelt_setting_gets_its_nearest_match_and_where_it_was_given(tmp_pa
         ('[select]\nstrategy = "caps"\nmax-tokens = 5\n', r"\[select\]: no such table; move strategy, max-tokens to the top of the file, without \[select\];"),
         ('[strategy]\nname = "caps"\n', r"\[strategy\]: no such table; strategy is not a table: write strategy = ..., a text;"),
         ("[setings]\nfinalists = 4\n", r"\[setings\]: no such table; did you mean 'settings'\?"),
-        ("[[runs]]\nnumber = 1\n", r"\[runs\]: no such table; settings stand at the top level"),
+        ("[[runs]]\nnumber = 1\n", r"\[runs\]: no such table; settings are at the top level"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("found", [True, False])
@@ -186,7 +186,7 @@ def test_failing_programs_are_left_out_only_where_that_is_asked_for_and_the_resu
         refused = caps("select", tmp_path / "cases.jsonl", *where[:-2], "posterior", "--skip-failing")
     assert (published["winner"], "skip_failing" in published) == (1, False)
     assert (skipping["winner"], skipping["skip_failing"]) == (0, True)
-    assert (refused.returncode, "cannot leave out failing programs" in refused.stderr) == (2, True)
+    assert (refused.returncode, "cannot skip failing programs" in refused.stderr) == (2, True)
 
 
 @pytest.fixture

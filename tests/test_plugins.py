@@ -243,18 +243,18 @@ WRONG = {
 SAID = {
     "NoPlay": "has no method play(entrants, rng), which a strategy needs",
     "OtherPlay": "its method is play(entrants), and a strategy needs play(entrants, rng)",
-    "Explodes": "cannot be made: RuntimeError: boom",
-    "OneArgument": "it takes (problem), and will be given (problem, a, b)",
+    "Explodes": "cannot be created: RuntimeError: boom",
+    "OneArgument": "it takes (problem), but is called with (problem, a, b)",
     "NoMaxUsage": "has no method max_usage(prepared, ask), which a judge needs",
     "OtherRule": "its method is rule(prepared), and a judge needs rule(prepared, ask, budget)",
     "NUMBER": "must be a function (problem, a, b), or have the methods rule and max_usage",
     "NoGrade": "has no method grade(case, candidate), which a grader needs",
     "NoVersion": "has no version",
     "NoFind": "has no method find(case, until), which a finder needs",
-    "TwoArguments": "it takes (candidate, more), and will be given (candidate)",
+    "TwoArguments": "it takes (candidate, more), but is called with (candidate)",
     "NoComplete": "has no method complete(request), which a model backend needs",
     "NUMBER ": "not a caps.Domain",
-    "NAMELESS": "a name is a word",
+    "NAMELESS": "a name consists of",
     "WORDLESS": "prompts = 'sql': must be one of code, math, general",
     "NO_FUNCTION": "signature = 3: must be a function of a candidate, or its name",
     "Missing": "cannot be loaded",
@@ -357,7 +357,7 @@ def test_a_model_that_fails_or_returns_something_else_is_a_model_error(tmp_path,
 def test_a_name_that_python_has_taken_is_not_imported_from_elsewhere(here):
     (here / "json.py").write_text("class Judge: ...")
     allow(["py:json:Judge", "py:nowhere:Judge"], str(here))
-    with pytest.raises(SettingError, match="the name 'json' is taken by"):
+    with pytest.raises(SettingError, match="the name 'json' is used by"):
         resolve(JUDGES, "py:json:Judge")
     with pytest.raises(SettingError, match="there is no module 'nowhere'"):
         resolve(JUDGES, "py:nowhere:Judge")

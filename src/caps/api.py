@@ -6,10 +6,10 @@ A plain name is async; the same name with `_sync` is not, and works inside a not
     results = caps.select_many_sync(cases, model="qwen3-14b", base_url=URL, progress=True)
     async for result in caps.stream(cases, judge=my_function): ...
 
-Keywords have the names and meanings of the settings in `RunConfig`. What is not given comes from the same
-environment variables as on the command line (`CAPS_MODEL`, `CAPS_BASE_URL`, `CAPS_API_KEY`, ...), then from
-the defaults. All cases of a call share connections, journal and budgets. A journal is kept only where one is
-named. Engines other than the local one are reached through `Runner`.
+Keywords have the names and meanings of the settings in `RunConfig`. Their defaults come from the environment
+variables of the command line (`CAPS_MODEL`, `CAPS_BASE_URL`, `CAPS_API_KEY`, ...). All cases of a call share
+connections, journal and budgets. There is no journal unless one is named. Use `Runner` for other engines than
+the local one.
 """
 
 import asyncio
@@ -152,7 +152,7 @@ class SolveOptions(ModelOptions, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The answer to a question: text and final answer of the winner, its case, and what it took."""
+    """The answer to a question: the text and final answer of the winner, its case, and the costs."""
 
     text: str
     answer: str | None
@@ -161,7 +161,7 @@ class Solved:
     selected: Selected
 
 
-def _spelled_out(function: F) -> F:
+def _with_explicit_signature(function: F) -> F:
     """Show every keyword in `help()` and `inspect.signature`, with its type and default."""
     signature = inspect.signature(function)
     parameters = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
@@ -177,7 +177,7 @@ def _spelled_out(function: F) -> F:
     return function
 
 
-@_spelled_out
+@_with_explicit_signature
 async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     """Choose the best candidate of a case; with a journal nothing is paid for twice.
 
@@ -193,13 +193,13 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     return await _select_one(_case_of(case), _runner(keywords, SelectOptions))
 
 
-@_spelled_out
+@_with_explicit_signature
 def select_sync(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     """`select` for code that is not async; works inside a notebook's running loop too."""
-    return _waited_for(lambda: select(case, **keywords))
+    return _run_sync(lambda: select(case, **keywords))
 
 
-@_spelled_out
+@_with_explicit_signature
 async def best(
     problem: str, candidates: Sequence[str | Candidate], **keywords: Unpack[BestOptions]
 ) -> Selected:
@@ -212,15 +212,15 @@ async def best(
     return await _select_one(_case_of_texts(problem, candidates, runner.config.domain), runner)
 
 
-@_spelled_out
+@_with_explicit_signature
 def best_sync(
     problem: str, candidates: Sequence[str | Candidate], **keywords: Unpack[BestOptions]
 ) -> Selected:
     """`best` for code that is not async; works inside a notebook's running loop too."""
-    return _waited_for(lambda: best(problem, candidates, **keywords))
+    return _run_sync(lambda: best(problem, candidates, **keywords))
 
 
-@_spelled_out
+@_with_explicit_signature
 async def stream(
     cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
 ) -> AsyncGenerator[Selected, None]:
@@ -240,7 +240,7 @@ async def stream(
         raise source.error
 
 
-@_spelled_out
+@_with_explicit_signature
 async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]) -> list[Selected]:
     """Choose in all cases at the same time; the results are in the order of the cases.
 
@@ -258,24 +258,22 @@ async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
         if not found:
             raise
         for _ in source:
-            pass  # the names of those that were not reached
+            pass  # collect the names of the remaining cases
         for number, name in enumerate(source.names):
             found.setdefault(number, failed(name, str(error)))
     if source.error is not None:
-        error_words = f"{type(source.error).__name__}: {source.error}"
-        found[len(source.names)] = failed(
-            "", f"the cases ended early, after {len(source.names)}: {error_words}"
-        )
+        message = f"{type(source.error).__name__}: {source.error}"
+        found[len(source.names)] = failed("", f"the cases ended early, after {len(source.names)}: {message}")
     return [found[number] for number in sorted(found)]
 
 
-@_spelled_out
+@_with_explicit_signature
 def select_many_sync(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]) -> list[Selected]:
     """`select_many` for code that is not async; works inside a notebook's running loop too."""
-    return _waited_for(lambda: select_many(cases, **keywords))
+    return _run_sync(lambda: select_many(cases, **keywords))
 
 
-@_spelled_out
+@_with_explicit_signature
 async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved:
     """Generate n answers to a question and choose the best; where all agree, no judge is asked.
 
@@ -285,8 +283,12 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
     Raises `ModelError` when the endpoint cannot be used, `CapsError` when nothing was generated or judged.
     """
     runner = _runner(keywords, SolveOptions, generating=True)
-    await asyncio.to_thread(lambda: runner.endpoints)  # weights may have to be fetched
-    case = question if isinstance(question, Case) else question_case(question, _stated(runner.config.domain))
+    await asyncio.to_thread(lambda: runner.endpoints)  # may download weights
+    case = (
+        question
+        if isinstance(question, Case)
+        else question_case(question, _domain_name(runner.config.domain))
+    )
     sampled, outcome = await solve_case(runner, case)
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
@@ -296,22 +298,22 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
     return Solved(selected.text, final_answer(winner), sampled.case, sampled, selected)
 
 
-@_spelled_out
+@_with_explicit_signature
 def solve_sync(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved:
     """`solve` for code that is not async; works inside a notebook's running loop too."""
-    return _waited_for(lambda: solve(question, **keywords))
+    return _run_sync(lambda: solve(question, **keywords))
 
 
-#: Keywords that are no settings of `RunConfig`, or have another name there.
+#: Keywords that are not settings of `RunConfig`, or have another name there.
 _KEYS = ("api_key", "judge_api_key", "judge_api_key_e1")
 _RENAMED = {"n": "samples", "connections": "max_connections"}
 _OBJECTS = ("strategy", "preset", "method")
 
 
 def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
-    """The runner of a call: explicit keywords, then the environment, then the defaults."""
+    """The runner of a call: keywords, then the environment, then the defaults."""
     known = get_type_hints(allowed)
-    keywords = {_current(name): value for name, value in keywords.items()}
+    keywords = {_current_name(name): value for name, value in keywords.items()}
     for name in keywords:
         if name not in known:
             raise TypeError(f"unexpected keyword {name!r}: {nearest(name, list(known))}see help(caps.select)")
@@ -332,8 +334,8 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     return Runner(config, keys=Keys.find(config, **keys), judge=judge, generating=generating, **objects)
 
 
-def _current(name: str) -> str:
-    """The name of a keyword today; a former one still works, with a warning."""
+def _current_name(name: str) -> str:
+    """The current name of a keyword; a former name works with a warning."""
     now = renamed(name)
     if now is not None:
         warnings.warn(f"the keyword {name!r} is now {now!r}", DeprecationWarning, stacklevel=5)
@@ -359,11 +361,11 @@ def _selected(outcome: Outcome, runner: Runner) -> Selected:
 
 
 async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[tuple[int, Selected], None]:
-    """Each result with the number of its case, as they end."""
+    """Results with the number of their case, in order of completion."""
     runner = _runner(keywords, ManyOptions)
     await _find_models(runner)
     async with runner.session(probe=runner.config.confidence != "verbal") as session:
-        with _SPARING, _bar(source.total, shown=keywords.get("progress", False)) as advance:
+        with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
             async with aclosing(session.run(source)) as outcomes:
                 async for outcome in outcomes:
                     advance()
@@ -372,7 +374,7 @@ async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[t
 
 @dataclass(slots=True)
 class _Source:
-    """The cases of a call, read once; an unreadable one fails alone, an error of their source is kept."""
+    """The cases of a call, read once; a bad case fails alone, and an error of the iterator is stored."""
 
     cases: Iterable[CaseLike]
     names: list[str] = field(default_factory=list)
@@ -419,28 +421,33 @@ def _case_of(case: object, *, default_id: str = DEFAULT_ID) -> Case:
 def _case_of_texts(problem: str, candidates: Sequence[str | Candidate], domain: str | None) -> Case:
     if isinstance(candidates, str):
         raise InputError("candidates: must be a list of texts, not one text")
-    made = tuple(one if isinstance(one, Candidate) else Candidate(one) for one in candidates)
-    wrong = next((one.text for one in made if not isinstance(one.text, str)), None)
-    if wrong is not None or not isinstance(problem, str):
-        kind = type(problem if wrong is None else wrong).__name__
+    parsed = tuple(one if isinstance(one, Candidate) else Candidate(one) for one in candidates)
+    invalid = next((one.text for one in parsed if not isinstance(one.text, str)), None)
+    if invalid is not None or not isinstance(problem, str):
+        kind = type(problem if invalid is None else invalid).__name__
         raise InputError(f"problem and candidates: must be texts, not {kind}")
-    stated = _stated(domain)
+    stated = _domain_name(domain)
     return _case_of(
-        Case(DEFAULT_ID, Problem.of(problem), made, stated or guess_domain({}, made), guessed=stated is None)
+        Case(
+            DEFAULT_ID,
+            Problem.of(problem),
+            parsed,
+            stated or guess_domain({}, parsed),
+            guessed=stated is None,
+        )
     )
 
 
-def _stated(domain: str | None) -> str | None:
-    """The name that cases state a domain by, which may be given by a path."""
+def _domain_name(domain: str | None) -> str | None:
+    """The name of a domain that is given by name or path."""
     return None if domain is None else domain_named(domain).name
 
 
-class _SparedCollector:
-    """While many cases run, the cycle collector looks at new objects less often; afterwards as before.
+class _RelaxedGarbageCollection:
+    """Runs the garbage collector less often while many cases run.
 
-    Judging leaves little in cycles, but with Python's defaults the heap of the program is searched for them
-    again and again: a tenth of the time of a run, which the command line does not spend either. Where the
-    collector is off, or runs less often than this already, nothing is changed.
+    Judging leaves few cycles, but with Python's defaults searching the heap takes a tenth of a run. A
+    collector that is off, or runs less often already, is left alone.
     """
 
     NEW_OBJECTS = (20_000, 20, 20)
@@ -461,17 +468,17 @@ class _SparedCollector:
         with self._lock:
             self._calls -= 1
             if self._calls == 0 and self._before is not None:
-                if gc.get_threshold() == self.NEW_OBJECTS:  # else someone has set others in between
+                if gc.get_threshold() == self.NEW_OBJECTS:  # unchanged in the meantime
                     gc.set_threshold(*self._before)
                 self._before = None
 
 
-_SPARING = _SparedCollector()
+_RELAXED_GC = _RelaxedGarbageCollection()
 
 
 @contextmanager
 def _bar(total: int | None, *, shown: bool) -> Iterator[Callable[[], object]]:
-    """A progress bar of cases on standard error, or in a notebook, or nothing; hands out how to count one."""
+    """A progress bar on standard error or in a notebook; yields a function that counts a case."""
     if not shown:
         yield lambda: None
         return
@@ -495,7 +502,7 @@ def _bar(total: int | None, *, shown: bool) -> Iterator[Callable[[], object]]:
 class _NotebookBar:
     """The progress bar of a notebook's cell; one output that is replaced, also from another thread."""
 
-    SECONDS = 0.2  # between two pictures
+    SECONDS = 0.2  # between updates
 
     def __init__(self, total: int | None) -> None:
         from IPython.display import display  # noqa: PLC0415  (there in every notebook, and only there)
@@ -510,7 +517,7 @@ class _NotebookBar:
             self.show()
 
     def show(self) -> None:
-        """Show how far it is."""
+        """Update the display."""
         self._shown_at = time.monotonic()
         self._handle.update(self)
 
@@ -522,36 +529,35 @@ class _NotebookBar:
         return f"<div><progress{known} style='width:20em'></progress> {self!r}</div>"
 
 
-def _waited_for(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def _run_sync(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work())
-    return _in_a_thread(work)
+    return _run_in_thread(work)
 
 
-def _in_a_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run in a loop of its own, since this thread's is taken.
+def _run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run in the event loop of a new thread, since this thread's loop is running.
 
-    Whatever interrupts the waiting, such as a notebook's stop button, also ends the run: it would go on
-    spending where nobody sees it.
+    An interruption, such as a notebook's stop button, also cancels the run, which would go on spending.
     """
-    done: list[T] = []
+    results: list[T] = []
     failures: list[BaseException] = []
-    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
-    given_up = threading.Event()
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+    cancelled = threading.Event()
 
     async def guarded() -> T:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-        begun.append((asyncio.get_running_loop(), task))
-        if given_up.is_set():
+        started.append((asyncio.get_running_loop(), task))
+        if cancelled.is_set():
             raise asyncio.CancelledError
         return await work()
 
     def run() -> None:
         try:
-            done.append(asyncio.run(guarded()))
+            results.append(asyncio.run(guarded()))
         except BaseException as error:
             failures.append(error)
 
@@ -560,12 +566,12 @@ def _in_a_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         thread.join()
     except BaseException:
-        given_up.set()
-        for loop, task in begun:
+        cancelled.set()
+        for loop, task in started:
             with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(task.cancel)
         thread.join()
         raise
     if failures:
         raise failures[0]
-    return done[0]
+    return results[0]

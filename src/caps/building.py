@@ -1,4 +1,4 @@
-"""From names to objects: strategies, prompt templates, graders, finders, journals, cases of a file."""
+"""Factories: strategies, templates, judges, graders, finders and journals by name."""
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache, lru_cache, partial
@@ -35,8 +35,8 @@ from caps.registry import (
     build,
     check_call,
     check_method,
-    checked,
-    made,
+    check_methods,
+    create,
     resolve,
 )
 from caps.text_workers import TextWorkers
@@ -45,20 +45,19 @@ from caps.text_workers import TextWorkers
 def make_strategy(
     name: str, changes: Mapping[str, str] | None = None, profile: JudgeProfile | None = None
 ) -> Strategy:
-    """Build a strategy by name, with what is known of the judge, and with some of its fields changed."""
+    """Create a strategy by name, with a judge profile and some of its fields changed."""
     plain = cast(Strategy, build(STRATEGIES, name, changes))
     if profile is None:
         return plain
-    informed = with_profile(plain, profile, name)
-    return override(informed, changes) if changes else informed
+    with_judge = with_profile(plain, profile, name)
+    return override(with_judge, changes) if changes else with_judge
 
 
 def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
-    """The strategy with programs that fail a public example left out of the judging."""
+    """The strategy without judging programs that fail a public example."""
     if not capabilities_of(strategy).can_skip_failing:
         raise SettingError(
-            f"strategy {name!r} cannot leave out failing programs: drop --skip-failing, or choose "
-            "caps or caps-r"
+            f"strategy {name!r} cannot skip failing programs: drop --skip-failing, or choose caps or caps-r"
         )
     return cast(Strategy, override(cast(Any, strategy), {"shortlist": "tests"}))
 
@@ -66,24 +65,24 @@ def with_skip_failing(strategy: Strategy, name: str) -> Strategy:
 def load_templates(
     folder: Path | None = None, *, shelf: str = "templates", version: str = VERSION
 ) -> dict[str, str]:
-    """The built-in prompt templates by name, with those of a folder in their place.
+    """The prompt templates by name: the built-in ones, replaced by those of a folder.
 
-    A judge's stand on the shelf `templates`, in several versions of which one is loaded; a sampler's on
-    `generation`. A folder may hold both. Its templates of an earlier version replace the built-in ones of a
-    later version, and keep their name: replies to them are found in the journal by it.
+    Judge templates (`templates`) have several versions, of which one is loaded; those of samplers are
+    `generation`. A folder may contain both. Its templates of an earlier version replace built-in ones of a
+    later version and keep their names, which are part of journal keys.
     """
     shelves = {name: _built_in(name) for name in ("templates", "generation")}
     own = {} if folder is None else _own_templates(folder, {name for one in shelves.values() for name in one})
     if shelf == "generation":
-        return {**shelves[shelf], **{name: words for name, words in own.items() if name in shelves[shelf]}}
+        return {**shelves[shelf], **{name: text for name, text in own.items() if name in shelves[shelf]}}
     found: dict[str, str] = {}
-    for name, words in shelves[shelf].items():
-        stem, _, made_for = name.removesuffix(".txt").rpartition(".")
-        if made_for == version:
+    for name, text in shelves[shelf].items():
+        stem, _, template_version = name.removesuffix(".txt").rpartition(".")
+        if template_version == version:
             usable = VERSIONS[VERSIONS.index(version) :: -1]
             names = (f"{stem}.{one}.txt" for one in usable)
             chosen = next((one for one in names if one in own), name)
-            found[chosen] = own.get(chosen, words)
+            found[chosen] = own.get(chosen, text)
     return found
 
 
@@ -96,8 +95,8 @@ def _own_templates(folder: Path, known: Collection[str]) -> dict[str, str]:
     own = {path.name: read_text(path, option="--prompts") for path in sorted(folder.glob("*.txt"))}
     unknown = own.keys() - known
     if not own or unknown:
-        wrong = f"{min(unknown)} is none of ours" if unknown else "no .txt files in it"
-        raise InputError(f"--prompts {folder}: {wrong}; names are {', '.join(sorted(known))}")
+        problem = f"{min(unknown)} is not a template name" if unknown else "it has no .txt files"
+        raise InputError(f"--prompts {folder}: {problem}; names are {', '.join(sorted(known))}")
     return own
 
 
@@ -108,10 +107,9 @@ def make_prepare(
     findings: bool = False,
     quotes: bool = False,
 ) -> CasePreparation:
-    """How a case is made ready: by the profile of its domain, or a named one, with single views replaced.
+    """Create the preparation of cases: a profile, by default that of the domain, with single views replaced.
 
-    With `findings`, candidates that were found to behave alike count as equal; with `quotes`, prompts are
-    used that ask for no code.
+    With `findings`, candidates of the same behaviour count as equal; with `quotes`, prompts ask for no code.
     """
     if profile is not None or views:
         with_views(GENERAL if profile is None else profile_named(profile), views or {})
@@ -119,11 +117,11 @@ def make_prepare(
 
 
 def make_judge(name: str, timeout: float) -> Judge:
-    """A judge by name: a function `(problem, a, b)`, or an object or class with the methods of `Judge`."""
+    """Create a judge by name: a function `(problem, a, b)`, or an object or class like `Judge`."""
     found = resolve(JUDGES, name)
-    judge = made(JUDGES._replace(methods={}), name, found) if isinstance(found, type) else found
+    judge = create(JUDGES._replace(methods={}), name, found) if isinstance(found, type) else found
     if hasattr(judge, "rule") or hasattr(judge, "max_usage"):
-        return cast(Judge, checked(JUDGES, name, judge))
+        return cast(Judge, check_methods(JUDGES, name, judge))
     what = f"judge {name!r}"
     if not callable(judge):
         raise SettingError(
@@ -138,83 +136,83 @@ def make_judge(name: str, timeout: float) -> Judge:
 
 
 def make_graders(sandbox: str, seconds: float) -> dict[str, Opening]:
-    """Who grades which domain; each is made when it is first needed: not everyone has a sandbox."""
+    """The grader of each domain, created when it is first needed, since some need a sandbox."""
     resources = Resources(sandbox=sandbox, seconds=seconds)
     return {
-        domain.name: partial(_opened, domain.name, domain.grader, resources)
+        domain.name: partial(_open_grader, domain.name, domain.grader, resources)
         for domain in all_domains()
         if domain.grader is not None
     }
 
 
 def make_grader(name: str, sandbox: str, seconds: float) -> Opening:
-    """A grader by its name, made when it is first needed."""
-    resolve(GRADERS, name)  # raises where there is none
-    return partial(_opened, name, name, Resources(sandbox=sandbox, seconds=seconds))
+    """A grader by name, created when it is first needed."""
+    resolve(GRADERS, name)  # raises if it is unknown
+    return partial(_open_grader, name, name, Resources(sandbox=sandbox, seconds=seconds))
 
 
-async def _opened(name: str, grader: str | MakeGrader, resources: Resources) -> Grader:
+async def _open_grader(name: str, grader: str | MakeGrader, resources: Resources) -> Grader:
     factory = resolve(GRADERS, grader) if isinstance(grader, str) else grader
-    opened = made(GRADERS._replace(methods={}), name, factory, resources)
-    grading = checked(GRADERS, name, await opened if isawaitable(opened) else opened)
+    opened = create(GRADERS._replace(methods={}), name, factory, resources)
+    grading = check_methods(GRADERS, name, await opened if isawaitable(opened) else opened)
     _check_version("grader", name, grading)
     return cast(Grader, grading)
 
 
 def read_recorded_judge(path: str, judge: str | None) -> RecordedJudge:
-    """The judge of that name in a file of recorded verdicts; a file is read again only if it has changed."""
+    """A judge of a file of recorded verdicts; the file is read again only if it has changed."""
     if is_stream(path):
         return RecordedJudge.read(path, judge)
     try:
-        about = Path(path).stat()
+        stat = Path(path).stat()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"--recorded {path}: {reason}") from None
-    records = _records(path, about.st_mtime_ns, about.st_size)
+    records = _records(path, stat.st_mtime_ns, stat.st_size)
     name, answers = records.of(judge)
     return RecordedJudge(name, answers, digest=records.digest)
 
 
 @lru_cache(maxsize=2)
-def _records(path: str, changed: int, size: int) -> Records:  # noqa: ARG001  (they tell a changed file)
+def _records(path: str, changed: int, size: int) -> Records:  # noqa: ARG001  (cache keys)
     return read_records(path)
 
 
 def make_finders(sandbox: str, texts: TextWorkers | None = None) -> dict[str, Finder]:
-    """What looks into the cases of a domain before any judge is asked; programs run only in a sandbox."""
+    """The finder of each domain, which runs before any judge; programs run only in a sandbox."""
     resources, finders = Resources(sandbox=sandbox, texts=texts), dict[str, Finder]()
     for domain in all_domains():
         if domain.finder is None:
             continue
         factory = resolve(FINDERS, domain.finder) if isinstance(domain.finder, str) else domain.finder
-        finder = made(FINDERS._replace(methods={}), domain.name, factory, resources)
+        finder = create(FINDERS._replace(methods={}), domain.name, factory, resources)
         if finder is not None:
-            finders[domain.name] = checked(FINDERS, domain.name, finder)
+            finders[domain.name] = check_methods(FINDERS, domain.name, finder)
             _check_version("finder", domain.name, finder)
     return finders
 
 
-def _check_version(kind: str, name: str, made_by_it: object) -> None:
-    if not isinstance(getattr(made_by_it, "version", None), str):
+def _check_version(kind: str, name: str, instance: object) -> None:
+    if not isinstance(getattr(instance, "version", None), str):
         raise SettingError(
-            f"{kind} {name!r} has no version: a text that changes whenever what it finds could; results are "
-            "kept under it"
+            f"{kind} {name!r} has no version: a text that changes whenever its results could; results are "
+            "stored under it"
         )
 
 
 def open_journal(path: Path, *, durable: bool = False) -> Journal:
-    """Open the journal at a path, making its folder first."""
+    """Open the journal at a path; creates its folder."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise JournalError(
-            f"{path}: its folder cannot be made ({error.strerror}): give another --journal"
+            f"{path}: its folder cannot be created ({error.strerror}): give another --journal"
         ) from None
     return Journal.open(path, durable=durable)
 
 
 def cases_for(engine: str, cluster: Cluster, path: str) -> Iterator[Case | InputError]:
-    """The cases of a file; for the ray engine Ray reads the files it knows."""
+    """Read the cases of a file; with the ray engine, Ray reads the formats it supports."""
     if engine == "ray":
         from caps.engines.ray import is_for_ray, read_with_ray  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ against them, so they cannot disagree. Two kinds of settings are restricted:
 
 * A *per-request* field may be set by a client of the server; no other may.
 * A *guarded* field (addresses, files, plug-ins, prompts, the sandbox) may not be set by a `caps.toml` that
-  happens to lie in the working directory: entering a cloned repository must not redirect a key or run code.
+  is found in the working directory: entering a cloned repository must not redirect a key or run code.
 
 Secrets are never fields. The config names the environment variables a key comes from; `Keys` holds the keys.
 """
@@ -41,7 +41,7 @@ ENGINES = ("local", "batch", "ray")
 PROMPT_VERSIONS = ("v1", "v2")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 PREFIX = "CAPS_"  # of environment variables
-#: Variables of single commands, and of what is fetched; they are no settings of a run.
+#: Variables of single commands and downloads, which are not settings of a run.
 OTHER_VARIABLES = {
     "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
     "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
@@ -50,7 +50,7 @@ OTHER_VARIABLES = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One setting: its names, the values it takes, what it means, and who may set it.
+    """A setting: its names, valid values, help text, and who may set it.
 
     `registry` lists the names it takes. `advanced` ones are rarely needed and come last in the help.
     `formerly` are old names, which still work and print a notice.
@@ -78,12 +78,12 @@ class Option:
 
     @property
     def old_env(self) -> tuple[str, ...]:
-        """Environment variables of its former names."""
+        """The environment variables of its former names."""
         return () if self.kind == "mapping" else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """A description of valid values, for messages."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         words = {
@@ -106,7 +106,7 @@ class Option:
         if value is None and self.optional:
             return None
         stored = _READERS[self.kind](value)
-        if stored is _WRONG or not self._in_range(stored):
+        if stored is _INVALID or not self._in_range(stored):
             raise SettingError(f"{where} {_shown(value)}: must be {self.expected}")
         return stored
 
@@ -140,7 +140,7 @@ def option(
 ) -> Any:
     """Declare a setting; see `Option`. `plugin`: the value may name code to import.
 
-    One that is not `shown` may hold a credential, as an address may, and is left out of `repr`.
+    A setting that is not `shown` may contain a credential, as addresses do, and is omitted from `repr`.
     """
     about_it = {
         "help": about,
@@ -171,7 +171,7 @@ def switch(about: str, group: str, *, per_request: bool = False, advanced: bool 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """Everything that makes a run but its cases and its keys."""
+    """All settings of a run, without its cases and keys."""
 
     model: str | None = option(
         None,
@@ -494,7 +494,7 @@ class RunConfig:
             )
 
     def with_values(self, values: Mapping[str, Any], *, where: str = "") -> "RunConfig":
-        """A copy with some settings changed, each checked and named by where it was given."""
+        """A copy with some settings changed and checked; `where` names their source in errors."""
         return replace(self, **read_values(values, where=where))
 
     def to_dict(self) -> dict[str, Any]:
@@ -503,13 +503,13 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str) -> "RunConfig":
-        """The config whose `to_dict` this is; a setting that is missing has its default."""
+        """The inverse of `to_dict`; missing settings have their defaults."""
         return cls(**read_values(values, where=where))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The secrets of a run: never shown, never written."""
+    """The API keys of a run, which are never shown or written."""
 
     api_key: str | None = field(default=None, repr=False)
     judge_api_key: str | None = field(default=None, repr=False)
@@ -525,12 +525,12 @@ class Keys:
         judge_api_key_e1: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> "Keys":
-        """Keys as given, or from the environment variables that the config names."""
+        """The given keys, else those of the environment variables that the config names."""
         known = os.environ if environment is None else environment
 
         def read(given: str | None, named: str, *usual: str) -> str | None:
             if given is not None:
-                return given or None  # an empty one leaves out that of the environment
+                return given or None  # an empty key overrides the environment
             if named and named not in known:
                 raise SettingError(f"environment variable {named!r}, which should hold a key, is not set")
             return next((known[name] for name in ((named,) if named else usual) if known.get(name)), None)
@@ -563,7 +563,7 @@ def _by_alias() -> Mapping[str, Option]:
 
 
 def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = None) -> Option:
-    """The setting of that name or alias; a `SettingError` has the nearest match and where it was given."""
+    """Find a setting by name or alias; a `SettingError` suggests the nearest match."""
     allowed = tuple(options().values() if among is None else among)
     found = _by_alias().get(name.replace("-", "_"))
     if found is not None and found in allowed:
@@ -578,7 +578,7 @@ def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = 
 
 
 def renamed(name: str) -> str | None:
-    """The name that replaced a former name of a setting; none where the name is current, or unknown."""
+    """The current name of a renamed setting; None if the name is current or unknown."""
     old = name.replace("-", "_")
     one = _by_alias().get(old)
     return one.name if one is not None and old in one.formerly else None
@@ -587,7 +587,7 @@ def renamed(name: str) -> str | None:
 def read_values(
     values: Mapping[str, Any], *, where: str = "", among: Iterable[Option] | None = None
 ) -> dict[str, Any]:
-    """Checked settings by field name, of those that may be set in that place."""
+    """Check settings and return them by field name."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         one = find_option(str(name), where=where, among=among)
@@ -596,20 +596,20 @@ def read_values(
 
 
 def read_environment(names: Iterable[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Checked settings among `names` from the environment variables that the command line reads too."""
+    """Read settings from the environment variables of the command line."""
     known = os.environ if environment is None else environment
     found: dict[str, Any] = {}
     for name in names:
         one = options()[name]
         variable = next((env for env in (*one.env, *one.old_env) if known.get(env)), None)
         if variable is not None:
-            word = _read_word(one.kind, known[variable])
-            found[name] = one.check(known[variable] if word is _WRONG else word, f"{variable} =")
+            word = _parse_variable(one.kind, known[variable])
+            found[name] = one.check(known[variable] if word is _INVALID else word, f"{variable} =")
     return found
 
 
 def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> None:
-    """Refuse a variable that is nearly the name of a setting; others may belong to someone else."""
+    """Refuse a variable that resembles a setting; others may belong to other programs."""
     known = {name for one in options().values() for name in (*one.env, *one.old_env)} | OTHER_VARIABLES
     bare = [name.removeprefix(PREFIX) for name in sorted(known) if name.startswith(PREFIX)]
     for name in os.environ if environment is None else environment:
@@ -621,26 +621,26 @@ def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> N
                 )
 
 
-def _read_word(kind: str, word: str) -> Any:
-    """The value that a word of the environment stands for."""
+def _parse_variable(kind: str, word: str) -> Any:
+    """Parse the value of an environment variable."""
     try:
         if kind in ("integer", "number"):
             return int(word) if kind == "integer" else float(word)
     except ValueError:
-        return _WRONG
+        return _INVALID
     if kind == "flag":
         on, off = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
-        return True if word.strip().lower() in on else False if word.strip().lower() in off else _WRONG
+        return True if word.strip().lower() in on else False if word.strip().lower() in off else _INVALID
     return word.split() if kind == "list" else word
 
 
 def per_request_options() -> tuple[Option, ...]:
-    """What a client of the server may set."""
+    """The settings that a client of the server may set."""
     return tuple(one for one in options().values() if one.per_request)
 
 
 def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
-    """The settings of a TOML file; one `found` in the working directory may not set guarded ones."""
+    """Read the settings of a TOML file; a file `found` in the working directory may not set guarded ones."""
     values = read_toml(path, option="" if found else "--config")
     for name, value in values.items():
         _refuse_table(path, name, value)
@@ -656,7 +656,7 @@ def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
 
 
 def _refuse_table(path: Path, name: str, value: object) -> None:
-    """Refuse a `[table]` that is no setting: whoever writes one expects sections, and there are none."""
+    """Refuse a `[table]` that is not a setting, with a hint: there are no sections."""
     one = _by_alias().get(name.replace("-", "_"))
     inside = value[0] if isinstance(value, list) and value else value
     if not isinstance(inside, Mapping) or (one is not None and one.kind == "mapping"):
@@ -670,7 +670,7 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
     else:
         hint = nearest(name, tables) or nearest(name, list(_by_alias()))
     raise SettingError(
-        f"{path}: [{name}]: no such table; {hint}settings stand at the top level, and the only tables are "
+        f"{path}: [{name}]: no such table; {hint}settings are at the top level, and the only tables are "
         f"{', '.join(tables)}; see caps select --help"
     )
 
@@ -683,7 +683,7 @@ def names_code(value: object) -> bool:
 
 
 def parse_assignments(words: Iterable[str], *, option: str = "--set") -> dict[str, str]:
-    """Read `--set finalists=4` words into a mapping; a later word wins."""
+    """Parse `--set finalists=4` arguments into a mapping; later ones win."""
     changes = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -693,25 +693,25 @@ def parse_assignments(words: Iterable[str], *, option: str = "--set") -> dict[st
     return changes
 
 
-_WRONG = object()
+_INVALID = object()
 
 
 def _read_text(value: Any) -> Any:
-    return value if isinstance(value, str) else str(value) if isinstance(value, Path) else _WRONG
+    return value if isinstance(value, str) else str(value) if isinstance(value, Path) else _INVALID
 
 
 def _read_integer(value: Any) -> Any:
-    return value if isinstance(value, int) and not isinstance(value, bool) else _WRONG
+    return value if isinstance(value, int) and not isinstance(value, bool) else _INVALID
 
 
 def _read_number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return _WRONG
+        return _INVALID
     return float(value)
 
 
 def _read_flag(value: Any) -> Any:
-    return value if isinstance(value, bool) else _WRONG
+    return value if isinstance(value, bool) else _INVALID
 
 
 def _read_list(value: Any) -> Any:
@@ -719,19 +719,19 @@ def _read_list(value: Any) -> Any:
         return (value,) if value else ()
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return tuple(one for one in value if one.strip())
-    return _WRONG
+    return _INVALID
 
 
 def _read_mapping(value: Any) -> Any:
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return dict(value)
-    return _WRONG
+    return _INVALID
 
 
 def _read_integer_or_auto(value: Any) -> Any:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
-    return value if value == "auto" or (_read_integer(value) is not _WRONG and value >= 1) else _WRONG
+    return value if value == "auto" or (_read_integer(value) is not _INVALID and value >= 1) else _INVALID
 
 
 _READERS = {
@@ -746,7 +746,7 @@ _READERS = {
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:
-    """The kind of a setting, and whether it may be None, from its annotation."""
+    """The kind of a setting and whether it may be None, from its annotation."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     bare = [part for part in parts if part is not NoneType]
     if len(bare) == 2:

@@ -1,16 +1,15 @@
-"""Names for what can be chosen: built-in tables, entry points of installed packages, paths to code.
+"""Registries: names of built-in parts, of plug-ins in installed packages, and paths to code.
 
 A new strategy is one file and one line here. A name is looked up in this order:
 
 * a built-in name, which no plug-in can replace;
 * the name of an entry point in the registry's group, such as `caps.judges`, of an installed package;
 * `package.module:object`, an object that Python can import;
-* `py:module:object`, code in the working directory. It is imported only if `allow` was called with that very
-  name: the command line does so for what stands on it or in a `--config` file. A `caps.toml` that is merely
-  found, a request to the server, a case or a run's folder cannot have code of the working directory imported.
+* `py:module:object`, code in the working directory. It is imported only if `allow` was called with that name,
+  as the command line does for its arguments and for `--config` files. A `caps.toml` in the working directory,
+  a request to the server, a case or a run folder cannot import code from the working directory.
 
-Whatever is wrong with a plug-in is a `SettingError` that names it: it cannot be loaded or made, or it lacks a
-method.
+A plug-in that cannot be loaded or created, or lacks a method, is a `SettingError` that names it.
 """
 
 import sys
@@ -27,13 +26,13 @@ from typing import Any, NamedTuple
 from caps.core.errors import SettingError
 from caps.core.settings import nearest, override
 
-HERE = "py:"
+LOCAL_PREFIX = "py:"
 _PATH = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_allowed: dict[str, str] = {}  # `py:` names that the user gave, and the folder their code is in
+_allowed: dict[str, str] = {}  # `py:` names given by the user, and the folder of their code
 
 
 class Entry(NamedTuple):
-    """Where something built in is found, what it is in one line, and who described it."""
+    """A built-in part: its import path, a one-line description, and its reference."""
 
     path: str
     about: str
@@ -41,9 +40,9 @@ class Entry(NamedTuple):
 
 
 class Registry(NamedTuple):
-    """One kind of thing with names: its word, its entry-point group, what is built in, other spellings.
+    """A kind of part: its name, its entry-point group, the built-in parts, and aliases.
 
-    `methods` are those a thing of this kind must have, with the names of what they are called with.
+    `methods` are required methods with the names of their arguments.
     """
 
     kind: str
@@ -53,8 +52,8 @@ class Registry(NamedTuple):
     methods: Mapping[str, tuple[str, ...]] = {}
 
 
-class Listed(NamedTuple):
-    """One thing of a registry: name, one line, reference, and the package it comes from."""
+class ListedEntry(NamedTuple):
+    """An entry of a registry: name, one-line description, reference, and package."""
 
     name: str
     about: str
@@ -318,28 +317,29 @@ REGISTRIES = (
 
 
 def resolve(registry: Registry, name: str) -> Any:
-    """Find the object a name stands for."""
+    """Find an object by its name."""
     name = registry.aliases.get(name, name)
     if name in registry.table:
-        return _imported(registry.table[name].path)
-    if name.startswith(HERE):
-        return _imported_here(name)
-    for point in _points(registry.group):
+        return _import_object(registry.table[name].path)
+    if name.startswith(LOCAL_PREFIX):
+        return _import_local(name)
+    for point in _entry_points(registry.group):
         if point.name == name:
-            return _loaded(registry, point)
+            return _load(registry, point)
     if names_code(name):
-        return _imported(name)
+        return _import_object(name)
     known = list(names(registry))
     raise SettingError(
         f"no {registry.kind} is called {name!r}: {nearest(name, known)}there are {', '.join(known)}; or "
-        f"give a path such as package.module:Name, or {HERE}module:Name for code in the working directory"
+        f"give a path such as package.module:Name, or {LOCAL_PREFIX}module:Name for code "
+        "in the working directory"
     )
 
 
 def build(registry: Registry, name: str, changes: Mapping[str, str] | None = None) -> Any:
-    """Make what a name stands for, with some of its fields changed."""
+    """Create an object by its name, with some of its fields changed."""
     found, kind = resolve(registry, name), registry.kind
-    built = made(registry, name, found) if isinstance(found, type) else checked(registry, name, found)
+    built = create(registry, name, found) if isinstance(found, type) else check_methods(registry, name, found)
     if not changes:
         return built
     if not is_dataclass(built):
@@ -350,84 +350,90 @@ def build(registry: Registry, name: str, changes: Mapping[str, str] | None = Non
         raise SettingError(f"{kind} {name!r}: {error}") from None
 
 
-def made(registry: Registry, name: str, factory: Callable[..., Any], *arguments: object) -> Any:
-    """What a class or a function of a plug-in makes, with all methods it must have."""
+def create(registry: Registry, name: str, factory: Callable[..., Any], *arguments: object) -> Any:
+    """Call a class or factory of a plug-in, and check the methods of the result."""
     try:
-        thing = factory(*arguments)
+        instance = factory(*arguments)
     except SettingError:
         raise
     except Exception as error:
-        told = f"{type(error).__name__}: {error}"
-        raise SettingError(f"{registry.kind} {name!r} cannot be made: {told}") from error
-    return checked(registry, name, thing)
+        reason = f"{type(error).__name__}: {error}"
+        raise SettingError(f"{registry.kind} {name!r} cannot be created: {reason}") from error
+    return check_methods(registry, name, instance)
 
 
-def checked(registry: Registry, name: str, thing: Any) -> Any:
-    """The thing itself; a `SettingError` names the first method that is missing or takes other arguments."""
-    for method, taken in registry.methods.items():
-        check_method(f"{registry.kind} {name!r}", thing, method, taken, article=_article(registry.kind))
-    return thing
+def check_methods(registry: Registry, name: str, instance: Any) -> Any:
+    """Return the object if it has all required methods; else a `SettingError` names the first wrong one."""
+    for method, arguments in registry.methods.items():
+        check_method(
+            f"{registry.kind} {name!r}", instance, method, arguments, article=_article(registry.kind)
+        )
+    return instance
 
 
-def check_method(what: str, thing: object, method: str, taken: tuple[str, ...], *, article: str) -> None:
-    """Refuse a thing without a method, or with one that cannot be called with what it will be given."""
-    found, wanted = getattr(thing, method, None), f"{method}({', '.join(taken)})"
+def check_method(
+    what: str, instance: object, method: str, arguments: tuple[str, ...], *, article: str
+) -> None:
+    """Refuse an object without a method, or with one that takes other arguments."""
+    found, expected = getattr(instance, method, None), f"{method}({', '.join(arguments)})"
     if not callable(found):
-        raise SettingError(f"{what} has no method {wanted}, which {article} needs: it is {_shown(thing)}")
-    taking = _other_arguments(found, taken)
-    if taking:
-        raise SettingError(f"{what}: its method is {method}{taking}, and {article} needs {wanted}")
+        raise SettingError(
+            f"{what} has no method {expected}, which {article} needs: it is {_short_repr(instance)}"
+        )
+    parameters = _mismatched_parameters(found, arguments)
+    if parameters:
+        raise SettingError(f"{what}: its method is {method}{parameters}, and {article} needs {expected}")
 
 
-def check_call(what: str, function: Callable[..., object], taken: tuple[str, ...]) -> None:
-    """Refuse a function that cannot be called with what it will be given."""
-    taking = _other_arguments(function, taken)
-    if taking:
-        raise SettingError(f"{what}: it takes {taking}, and will be given ({', '.join(taken)})")
+def check_call(what: str, function: Callable[..., object], arguments: tuple[str, ...]) -> None:
+    """Refuse a function that cannot be called with these arguments."""
+    parameters = _mismatched_parameters(function, arguments)
+    if parameters:
+        raise SettingError(f"{what}: it takes {parameters}, but is called with ({', '.join(arguments)})")
 
 
-def _other_arguments(function: Callable[..., object], taken: tuple[str, ...]) -> str:
-    """The arguments of a function that cannot be called with these; nothing where it can."""
+def _mismatched_parameters(function: Callable[..., object], arguments: tuple[str, ...]) -> str:
+    """The parameters of a function that cannot be called with these arguments; empty if it can."""
     try:
-        taking = signature(function)
-    except (TypeError, ValueError):  # of some built-in functions
+        parameters = signature(function)
+    except (TypeError, ValueError):  # some built-in functions
         return ""
     try:
-        taking.bind(*taken)
+        parameters.bind(*arguments)
     except TypeError:
-        return str(taking)
+        return str(parameters)
     return ""
 
 
 def names(registry: Registry) -> Iterator[str]:
-    """The names of all there is, built-in first; nothing is imported."""
+    """All names, built-in ones first; nothing is imported."""
     yield from registry.table
-    yield from (point.name for point in _points(registry.group) if point.name not in registry.table)
+    yield from (point.name for point in _entry_points(registry.group) if point.name not in registry.table)
 
 
-def listing(registry: Registry) -> Iterator[Listed]:
-    """All there is, built-in first; what is wrong with a plug-in stands in its line."""
+def listing(registry: Registry) -> Iterator[ListedEntry]:
+    """All entries, built-in ones first; a plug-in that cannot be loaded is described by its error."""
     for name, entry in registry.table.items():
-        yield Listed(name, entry.about, entry.reference, "caps")
-    for point in _points(registry.group):
+        yield ListedEntry(name, entry.about, entry.reference, "caps")
+    for point in _entry_points(registry.group):
         if point.name in registry.table:
             continue
         try:
-            found = _loaded(registry, point)
+            found = _load(registry, point)
             about = getattr(found, "about", None) or (getdoc(found) or "").partition("\n")[0]
         except SettingError as error:
             about = str(error)
-        yield Listed(point.name, str(about), point.value, _package(point))
+        yield ListedEntry(point.name, str(about), point.value, _package(point))
 
 
 def names_code(value: object) -> bool:
     """Whether a text names an object to import: `package.module:object`, or `py:module:object`."""
-    return isinstance(value, str) and _PATH.fullmatch(value.removeprefix(HERE)) is not None
+    return isinstance(value, str) and _PATH.fullmatch(value.removeprefix(LOCAL_PREFIX)) is not None
 
 
 def allow(given: Iterable[object], folder: str) -> None:
-    """Let `py:` names be imported from a folder, since the user gave them; other values are left alone."""
-    _allowed.update({one: folder for one in given if isinstance(one, str) and one.startswith(HERE)})
+    """Allow `py:` names given by the user to be imported from a folder; other values are ignored."""
+    _allowed.update({one: folder for one in given if isinstance(one, str) and one.startswith(LOCAL_PREFIX)})
 
 
 def allowed() -> dict[str, str]:
@@ -436,57 +442,57 @@ def allowed() -> dict[str, str]:
 
 
 @cache
-def _points(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group; looked up once, since that reads the metadata of every package."""
+def _entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group; cached, since the lookup reads the metadata of every package."""
     return tuple(entry_points(group=group))
 
 
-def _imported(path: str) -> Any:
+def _import_object(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         found = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:  # a plug-in may raise anything when it is imported
-        raise SettingError(f"{path!r} cannot be loaded: {_why(error)}") from error
+        raise SettingError(f"{path!r} cannot be loaded: {_reason(error)}") from error
     return found
 
 
-def _imported_here(name: str) -> Any:
-    """Code of the folder that was allowed, which takes precedence while it is imported, and then none."""
+def _import_local(name: str) -> Any:
+    """Import code from its allowed folder, which goes first in the path only during the import."""
     if not names_code(name):
-        raise SettingError(f"{name!r}: write code in the working directory as {HERE}module:Name")
+        raise SettingError(f"{name!r}: write code in the working directory as {LOCAL_PREFIX}module:Name")
     folder = _allowed.get(name)
     if folder is None:
         raise SettingError(
             f"{name!r}: code in the working directory is imported only if it is named on the command line or "
             "in a file given with --config; in Python, import it and pass the object"
         )
-    module = name.removeprefix(HERE).partition(":")[0].partition(".")[0]
+    module = name.removeprefix(LOCAL_PREFIX).partition(":")[0].partition(".")[0]
     known = getattr(sys.modules.get(module), "__file__", None)
     if module in sys.modules and not str(known).startswith(folder):
         raise SettingError(
-            f"{name!r}: the name {module!r} is taken by {known or 'Python itself'}: rename your file"
+            f"{name!r}: the name {module!r} is used by {known or 'Python itself'}: rename your file"
         )
     invalidate_caches()
     if PathFinder.find_spec(module, [folder]) is None:
         raise SettingError(f"{name!r}: there is no module {module!r} in {folder}")
     sys.path.insert(0, folder)
     try:
-        return _imported(name.removeprefix(HERE))
+        return _import_object(name.removeprefix(LOCAL_PREFIX))
     finally:
         sys.path.remove(folder)
         if folder not in sys.path:
             sys.path.append(folder)  # for what it imports later
 
 
-def _loaded(registry: Registry, point: EntryPoint) -> Any:
+def _load(registry: Registry, point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:  # as above
         raise SettingError(
             f"{registry.kind} {point.name!r} of {_package(point)} ({point.value}) cannot be loaded: "
-            f"{_why(error)}"
+            f"{_reason(error)}"
         ) from error
 
 
@@ -496,7 +502,7 @@ def _package(point: EntryPoint) -> str:
     return "an unknown package" if package is None else f"{package.name} {package.version}"
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return (
         str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
     )
@@ -506,9 +512,9 @@ def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
-def _shown(thing: object) -> str:
+def _short_repr(instance: object) -> str:
     try:
-        words = repr(thing)
-    except Exception:  # a plug-in's own
-        words = f"a {type(thing).__name__}"
-    return words if len(words) <= 120 else words[:117] + "..."
+        text = repr(instance)
+    except Exception:  # a plug-in's own `__repr__`
+        text = f"a {type(instance).__name__}"
+    return text if len(text) <= 120 else text[:117] + "..."

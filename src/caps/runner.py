@@ -1,7 +1,7 @@
 """`Runner`: the one place where a config becomes the objects that do the work.
 
-Every entry point builds a `RunConfig` and hands it to a `Runner`; nothing else constructs a judge, an engine,
-a sampler or the finders, so the same config chooses the same way everywhere.
+Every entry point builds a `RunConfig` and passes it to a `Runner`. Nothing else constructs a judge, an
+engine, a sampler or finders, so the same config gives the same selections everywhere.
 
     runner = Runner(config, keys=keys)
     async with runner.session() as session:
@@ -79,16 +79,16 @@ if TYPE_CHECKING:
     from caps.models.tokenizing import Tokenizer
 
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
-SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
-CASES_AT_ONCE = 64  # of a worker that finds out by itself how many calls its server bears
-OWN_CONNECTIONS = 16  # calls at once of a judge or model object that does not say how many it takes
+SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
+CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
+OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is found: an address, the name of the model there, and a key that is never shown.
+    """The address of a model, its name there, and a key that is never shown.
 
-    An address may hold a password: `shown_address` makes what can be shown of it.
+    An address may contain a password: use `shown_address` to display it.
     """
 
     base_url: str = field(repr=False)
@@ -97,7 +97,7 @@ class Endpoint:
 
 
 class Endpoints(NamedTuple):
-    """Who generates, who judges full views (E2), and who judges partial ones (E1)."""
+    """The endpoints of the generator and of the judges of full (E2) and partial views (E1)."""
 
     generator: Endpoint
     full: Endpoint
@@ -106,7 +106,7 @@ class Endpoints(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A run made ready; `servers` reports how the servers of a fleet fared."""
+    """A prepared run; `servers` returns the records of the servers of a fleet."""
 
     runner: "Runner"
     engine: Engine
@@ -142,11 +142,11 @@ class Runner:
         fetching: Report | None = None,
         grace: float = 0.0,
     ) -> None:
-        """A `generating` run also takes settings of the method and the preset that candidates come from.
+        """A `generating` run also accepts settings of the sampling method and the preset.
 
-        `offline` runs name their models but connect to none; with `any_model` none need be named, since each
-        request names its own. `fetching` hears of weights being fetched.
-        `grace` is how many seconds a run that is stopped waits for calls under way, which are paid for.
+        `offline` runs name models but do not connect. With `any_model`, each request names its model.
+        `fetching` is called while weights are downloaded. `grace` is the number of seconds that a stopped run
+        waits for running calls, which are paid for.
         """
         self.config = config
         self.keys = keys or Keys()
@@ -158,7 +158,7 @@ class Runner:
 
     @property
     def has_own_judge(self) -> bool:
-        """Whether the judge is an object, a plug-in or a record of verdicts; then no model is asked."""
+        """Whether the judge is an object, a plug-in or recorded verdicts, so that no model is needed."""
         return (
             self._given_judge is not None
             or self.config.judge != DEFAULT_JUDGE
@@ -167,25 +167,25 @@ class Runner:
 
     @cached_property
     def _judge(self) -> Judge | None:
-        """The judge that was given or named, if it is another than a model."""
+        """The judge object or plug-in, if the judge is not a model."""
         if self._given_judge is not None or self.config.judge == DEFAULT_JUDGE:
             return self._given_judge
         if self.config.recorded is not None:
             raise SettingError(
-                "judge and recorded: recorded verdicts answer in place of a judge; give only one"
+                "judge and recorded: recorded verdicts replace the judge; give only one of them"
             )
         return make_judge(self.config.judge, self.config.timeout)
 
     @property
     def grace(self) -> float:
-        """Seconds a run that is stopped waits for calls under way."""
+        """Seconds that a stopped run waits for running calls."""
         return self._grace
 
-    # What the config means
+    # Derived from the config
 
     @cached_property
     def strategy(self) -> Strategy:
-        """The strategy, with its settings, the judge's profile, and failing programs left out if so set."""
+        """The strategy with its settings, the judge profile and `skip_failing` applied."""
         config, changes = self.config, self._settings[0]
         if self._strategy is not None:
             chosen = override(self._strategy, changes) if changes else self._strategy
@@ -196,8 +196,8 @@ class Runner:
 
     @cached_property
     def _settings(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """The settings of the strategy and, where candidates are generated, of the method and the preset."""
-        changes = {name: _word(value) for name, value in self.config.settings.items()}
+        """The settings of the strategy and, if candidates are generated, of the method and the preset."""
+        changes = {name: _setting_text(value) for name, value in self.config.settings.items()}
         if not self._generating:
             return changes, {}, {}
         plain = self._strategy or make_strategy(self.config.strategy)
@@ -218,19 +218,19 @@ class Runner:
 
     @property
     def asks_model(self) -> bool:
-        """Whether a model has to be found to judge."""
+        """Whether a model judges."""
         return self.asks_judge and not self.has_own_judge
 
     @cached_property
     def own_judge(self) -> Judge | None:
-        """The judge that needs no model: given, named, or of recorded verdicts."""
+        """The judge that is not a model: an object, a plug-in, or recorded verdicts."""
         if self._judge is None and self.config.recorded is not None:
             return read_recorded_judge(self.config.recorded, self.config.recorded_judge)
         return self._judge
 
     @property
     def judge_name(self) -> str:
-        """What the judge is called: its model, the name it is recorded by, or the class of an object."""
+        """The name of the judge: its model, its recorded name, or its class."""
         if not self.asks_judge:
             return ""
         judge = self.own_judge
@@ -238,9 +238,9 @@ class Runner:
 
     @cached_property
     def endpoints(self) -> Endpoints:
-        """Who generates and who judges; weights that are not here yet are fetched.
+        """The endpoints of generator and judges; missing weights are downloaded.
 
-        A key is not carried to another address.
+        A key is not sent to another address.
         """
         config, keys = self.config, self.keys
         base, judge, e1 = (
@@ -274,7 +274,7 @@ class Runner:
 
     @cached_property
     def judge_settings(self) -> JudgeSettings:
-        """How the judge is asked; small default weights cannot speak freely, so they reply in bare tags."""
+        """How the judge is asked; the small embedded model replies with bare tags by default."""
         reply = self.config.reply_format
         if reply is None:
             _, full, at_partial = self.endpoints
@@ -290,12 +290,12 @@ class Runner:
 
     @property
     def prompts_folder(self) -> Path | None:
-        """Where the user's own templates are, if anywhere."""
+        """The folder of the user's own templates, if any."""
         return None if self.config.prompts is None else Path(self.config.prompts)
 
     @property
     def stated_price(self) -> Price | None:
-        """What a token costs, as the config states it."""
+        """The token price stated in the config."""
         config = self.config
         if config.price_input is None or config.price_output is None:
             return None
@@ -303,7 +303,7 @@ class Runner:
 
     @cached_property
     def price(self) -> Price | None:
-        """What a token costs: as stated, or as listed; no list knows what a batch costs."""
+        """The token price as stated, or from the price list, which has no prices of batches."""
         stated = self.stated_price
         if (
             stated is not None
@@ -317,13 +317,13 @@ class Runner:
 
     @cached_property
     def generation_price(self) -> Price | None:
-        """What a token of the generating model costs."""
+        """The token price of the generating model."""
         where = self.endpoints.generator
         return self.stated_price or listed_price(where.model, where.base_url)
 
     @cached_property
     def tokenizer(self) -> "Tokenizer | None":
-        """What counts tokens where a server does not say, if anything."""
+        """The tokenizer for servers that do not report token counts, if any."""
         if self.config.tokenizer is None:
             return None
         from caps.models.tokenizing import Tokenizer  # noqa: PLC0415  (loads aiohttp)
@@ -339,31 +339,31 @@ class Runner:
 
     @property
     def merges_found(self) -> bool:
-        """Whether candidates found to be equal count as one: where votes count, and something is found."""
+        """Whether findings merge equal candidates: if the strategy counts votes and findings are on."""
         return capabilities_of(self.strategy).counts_votes and self.config.hard_evidence != "off"
 
     @cached_property
     def prepare(self) -> CasePreparation:
-        """How a case is made ready for judging."""
+        """The preparation of cases for judging."""
         views = {name: str(value) for name, value in self.config.views.items()}
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     def stated(self, case: CaseOrError) -> CaseOrError:
-        """A case with the domain of the config, if there is one and the case states none."""
+        """The case with the domain of the config, if the case states none."""
         if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
             return case
         return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
 
     @property
     def case_budget(self) -> BudgetLimits:
-        """What one case may spend."""
+        """The budget of one case."""
         config = self.config
         return BudgetLimits(tokens=config.budget_tokens, usd=config.budget_usd, seconds=config.budget_seconds)
 
     @property
     def total_budget(self) -> BudgetLimits:
-        """What the whole run may spend."""
+        """The budget of the whole run."""
         config = self.config
         return BudgetLimits(
             tokens=config.budget_total_tokens,
@@ -373,7 +373,7 @@ class Runner:
 
     @property
     def journal_path(self) -> Path | None:
-        """Where replies are kept, if anywhere."""
+        """The path of the journal, if there is one."""
         return None if self.config.journal is None else Path(self.config.journal)
 
     @cached_property
@@ -384,7 +384,9 @@ class Runner:
     @cached_property
     def batch_settings(self) -> BatchSettings:
         """The settings of the batch engine."""
-        return override(BatchSettings(), {name: _word(value) for name, value in self.config.batch.items()})
+        return override(
+            BatchSettings(), {name: _setting_text(value) for name, value in self.config.batch.items()}
+        )
 
     @cached_property
     def method(self) -> Method:
@@ -403,7 +405,7 @@ class Runner:
         return resolve_preset(self.config.preset, self.config.model)
 
     def with_config(self, config: RunConfig, *, model: Model | None = None) -> "Runner":
-        """A runner for the same objects and keys with another config, and perhaps another model."""
+        """A runner with the same objects and keys, another config and optionally another model."""
         runner = Runner(
             config,
             keys=self.keys,
@@ -423,21 +425,20 @@ class Runner:
         return runner
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to a worker process: all but the callbacks, which belong to this one."""
+        """The state for a worker process, without the callbacks of this process."""
         state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
         return {**state, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Code that the user has named may be imported in a worker process too."""
+        """Restore the state, and allow the user's `py:` names in the worker process."""
         for name, folder in state.pop("_allowed").items():
             allow((name,), folder)
         self.__dict__.update(state)
 
     def stated_config(self, confidence: str | None = None) -> RunConfig:
-        """The config as a run file records it: everything that was found or derived is stated.
+        """The config for the run file, with all derived values stated.
 
-        So a replay does not depend on defaults that may change, on a list of prices, or on the working
-        directory.
+        A replay then does not depend on defaults, the price list or the working directory.
         """
         config, settings = self.config, settings_of(self.strategy)
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
@@ -463,7 +464,7 @@ class Runner:
             changes |= {f"price_{name}": value for name, value in asdict(price).items()}
         return config.with_values(changes)
 
-    # What does the work
+    # Judges, engines and samplers
 
     def judge(
         self,
@@ -472,7 +473,7 @@ class Runner:
         confidence: str | None = None,
         texts: TextWorkers | None = None,
     ) -> Judge:
-        """The judge of the run over models found by their endpoints; the one place where one is made."""
+        """Create the judge of the run; the only place that does."""
         if self.own_judge is not None:
             return self.own_judge
         if not self.asks_judge:
@@ -488,13 +489,13 @@ class Runner:
         return LlmJudge(level_models, self.templates, settings, texts=texts)
 
     def replayed_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
-        """The judge of the run, answering from its journal alone."""
+        """The judge of the run, answering only from its journal."""
         model = ReplayedModel(journal)
         judge = self.judge(lambda _: model)
         return ReplayedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
 
     def findings(self, journal: ReplyStore | None, texts: TextWorkers | None = None) -> Findings | None:
-        """What is found out before any judge is asked, unless that is off."""
+        """The findings that are computed before any judge is asked, unless they are off."""
         if self.config.hard_evidence == "off":
             return None
         finders = make_finders(self.config.sandbox, texts)
@@ -511,10 +512,10 @@ class Runner:
         seconds: float | None = None,
         budget_pool: BudgetPool | None = None,
     ) -> LocalEngine:
-        """The engine that runs contests in this process; the one place where one is made."""
-        kept = {where: self._counted(_kept(model, journal)) for where, model in models.items()}
+        """Create the engine that runs contests in this process; the only place that does."""
+        journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
-        judge = self.judge(kept.__getitem__, confidence=confidence, texts=texts)
+        judge = self.judge(journaled.__getitem__, confidence=confidence, texts=texts)
         if journal is not None and isinstance(judge, CallableJudge):
             judge = judge.kept_in(journal)
         return LocalEngine(
@@ -534,20 +535,20 @@ class Runner:
     async def session(
         self, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
     ) -> AsyncIterator[Session]:
-        """Open journal and connections, try each endpoint once, and hand out the engine; then close all.
+        """Open the journal and connections, test each endpoint, and yield a session; close all at the end.
 
-        `paid` hears what trying an endpoint took: it is on no case's account.
+        `paid` is called with the usage of the test calls, which belong to no case.
         """
-        from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
+        from caps.models.fleet import FleetModel  # noqa: PLC0415  (slow import)
 
         config = self.config
         await asyncio.to_thread(lambda: self.own_judge)  # reads recorded verdicts
         self._check_judge()
-        _ = self.tokenizer  # one that cannot be read is found before anything is asked
+        _ = self.tokenizer  # an unreadable one fails before anything is asked
         if config.engine == "batch":
             self.check_batch()
         for budget in (self.case_budget, self.total_budget):
-            Account(budget, self.price)  # raises where dollars are limited and the price is unknown
+            Account(budget, self.price)  # raises if dollars are limited and the price is unknown
         async with AsyncExitStack() as stack:
             journal = self._open_journal(stack)
             models, texts = await self._connect(stack), TextWorkers()
@@ -571,7 +572,7 @@ class Runner:
             yield Session(self, engine, confidence, findings, servers)
 
     async def run(self, cases: Iterable[Case | InputError]) -> AsyncGenerator[Outcome, None]:
-        """Select from all cases and yield what became of each as it is known."""
+        """Select from all cases and yield each outcome as it is known."""
         async with self.session() as session:
             async for outcome in session.run(cases):
                 yield outcome
@@ -580,7 +581,7 @@ class Runner:
     async def sampler(
         self, *, logprobs: bool = False, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
     ) -> AsyncIterator[Sampler]:
-        """Open journal and connection, try the endpoint once, and hand out what generates candidates."""
+        """Open the journal and the connection, test the endpoint, and yield a sampler."""
         where = self.endpoints.generator
         extra = {**self.preset.extra(), **self.config.extra}
         price = self.generation_price
@@ -592,7 +593,7 @@ class Runner:
             if probe:
                 await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
             yield Sampler(
-                self._counted(_kept(model, journal)),
+                self._counted(_journaled(model, journal)),
                 where.model,
                 self.preset,
                 load_templates(self.prompts_folder, shelf="generation"),
@@ -623,14 +624,14 @@ class Runner:
             raise SettingError(f"engine {self.config.engine}: {said} cannot be the judge; use local")
 
     def unanswerable(self, strategy: Strategy) -> list[AskKind]:
-        """The kinds of asks of a strategy that the judge of this run is known not to answer."""
+        """The kinds of asks of a strategy that the judge of this run cannot answer."""
         judge, able = self.own_judge, capabilities_of(strategy)
         if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return []
         return [kind for kind in able.asks if kind not in judge.answers]
 
     def check_batch(self) -> None:
-        """Refuse what no batch can do, before anything is sent."""
+        """Refuse settings that batches do not support, before anything is sent."""
         from caps.engines.batch import check_batch_budgets  # noqa: PLC0415
 
         check_batch_budgets(self.case_budget, self.total_budget)
@@ -641,7 +642,7 @@ class Runner:
     async def worker(
         self, confidence: str, journal: ReplyStore | None, budget_pool: BudgetPool | None
     ) -> AsyncIterator[WorkerContext]:
-        """What a worker process runs contests with: connections of its own, closed in the end."""
+        """The context of a worker process, with its own connections, closed at the end."""
         async with AsyncExitStack() as stack:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
@@ -686,7 +687,7 @@ class Runner:
         findings: Findings | None,
         confidence: str,
     ) -> Engine:
-        """The engine that sends batches to the endpoints of the run."""
+        """Create the engine that sends batches to the endpoints of the run."""
         from caps.engines.batch import BatchEngine  # noqa: PLC0415
         from caps.engines.batch_files import BatchClient  # noqa: PLC0415
         from caps.models.batch_api import Batches  # noqa: PLC0415
@@ -715,7 +716,7 @@ class Runner:
         )
 
     def _ray_engine(self, findings: Findings | None, texts: TextWorkers, confidence: str) -> Engine:
-        """The engine on a cluster; connections are shared out among its workers."""
+        """Create the engine on a Ray cluster; connections are divided among its workers."""
         from caps.engines.ray import RayEngine  # noqa: PLC0415
 
         config, workers = self.config, self.cluster.workers
@@ -744,7 +745,7 @@ class Runner:
         return stack.enter_context(open_journal(self.journal_path, durable=self.config.durable))
 
     async def _connect(self, stack: AsyncExitStack) -> dict[Endpoint, HasConnections]:
-        """The model at each endpoint that judges; none where nothing is asked of one."""
+        """Connect to the model at each judging endpoint; empty if no model judges."""
         if not self.asks_model:
             return {}
         models = {where: self.connected(where) for where in dict.fromkeys(self.endpoints[1:])}
@@ -753,7 +754,7 @@ class Runner:
         return models
 
     def connected(self, where: Endpoint) -> HasConnections:
-        """The model at an endpoint, with the limits of the config; the caller closes it."""
+        """Connect to the model at an endpoint, with the limits of the config; the caller closes it."""
         if self._model is not None:
             return self._model  # type: ignore[return-value]
         config = self.config
@@ -771,27 +772,27 @@ class Runner:
         )
 
     def _capacity(self, models: Iterable[Model]) -> Callable[[], int]:
-        """How to tell the number of calls a run should have under way, at all its models together."""
-        rooms = [_room_at(model) for model in models]
+        """A function that returns the number of concurrent calls at all models together."""
+        limits = [_call_limit(model) for model in models]
         stated = self.config.max_connections
-        if not rooms and stated != "auto":
+        if not limits and stated != "auto":
             return lambda: stated
-        if not rooms:
+        if not limits:
             return lambda: getattr(self.own_judge, "connections", OWN_CONNECTIONS)
         surplus = SURPLUS_CALLS if self.config.max_connections == "auto" else 0
-        return lambda: sum(room() for room in rooms) + surplus
+        return lambda: sum(room() for room in limits) + surplus
 
     async def _confidence(
         self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object], *, probe: bool
     ) -> str:
-        """Call every endpoint once; `auto` reads token probabilities where all of them give some."""
+        """Call every endpoint once; `auto` uses log-probabilities if all endpoints return them."""
         if not probe or not models:
             return self.judge_settings.confidence if models else "verbal"
         wanted = self.config.confidence != "verbal"
-        held = {"grammar": WORD} if self.judge_settings.reply == "tags" else {}
+        grammar = {"grammar": WORD} if self.judge_settings.reply == "tags" else {}
         try:
             for where, model in models.items():
-                extra = {**held, **self.config.extra}
+                extra = {**grammar, **self.config.extra}
                 await canary(model, where.model, want_logprobs=wanted, extra=extra, paid=paid)
         except MissingFeatureError:
             if self.config.confidence == "logprobs":
@@ -804,21 +805,21 @@ class NoJudge:
     """The judge of a strategy that asks nothing."""
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
-        """Refuse: a strategy that declares to ask nothing has asked."""
-        raise SettingError("a strategy that declares to ask no judge has asked one")
+        """Refuse: the strategy has declared that it asks no judge."""
+        raise SettingError("the strategy asked a judge although it declares that it asks none")
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
 
 
-def _kept(model: Model, journal: ReplyStore | None) -> Model:
-    """A model with a journal around it, if there is one."""
+def _journaled(model: Model, journal: ReplyStore | None) -> Model:
+    """The model wrapped by the journal, if there is one."""
     return model if journal is None else JournaledModel(model, journal)
 
 
-def _room_at(model: Model) -> Callable[[], int]:
-    """How to tell the number of calls that may be under way at a model, and should wait there."""
+def _call_limit(model: Model) -> Callable[[], int]:
+    """A function that returns the number of calls that may run or wait at a model."""
     return lambda: getattr(model, "connections", OWN_CONNECTIONS) + getattr(model, "surplus", 0)
 
 
@@ -835,6 +836,6 @@ def _path_of(thing: object) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _word(value: object) -> str:
+def _setting_text(value: object) -> str:
     """A setting's value as a user would write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,6 @@
-"""`Selected`: the result of a case as an object, a row of a table, and a picture in a notebook.
+"""`Selected`: the result of a case as an object, a table row, and a picture in a notebook.
 
-Results of two strategies on the same cases are set against each other by `compare_results`; a folder that a
-command wrote is read back by `load_run`.
+`compare_results` compares the results of two strategies; `load_run` reads a run folder.
 """
 
 import io
@@ -32,11 +31,11 @@ SHOWN_BARS = 32
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The chosen candidate of a case: its place, its text, everyone in order, and what it cost.
+    """The chosen candidate of a case: its index, its text, the ranking, and the costs.
 
     A case that failed has an `error`; then `winner` and `selection` are None, `text` and `order` are empty.
-    What was paid for it is in the `ledger` all the same. `contest` holds all rounds of the selection; a
-    result that was read back from a run folder has none.
+    Its costs are in the `ledger` all the same. `contest` has all rounds of the selection; a result read from
+    a run folder has none.
     """
 
     id: str
@@ -67,19 +66,19 @@ class Selected:
 
     @property
     def probability(self) -> float | None:
-        """How likely the choice is right, where the strategy says so, as `posterior` does."""
+        """The probability that the choice is right, if the strategy estimates it, as `posterior` does."""
         return None if self.selection is None else self.selection.facts.get("probability")
 
     @property
     def correct(self) -> bool | None:
-        """Whether the choice is right: the label of the chosen candidate, where the case has labels."""
+        """Whether the choice is right: the label of the chosen candidate, if the case has labels."""
         return None if self._candidate is None else self._candidate.correct
 
     def receipt(self) -> "DrawnReceipt":
-        """How the case was decided, to be printed or shown in a notebook: who met whom, and who went on.
+        """A picture of the contest, to print or to show in a notebook.
 
-        Raises `InputError` where the contest is not known: for a case that failed, and for a result that was
-        read back from a run folder (`caps report` draws those).
+        Raises `InputError` for a case that failed, and for a result read from a run folder (`caps report`
+        draws those).
         """
         if self.contest is None or self.selection is None:
             why = self.error or "it was read from a run folder, which caps report draws"
@@ -108,7 +107,7 @@ class Selected:
         )
 
     def _picture(self) -> str:
-        """The scores as bars, best first; nothing where the strategy gives none."""
+        """The scores as bars, best first; empty if the strategy has none."""
         if self.selection is None:
             return ""
         scores = self.selection.scores
@@ -120,9 +119,9 @@ class Selected:
             return ""
         low, high = min(0.0, *(score for _, score in known)), max(score for _, score in known)
         bars = []
-        for place, (one, score) in enumerate(known):
+        for index, (one, score) in enumerate(known):
             width = max(1.0, 200 * (score - low) / (high - low) if high > low else 0.0)
-            colour, top = "#2a7" if one == self.winner else "#999", 14 * place
+            colour, top = "#2a7" if one == self.winner else "#999", 14 * index
             bars.append(
                 f"<text x='24' y='{top + 11}' text-anchor='end'>{one}</text>"
                 f"<rect x='30' y='{top + 2}' width='{width:.1f}' height='10' fill='{colour}'/>"
@@ -169,7 +168,7 @@ _RECEIPT_CODE = "<pre style='line-height:1.1;overflow-x:auto'>{code}</pre>"
 
 
 def selected_of(outcome: Outcome, config: RunConfig, price: Price | None) -> Selected:
-    """The result of a case that an engine has ended with."""
+    """The result of a case from the outcome of an engine."""
     line = selection_line(outcome, config, price=price)
     usd = None if price is None else price.of_sums(outcome.ledger.total())
     chosen, prepared = outcome.selection, outcome.prepared
@@ -221,7 +220,7 @@ def _row(one: Selected) -> dict[str, Any]:
 
 
 class Interval(NamedTuple):
-    """A figure with the interval that holds it with 95 % confidence."""
+    """An estimate with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -232,7 +231,7 @@ class Interval(NamedTuple):
 class Comparison:
     """Two lists of results on the same cases, the second against the first; `print` it for a summary.
 
-    Intervals are of a paired bootstrap over cases. What needs labels is None where no case has any.
+    Intervals are from a paired bootstrap over cases. Fields that need labels are None without labels.
     """
 
     cases: int
@@ -323,7 +322,7 @@ def _share(values: Iterable[bool]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
-    """A run folder that was read back: the config with everything derived stated, results and totals."""
+    """A run folder: the config with all derived values, the results, and the summary."""
 
     config: RunConfig
     results: list[Selected]
@@ -333,8 +332,8 @@ class LoadedRun:
 def load_run(folder: str | Path) -> LoadedRun:
     """Read a folder that `caps select --out` wrote, also that of an interrupted run.
 
-    Results have everything but the contest and the scores, which the folder does not hold. Raises
-    `InputError` where there is no run, or a damaged one.
+    Results lack the contest and the scores, which are not in the folder. Raises `InputError` if there is no
+    run, or a damaged one.
     """
     path = Path(folder)
     record = read_run(path)
@@ -369,7 +368,7 @@ def _loaded(line: Line, ledger: Ledger) -> Selected:
 
 
 def _ledgers(lines: Iterable[Line]) -> dict[str, Ledger]:
-    """What was asked and paid, by case, from the lines of its calls; they do not tell reasoning tokens."""
+    """The ledger of each case from the lines of its calls, which do not have reasoning tokens."""
     asks: list[tuple[Line, list[tuple[Usage, bool]]]] = []
     for line in lines:
         if not line.get("attempt"):
@@ -386,5 +385,5 @@ def _ledgers(lines: Iterable[Line]) -> dict[str, Ledger]:
 
 
 def _html(text: str) -> str:
-    """A text that others wrote, harmless in a page: no markup, no control or direction characters."""
+    """Escape an untrusted text for HTML, without control or direction characters."""
     return escape(printable(text), quote=True)

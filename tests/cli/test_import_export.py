@@ -72,7 +72,7 @@ def test_a_dataset_is_fetched_once(tmp_path):
     [
         (["import"], "nothing to import"),
         (["import", "x", "--fetch"], "--fetch needs --dataset"),
-        (["import", "x", "--format", "csv"], "no format is called 'csv'"),
+        (["import", "x", "--format", "csv"], "unknown format 'csv'"),
         (["import", "x", "--domain", "maths"], "--domain 'maths'"),
         (["import", "--dataset", "aime-2025"], "give one file or folder of it, or --fetch"),
         (["import", "--dataset", "aime", "x"], "no dataset is called 'aime': did you mean"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.datasets.case_files import parse_case, write_case
-from caps.datasets.imports import FORMATS, count_cases, merge, open_cases, sniff
+from caps.datasets.imports import FORMATS, count_cases, detect_format, merge, open_cases
 from caps.datasets.inspect_logs import read_eval
 from caps.datasets.reading import Limits
 from logs import ASKED, archive, failure, lm_eval, reply, request, result, sample, write
@@ -55,8 +55,8 @@ def test_failed_requests_are_named_with_their_reason_and_the_rest_delivered(tmp_
     for words in (
         f"{path}:5: request 'a': response.body.choices[1].message.content: must be a text, not null",
         f"{path}:6: request 'b' failed: too long", f"{path}:7: request 'c' failed: expired",
-        f"{path}:8: custom_id: 'a' stands on an earlier line", f"{path}:9: custom_id: must be a text",
-        f"{path}:11: must be an object", "case 'd': no reply to it came", "case 'e': its request is not in",
+        f"{path}:8: custom_id: 'a' is on an earlier line", f"{path}:9: custom_id: must be a text",
+        f"{path}:11: must be an object", "case 'd': no reply was received", "case 'e': its request is not in",
     ):  # fmt: skip
         assert words in told
 
@@ -65,9 +65,9 @@ def test_batch_output_alone_says_where_its_problems_are(tmp_path):
     path = write(tmp_path / "out.jsonl", reply("a", "x"))
     with pytest.raises(InputError, match=f"caps import {path} --requests INPUT"):
         list(open_cases(path))
-    with pytest.raises(InputError, match="no requests in it"):
+    with pytest.raises(InputError, match="no requests found"):
         list(open_cases(path, requests=write(tmp_path / "in.jsonl")))
-    with pytest.raises(SettingError, match="--requests goes with openai-batch alone"):
+    with pytest.raises(SettingError, match="--requests applies to openai-batch only"):
         list(open_cases(write(tmp_path / "l.jsonl", lm_eval(1, "x")), requests=path))
 
 
@@ -101,8 +101,8 @@ def test_samples_of_lm_eval_are_cases_and_a_second_filter_is_no_second_case(tmp_
     assert [(c.answer, c.correct) for c in one.candidates] == [("4", None)] * 2
     assert (one.extra, two.extra) == ({"answer": "4"}, {"answer": "4"})
     assert (len(two.problem.messages), two.candidates[0].correct) == (2, False)
-    assert f"{path}:4: doc_id: '2' stands on an earlier line" in wrong[0]
-    assert "multiple choice cannot be read" in wrong[1]
+    assert f"{path}:4: doc_id: '2' is on an earlier line" in wrong[0]
+    assert "multiple-choice tasks are not supported" in wrong[1]
 
 
 def test_epochs_of_inspect_are_candidates_from_both_kinds_of_logs(tmp_path):
@@ -144,17 +144,17 @@ def test_a_hostile_archive_is_bounded_and_leads_nowhere(tmp_path):
     assert "samples/bomb.json: unpacks to more than 100,000 bytes" in wrong[0]
     assert len(wrong) == 3
     assert sorted(one.name for one in tmp_path.iterdir()) == ["l.eval"]
-    with pytest.raises(InputError, match="holds more than 2 members"):
+    with pytest.raises(InputError, match="has more than 2 members"):
         list(read_eval(path, Limits(members=2)))
     odd = archive(tmp_path / "odd.eval", {"samples/a.json": "{}"}, zipfile.ZIP_BZIP2)
-    assert "packed in a way Inspect does not use" in split(read_eval(odd))[1][0]
+    assert "unsupported compression method" in split(read_eval(odd))[1][0]
 
 
 def test_a_cut_or_locked_archive_is_named(tmp_path):
     archive(tmp_path / "l.eval", {"samples/a.json": sample("s", 1, "4")})
     data = bytearray((tmp_path / "l.eval").read_bytes())
     (tmp_path / "cut.eval").write_bytes(data[:-30])
-    with pytest.raises(InputError, match="cut.eval: not an archive"):
+    with pytest.raises(InputError, match="cut.eval: the archive cannot be read"):
         list(open_cases(str(tmp_path / "cut.eval")))
     place = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 1)
     data[place + 8] |= 1  # the flag of an encrypted member
@@ -175,7 +175,7 @@ def test_results_of_livecodebench_carry_code_and_labels(tmp_path):
     assert [(c.code, c.correct) for c in one.candidates] == [("print(1)", True), (None, False)]
     assert (one.domain, one.guessed, one.extra["difficulty"]) == ("code", False, "easy")
     assert (three.id, texts(three)) == ("q3", ["print(1)", ""])
-    assert ["equally long" in wrong[0], "stands earlier" in wrong[1], "must be an object" in wrong[2]] == [
+    assert ["the same length" in wrong[0], "occurs earlier" in wrong[1], "must be an object" in wrong[2]] == [
         True
     ] * 3
 
@@ -195,8 +195,8 @@ def test_our_own_cases_are_read_as_ever_and_only_they_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no cases in it"), ("{\n}\n", "a log of Inspect, but samples: is missing"),
-        ('[{"problem": "?"}]', "cases are one JSON object a line"), ("[", "not a list of results: not JSON"),
+        ("", "no cases found"), ("{\n}\n", "not an Inspect log: samples: is missing"),
+        ('[{"problem": "?"}]', "a case file has one JSON object per line"), ("[", "not a list of results: not JSON"),
         ("{\n" + "[" * 10**5, "not JSON"), ('{"eval": {}, "samples": [3]}', r"samples\[0\]: must be an object"),
     ],
     ids=["nothing", "an empty log", "a list", "half a list", "a deep list", "samples that are none"],
@@ -208,7 +208,7 @@ def test_a_file_that_is_none_of_the_formats_says_so(tmp_path, content, said):
 
 
 def test_an_unknown_format_is_named_before_the_file_is_opened():
-    with pytest.raises(SettingError, match="no format is called 'inspct'.*inspect"):
+    with pytest.raises(SettingError, match="unknown format 'inspct'.*inspect"):
         open_cases("nowhere", "inspct")
 
 
@@ -217,7 +217,7 @@ def test_several_files_on_the_same_problems_are_put_together():
     other, alone = Case.of("!", ["d"], name="x"), Case.of("?", ["e"], name="y")
     merged, wrong = split(merge([[one], [two, InputError("bad")], [other, alone]]))
     assert [(case.id, texts(case)) for case in merged] == [("x", ["a", "b", "c"]), ("y", ["e"])]
-    assert wrong == ["bad", "case 'x': has another problem in an earlier file"]
+    assert wrong == ["bad", "case 'x': has a different problem in an earlier file"]
 
 
 JSON = st.recursive(
@@ -290,4 +290,4 @@ def test_any_row_is_read_or_refused_in_every_format(tmp_path_factory, row, name,
 
 @given(st.binary(max_size=60))
 def test_any_first_line_has_a_format(first):
-    assert sniff(first) in FORMATS
+    assert detect_format(first) in FORMATS

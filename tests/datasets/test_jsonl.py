@@ -74,7 +74,7 @@ def test_bad_lines_are_reported_with_file_and_line_and_the_good_ones_delivered(t
     assert [item.id for item in read if isinstance(item, Case)] == ["a", "b"]
     wrong = [str(item) for item in read if isinstance(item, InputError)]
     assert wrong[0].startswith(f"{path}:3: not JSON")
-    assert wrong[1].startswith(f"{path}:4: id: 'a' stands on an earlier line")
+    assert wrong[1].startswith(f"{path}:4: id: 'a' is on an earlier line")
 
 
 def test_gzip_and_standard_input_are_read(tmp_path, monkeypatch):

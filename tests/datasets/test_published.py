@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.types import Case
 from caps.datasets.published import Window
-from caps.datasets.reading import rows_of
+from caps.datasets.reading import read_rows
 from caps.registry import DATASETS, resolve
 
 TESTS = [{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]
@@ -165,7 +165,7 @@ def test_version_5_is_its_own_five_files_and_279_of_their_problems(tmp_path):
     )
     assert len(read("livecodebench-v5", tmp_path)) == 279
     (tmp_path / "test3.jsonl").unlink()
-    with pytest.raises(InputError, match="test3.jsonl is not there"):
+    with pytest.raises(InputError, match="test3.jsonl is missing"):
         read("livecodebench-v5", tmp_path)
 
 
@@ -213,7 +213,7 @@ def test_a_name_that_stands_twice_is_reported(tmp_path):
     found = read(
         "codecontests", write(tmp_path / "d.jsonl", [contest(1), contest(2), contest(1)]), any_count=True
     )
-    assert "stands on an earlier row" in str(found[2])
+    assert "is on an earlier row" in str(found[2])
 
 
 def test_contests_carry_words_for_numbers_and_hidden_tests_of_both_kinds(tmp_path):
@@ -240,7 +240,7 @@ def test_parquet_json_lists_gzip_and_lines_are_the_same_rows(tmp_path, monkeypat
     ]
     assert others == [first] * 3
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "d.parquet").read_bytes()[:-9])
-    with pytest.raises(InputError, match="cut.parquet: not Parquet"):
+    with pytest.raises(InputError, match="cut.parquet: cannot be read as Parquet"):
         read("hmmt-feb-2025", tmp_path / "cut.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"caps-select\[parquet\]"):
@@ -279,7 +279,7 @@ def test_an_empty_file_or_folder_is_named(tmp_path):
     (tmp_path / "e.jsonl").write_text("\n")
     (tmp_path / "folder").mkdir()
     for path, said in (
-        ("e.jsonl", "nothing in it"),
+        ("e.jsonl", "the file is empty"),
         ("folder", "no file of gsm8k"),
         ("none", "No such file"),
     ):
@@ -311,6 +311,6 @@ def test_any_bytes_are_rows_or_input_errors(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes(content)
     try:
-        assert all(isinstance(row, dict | InputError) for _, row in rows_of(str(path)))
+        assert all(isinstance(row, dict | InputError) for _, row in read_rows(str(path)))
     except InputError as error:
         assert str(path) in str(error)

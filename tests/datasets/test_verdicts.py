@@ -78,27 +78,27 @@ def test_a_rating_on_another_scale_is_put_on_ours():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"confidance": "HIGH"}, "confidance: no such field; did you mean 'confidence'"),
+        ({"confidance": "HIGH"}, "confidance: unknown field; did you mean 'confidence'"),
         ({"case": None}, "case: must be a text or a number, not null"),
         ({"judge": ""}, "judge: must have 1 to 500 characters, not 0"),
         ({"shown": [0]}, "shown: must hold 2 for a line with verdict, not 1"),
         ({"shown": [0, 0]}, "shown: has a candidate twice"),
-        ({"shown": [0, -1]}, r"shown\[1\]: must be the place of a candidate"),
-        ({"shown": [0, True]}, r"shown\[1\]: must be the place of a candidate"),
+        ({"shown": [0, -1]}, r"shown\[1\]: must be the index of a candidate"),
+        ({"shown": [0, True]}, r"shown\[1\]: must be the index of a candidate"),
         ({"shown": "01"}, "shown: must be a list, not a text"),
         ({"verdict": "first"}, "verdict: must be one of A, B, TIE, not 'first'"),
         ({"verdict": None}, "verdict: is missing; one of verdict, ratings, rating or best"),
         ({"confidence": "high"}, "confidence: must be one of HIGH, LOW"),
         ({"weight": 2}, "weight: must be above 0 and at most 1"),
         ({"weight": 0}, "weight: must be above 0 and at most 1"),
-        ({"weight": 0.5, "confidence": "LOW"}, "confidence: stands beside weight"),
-        ({"ratings": [3, 9]}, "verdict: is A, and ratings say something else"),
+        ({"weight": 0.5, "confidence": "LOW"}, "confidence: is given with weight"),
+        ({"ratings": [3, 9]}, "verdict: is A, which contradicts ratings"),
         ({"ratings": [3, 90]}, r"ratings\[1\]: must be from 1 to 10, its scale, not 90"),
         ({"ratings": [3]}, "ratings: must hold two numbers"),
         ({"ratings": [1, 2], "scale": [3, 3]}, "scale: must be two numbers"),
         ({"level": "full"}, "level: must be one of E0, E1, E2"),
         ({"draw": -1}, "draw: must be from 0"),
-        ({"rating": 3}, "rating: stands beside verdict"),
+        ({"rating": 3}, "rating: is given with verdict"),
         ({"verdict": None, "best": 1}, r"best: must be one of at least two candidates in shown, not 1"),
         ({"verdict": None, "rating": 3, "shown": [1], "merged": True}, "merged: only a verdict"),
         ({"texts": ["x"]}, "texts: must hold 2 digests"),
@@ -126,22 +126,22 @@ def test_a_line_that_is_no_object_is_named(line, tmp_path):
 def test_a_contradiction_is_refused_and_a_repetition_is_not(tmp_path):
     records = read_records(write(tmp_path / "same.jsonl", LINE, LINE, {**LINE, "draw": 1, "verdict": "B"}))
     assert len(records.judges["j"]["q"]) == 2
-    with pytest.raises(InputError, match=r"other.jsonl:2: another answer to the same ask"):
+    with pytest.raises(InputError, match=r"other.jsonl:2: a different answer to the same ask"):
         read_records(write(tmp_path / "other.jsonl", LINE, {**LINE, "verdict": "B"}))
     merged = {**LINE, "merged": True}
-    with pytest.raises(InputError, match="another answer"):
+    with pytest.raises(InputError, match="a different answer"):
         read_records(write(tmp_path / "merged.jsonl", merged, {**merged, "shown": [3, 0]}))
 
 
 def test_more_answers_than_fit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(verdicts, "MOST_ANSWERS", 2)
+    monkeypatch.setattr(verdicts, "MAX_ANSWERS", 2)
     path = write(tmp_path / "v.jsonl", *({**LINE, "draw": draw} for draw in range(3)))
     with pytest.raises(InputError, match="v.jsonl:3: there are more than 2 answers"):
         read_records(path)
 
 
 def test_an_empty_or_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="nothing in it; recorded verdicts"):
+    with pytest.raises(InputError, match="the file is empty; recorded verdicts"):
         read_records(write(tmp_path / "empty.jsonl"))
     with pytest.raises(InputError, match="missing.jsonl: No such file"):
         read_records(str(tmp_path / "missing.jsonl"))
@@ -190,7 +190,7 @@ def test_a_file_of_pools_holds_verdicts_ratings_and_cases(tmp_path):
     [
         (
             {"verdicts": {"j": [[0, 9, 1]]}},
-            r"verdicts.j\[0\]\[1\]: must be the place of a candidate, from 0 to 2",
+            r"verdicts.j\[0\]\[1\]: must be the index of a candidate, from 0 to 2",
         ),
         ({"verdicts": {"j": [[0, 1, 4]]}}, r"verdicts.j\[0\]\[2\]: must be 1"),
         ({"verdicts": {"j": [[0, 0, 1]]}}, r"verdicts.j\[0\]: has a candidate twice"),
@@ -212,7 +212,7 @@ def test_a_wrong_field_of_a_pool_is_named(change, said, tmp_path):
     ("change", "said"),
     [
         ({"human": [[0, 1, 2]]}, r"human\[0\]: must be \[a, b, votes"),
-        ({"human": [[0, 5, 1, 0, 0]]}, r"human\[0\]\[1\]: must be the place"),
+        ({"human": [[0, 5, 1, 0, 0]]}, r"human\[0\]\[1\]: must be the index"),
         ({"human": [[0, 1, -1, 0, 0]]}, r"human\[0\]\[2\]: must be a number of votes"),
         ({"candidates": [3]}, r"candidates\[0\]: must be a text or an object"),
     ],
@@ -225,7 +225,7 @@ def test_a_wrong_field_of_the_case_of_a_pool_is_named(change, said, tmp_path):
 
 def test_verdicts_given_as_cases_are_named(tmp_path):
     path = write(tmp_path / "v.jsonl", LINE)
-    with pytest.raises(InputError, match="holds recorded verdicts, not cases: give it as --recorded"):
+    with pytest.raises(InputError, match="contains recorded verdicts, not cases: pass it as --recorded"):
         list(open_cases(path))
 
 

@@ -159,5 +159,5 @@ def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(clus
     assert "a.jsonl:33: not JSON" in str(there[-1])
     assert list(cases_for("ray", Cluster(), str(other))) == here[:-1]
     assert list(cases_for("local", Cluster(), str(other / "a.parquet"))) == here[:-1]
-    with pytest.raises(InputError, match="none.jsonl: not a file that can be read"):
+    with pytest.raises(InputError, match="none.jsonl: cannot be read as a file"):
         list(cases_for("ray", Cluster(), (tmp_path / "none.jsonl").as_uri()))

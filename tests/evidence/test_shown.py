@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.evidence.examples import MOST, shown_calls
+from caps.evidence.examples import MAX_EXAMPLES, shown_calls
 
 
 def test_a_prompt_has_its_value_on_the_next_line():
@@ -44,7 +44,7 @@ def test_only_literals_of_that_very_function_count():
 
 def test_a_call_is_told_once_and_there_is_an_end():
     assert len(shown_calls("f(1) == 2\n" * 9, "f")) == 1
-    assert len(shown_calls("\n".join(f"f({i}) == 2" for i in range(99)), "f")) == MOST
+    assert len(shown_calls("\n".join(f"f({i}) == 2" for i in range(99)), "f")) == MAX_EXAMPLES
 
 
 @given(st.text(alphabet="f()[]'\"=>-\n\\ 12,#", max_size=200))

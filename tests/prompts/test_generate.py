@@ -80,5 +80,5 @@ def test_a_folder_of_own_prompts_may_hold_both_kinds(tmp_path):
     assert "solo-math.v1.txt" not in load_templates(tmp_path, shelf="generation")
     assert load_templates(tmp_path)["solo-math.v1.txt"].startswith("JUDGE")
     (tmp_path / "typo.txt").write_text("")
-    with pytest.raises(InputError, match=r"typo\.txt is none of ours"):
+    with pytest.raises(InputError, match=r"typo\.txt is not a template name"):
         load_templates(tmp_path)

@@ -116,7 +116,7 @@ def test_a_slot_inside_a_candidate_or_the_problem_is_never_filled() -> None:
         ("{problem}", 1, r"missing or too many \(none\).*\{a\}, \{b\}; or \{candidate\}; or \{candidates\}"),
         ("{problem} {a}", 2, r"missing or too many \(\{a\}\)"),
         ("{problem} {a} {b} {candidates}", 2, "too many"),
-        ("{problem} {a} {a} {b}", 2, r"\{a\} stands twice"),
+        ("{problem} {a} {a} {b}", 2, r"\{a\} occurs twice"),
         ("{problem} {a} {b}", 3, "cannot show 3 candidates"),
         ("{problem} {candidate}", 2, "cannot show 2 candidates"),
         ("{problem} {candidates}", 0, "cannot show 0 candidates"),

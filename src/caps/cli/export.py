@@ -15,7 +15,7 @@ from caps.core.text import plural
 from caps.core.types import Case
 from caps.datasets.exports import EXPORTS, Chosen, preferences
 from caps.datasets.imports import open_cases
-from caps.datasets.verdicts import UNNAMED, RecordBook, write_recorded
+from caps.datasets.verdicts import DEFAULT_JUDGE_NAME, RecordCollector, write_recorded
 from caps.files import Output as OutputFile
 from caps.runs.folder import RunRecord, read_rulings, read_run, recorded_answers
 from caps.runs.result_lines import Line
@@ -125,8 +125,8 @@ class _ExportSource:
         """The answers of the run's judge, each once, with digests of the texts where the cases are known."""
         if self.run is None or self._record is None:
             raise SettingError(f"--verdicts needs the folder of a run (caps select --out), not {self.source}")
-        config, book = self._record.file.config, RecordBook()
-        judge = name or config.recorded_judge or judges_of(config)[0] or UNNAMED
+        config, book = self._record.file.config, RecordCollector()
+        judge = name or config.recorded_judge or judges_of(config)[0] or DEFAULT_JUDGE_NAME
         texts: Mapping[str, Case] = {}
         try:
             texts = {} if self._cases == "-" else self.by_name()

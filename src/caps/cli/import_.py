@@ -17,8 +17,8 @@ from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
 from caps.datasets.published import Dataset, Window
-from caps.datasets.reading import lines, peeked
-from caps.datasets.verdicts import RecordBook, is_recorded, read_recorded, write_recorded
+from caps.datasets.reading import lines, peek_line
+from caps.datasets.verdicts import RecordCollector, is_recorded, read_recorded, write_recorded
 from caps.files import Output as OutputFile
 from caps.files import is_stream
 from caps.registry import DATASETS, DOMAINS, resolve
@@ -172,7 +172,7 @@ def _import_verdicts(files: list[str], output: Path) -> int:
     """Write the recorded answers of all files, each once; how many lines could not be read."""
     if not files:
         raise SettingError("--verdicts: name a file of recorded verdicts")
-    book, failed = RecordBook(), 0
+    book, failed = RecordCollector(), 0
     with OutputFile(output, option="--verdicts", inputs=files) as sink:
         for path in files:
             for where, one in read_recorded(path):
@@ -187,7 +187,7 @@ def _import_verdicts(files: list[str], output: Path) -> int:
 
 
 def _holds_only_verdicts(path: str) -> bool:
-    return not is_stream(path) and is_recorded(peeked(lines(path))[0])
+    return not is_stream(path) and is_recorded(peek_line(lines(path))[0])
 
 
 def _dataset(name: str) -> Any:

@@ -1,1 +1,1 @@
-"""Where cases come from."""
+"""Readers and writers of case files, data sets, evaluation logs and recorded verdicts."""

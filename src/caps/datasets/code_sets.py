@@ -17,14 +17,14 @@ from caps.datasets.reading import (
     LIMITS,
     Row,
     decode,
+    drop_empty,
     inflate,
     kind_of,
-    label,
     objects,
     optional,
-    present,
+    required,
+    text_or_number,
     texts,
-    wanted,
 )
 
 _SOURCES = ("unknown", "codechef", "codeforces", "hackerearth", "codejam", "atcoder", "aizu")
@@ -32,50 +32,50 @@ _DIFFICULTIES = ("", "easy", "medium", "hard", "harder", "hardest", "external", 
 
 
 def parse_codecontests(row: Row) -> Case:
-    """One problem; private and generated tests are hidden ones."""
+    """Parse a CodeContests problem; private and generated tests are hidden."""
     tests = {
         "public": _codecontests_tests(row, "public_tests"),
         "hidden": [*_codecontests_tests(row, "private_tests"), *_codecontests_tests(row, "generated_tests")],
     }
-    extra = present(
-        difficulty=_word(row, "difficulty", _DIFFICULTIES),
-        platform=_word(row, "source", _SOURCES),
+    extra = drop_empty(
+        difficulty=_choice_name(row, "difficulty", _DIFFICULTIES),
+        platform=_choice_name(row, "source", _SOURCES),
         rating=optional(row, "cf_rating", float) or None,
-        time_limit=_seconds(row),
+        time_limit=_time_limit(row),
         memory_limit_bytes=optional(row, "memory_limit_bytes", int) or None,
         input_file=optional(row, "input_file", str),
         output_file=optional(row, "output_file", str),
     )
-    name, statement = wanted(row, "name", str), wanted(row, "description", str)
+    name, statement = required(row, "name", str), required(row, "description", str)
     return problem_case(name, statement, "code", {"tests": tests, **extra})
 
 
 def _codecontests_tests(row: Row, name: str) -> list[Row]:
-    """Two columns of inputs and outputs, or a list of pairs."""
+    """Tests given as columns of inputs and outputs, or as a list of pairs."""
     if row.get(name) is None:
         return []
     if isinstance(row[name], list):
         return [
-            {"input": wanted(one, "input", str, f"{name}[{i}]."), "output": wanted(one, "output", str)}
+            {"input": required(one, "input", str, f"{name}[{i}]."), "output": required(one, "output", str)}
             for i, one in enumerate(objects(row, name))
         ]
-    columns, where = wanted(row, name, dict), f"{name}."
+    columns, where = required(row, name, dict), f"{name}."
     inputs, outputs = texts(columns, "input", where), texts(columns, "output", where)
     if len(inputs) != len(outputs):
         raise InputError(f"{name}: has {len(inputs)} inputs and {len(outputs)} outputs")
     return [{"input": one, "output": other} for one, other in zip(inputs, outputs, strict=True)]
 
 
-def _word(row: Row, name: str, words: tuple[str, ...]) -> str:
+def _choice_name(row: Row, name: str, names: tuple[str, ...]) -> str:
     value = row.get(name)
     if value is None or isinstance(value, str):
         return value or ""
-    if isinstance(value, int) and 0 <= value < len(words):
-        return words[value]
-    raise InputError(f"{name}: must be a number below {len(words)}, not {value!r:.20} ({kind_of(value)})")
+    if isinstance(value, int) and 0 <= value < len(names):
+        return names[value]
+    raise InputError(f"{name}: must be a number below {len(names)}, not {value!r:.20} ({kind_of(value)})")
 
 
-def _seconds(row: Row) -> float | None:
+def _time_limit(row: Row) -> float | None:
     limit = row.get("time_limit")
     if isinstance(limit, dict):
         where = "time_limit."
@@ -99,13 +99,12 @@ TEST = Dataset(
 )
 
 
-# HumanEval, and HumanEval+ of EvalPlus with many more tests: complete a function.
-
+# HumanEval, and HumanEval+ of EvalPlus
 
 _MARKS = frozenset({"task_id", "prompt", "canonical_solution", "entry_point"})
 
-# Inputs without outputs: what the reference returns is expected.
-_AGAINST_REFERENCE = """\
+# HumanEval+ has inputs without outputs: the reference solution computes the expected values.
+_REFERENCE_TEST = """\
 import copy, json
 
 INPUTS = json.loads({inputs!r})
@@ -136,38 +135,38 @@ def check(candidate):
 
 
 def parse_humaneval(row: Row) -> Case:
-    """One problem with its test program."""
+    """Parse a HumanEval problem with its test program."""
     if "plus_input" in row:
-        raise InputError("plus_input: a row of humaneval-plus, not of humaneval")
-    return _humaneval_case(row, wanted(row, "test", str))
+        raise InputError("plus_input: this is a row of humaneval-plus, not of humaneval")
+    return _humaneval_case(row, required(row, "test", str))
 
 
 def parse_humaneval_plus(row: Row) -> Case:
-    """One problem of HumanEval+: its test program, or one that compares with the reference."""
+    """Parse a HumanEval+ problem; rows without a test program are compared with the reference solution."""
     if "plus_input" in row:
-        return _humaneval_case(row, _program(row))
-    test = wanted(row, "test", str)
+        return _humaneval_case(row, _reference_test(row))
+    test = required(row, "test", str)
     if "inputs = [" not in test:
-        raise InputError("test: has no list of inputs, as HumanEval+ has: a row of humaneval?")
+        raise InputError("test: has no list of inputs, as HumanEval+ has: is this a row of humaneval?")
     return _humaneval_case(row, test)
 
 
 def _humaneval_case(row: Row, tests: str) -> Case:
     extra = {
         "tests": tests,
-        "entry_point": wanted(row, "entry_point", str),
-        **present(canonical_solution=optional(row, "canonical_solution", str)),
+        "entry_point": required(row, "entry_point", str),
+        **drop_empty(canonical_solution=optional(row, "canonical_solution", str)),
     }
-    return problem_case(wanted(row, "task_id", str), wanted(row, "prompt", str), "code", extra)
+    return problem_case(required(row, "task_id", str), required(row, "prompt", str), "code", extra)
 
 
-def _program(row: Row) -> str:
-    inputs = [*wanted(row, "base_input", list), *wanted(row, "plus_input", list)]
-    return _AGAINST_REFERENCE.format(
+def _reference_test(row: Row) -> str:
+    inputs = [*required(row, "base_input", list), *required(row, "plus_input", list)]
+    return _REFERENCE_TEST.format(
         inputs=msgspec.json.encode(inputs).decode(),
-        reference=wanted(row, "prompt", str) + wanted(row, "canonical_solution", str),
+        reference=required(row, "prompt", str) + required(row, "canonical_solution", str),
         tolerance=float(optional(row, "atol", float) or 0),
-        entry_point=wanted(row, "entry_point", str),
+        entry_point=required(row, "entry_point", str),
     )
 
 
@@ -193,45 +192,44 @@ HUMANEVAL_PLUS = Dataset(
 )
 
 
-# MBPP: short Python tasks with three asserts each; tasks 11 to 510 for testing, and the sanitized set.
+# MBPP: tasks 11 to 510, and the sanitized set
 
-
-_DEFINED = re.compile(r"^\s*def\s+(\w+)", re.MULTILINE)
+_DEFINITION = re.compile(r"^\s*def\s+(\w+)", re.MULTILINE)
 _RAW = "https://raw.githubusercontent.com/google-research/google-research/master/mbpp"
 TEST_SPLIT = range(11, 511)
 
 
 def parse_mbpp(row: Row) -> Case | None:
-    """One problem of the test split."""
-    if wanted(row, "task_id", int) not in TEST_SPLIT:
+    """Parse an MBPP problem; None outside the test split."""
+    if required(row, "task_id", int) not in TEST_SPLIT:
         return None
     setup = optional(row, "test_setup_code", str) or ""
     more = texts(row, "challenge_test_list") if row.get("challenge_test_list") else []
-    return _mbpp_case(row, wanted(row, "text", str), setup, more)
+    return _mbpp_case(row, required(row, "text", str), setup, more)
 
 
 def parse_mbpp_sanitized(row: Row) -> Case:
-    """One problem of the sanitized set."""
+    """Parse a problem of sanitized MBPP."""
     setup = "\n".join(texts(row, "test_imports")) if row.get("test_imports") else ""
-    return _mbpp_case(row, wanted(row, "prompt", str), setup, [])
+    return _mbpp_case(row, required(row, "prompt", str), setup, [])
 
 
 def _mbpp_case(row: Row, statement: str, setup: str, more: list[str]) -> Case:
-    tests, code = texts(row, "test_list"), wanted(row, "code", str)
+    tests, code = texts(row, "test_list"), required(row, "code", str)
     if not tests:
         raise InputError("test_list: is empty")
-    # The statement does not name the function, so what the asserts call is shown, as in the paper on MBPP.
+    # The statement does not name the function, so the asserts are shown, as in the MBPP paper.
     shown = f"{statement}\n\nYour code should pass these tests:\n\n" + "\n".join(tests)
-    entry_point = _called(code, tests[0])
+    entry_point = _tested_function(code, tests[0])
     asserts = indent("\n".join([*tests, *more]), "    ")
     program = f"{setup}\n\n\ndef check(candidate):\n    {entry_point} = candidate\n{asserts}\n".lstrip()
-    extra = {"tests": program, "entry_point": entry_point, **present(canonical_solution=code)}
-    return problem_case(f"mbpp-{wanted(row, 'task_id', int)}", shown, "code", extra)
+    extra = {"tests": program, "entry_point": entry_point, **drop_empty(canonical_solution=code)}
+    return problem_case(f"mbpp-{required(row, 'task_id', int)}", shown, "code", extra)
 
 
-def _called(code: str, test: str) -> str:
-    """The function of the reference that a test calls."""
-    for name in _DEFINED.findall(code):
+def _tested_function(code: str, test: str) -> str:
+    """The function of the reference solution that a test calls."""
+    for name in _DEFINITION.findall(code):
         if re.search(rf"\b{name}\s*\(", test):
             return str(name)
     raise InputError("test_list[0]: calls no function that code defines")
@@ -257,18 +255,17 @@ SANITIZED = Dataset(
 )
 
 
-# A text that was pickled, compressed and written in base64, as LiveCodeBench ships its hidden tests.
+# LiveCodeBench ships hidden tests as a text that is pickled, compressed and base64-encoded
 #
-# Nothing is ever unpickled. The few instructions that make a text are read; any other is refused unread,
-# so a pickle that would call something, or allocate, cannot.
+# Nothing is ever unpickled. Only the opcodes that build one text are read, and any other opcode is refused,
+# so a pickle cannot call or allocate anything.
 
-
-_TEXTS = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"}
-_HARMLESS = {"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "PUT", "STOP"}
+_TEXT_OPCODES = {"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"}
+_IGNORED_OPCODES = {"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "PUT", "STOP"}
 
 
 def unpack_text(packed: str, limit: int = LIMITS.packed) -> str:
-    """The text, or `InputError`; never more than `limit` bytes are unpacked."""
+    """Decode a packed text, or raise `InputError`; unpacks at most `limit` bytes."""
     try:
         data = b64decode(packed, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -277,50 +274,48 @@ def unpack_text(packed: str, limit: int = LIMITS.packed) -> str:
 
 
 def pickled_text(data: bytes) -> str:
-    """The one text a pickle holds; whatever else it holds is refused, and none of it is carried out."""
+    """Read the single text of a pickle without executing it; anything else is refused."""
     found: list[str | bytes] = []
     try:
-        for instruction, value, _ in pickletools.genops(data):
-            if instruction.name in _TEXTS and isinstance(value, str | bytes):
+        for opcode, value, _ in pickletools.genops(data):
+            if opcode.name in _TEXT_OPCODES and isinstance(value, str | bytes):
                 found.append(value)
-            elif instruction.name not in _HARMLESS:
-                raise InputError(f"a pickle with {instruction.name} in it is refused: a text alone is read")
+            elif opcode.name not in _IGNORED_OPCODES:
+                raise InputError(f"a pickle with opcode {opcode.name} is refused: only a single text is read")
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
         raise InputError(f"not a pickle ({str(error)[:100]})") from None
     if len(found) != 1:
-        raise InputError(f"a pickle of {len(found)} texts is refused: one text is read")
+        raise InputError(f"a pickle of {len(found)} texts is refused: only a single text is read")
     text = found[0]
     try:
         return text if isinstance(text, str) else text.decode()
     except UnicodeDecodeError:
-        raise InputError("not a pickled text: its bytes are no UTF-8") from None
+        raise InputError("not a pickled text: its bytes are not UTF-8") from None
 
 
-# LiveCodeBench: contest programs by the date of their contest, as `code_generation_lite` has them.
+# LiveCodeBench: `code_generation_lite`, selected by contest date
 #
-# The paper has 279 problems of "24.08-25.02" and 131 of "25.02-25.05". Release v5 (`test` to `test5`) has
-# 279 from 2024-08-01 on, the last of 2025-01-04; release v6 adds `test6` with 175, of which 131 are of
-# February or later. So a month named as an end is left out, and v5 is its own five files alone: `test6`
-# has January too.
-
+# The paper uses 279 problems of "24.08-25.02" and 131 of "25.02-25.05". Release v5 (`test` to `test5`) has
+# 279 from 2024-08-01 to 2025-01-04. Release v6 adds `test6` with 175, of which 131 are of February or later.
+# So the end month is exclusive, and v5 reads only its own five files, because `test6` also has January.
 
 _HUB = "https://huggingface.co/datasets/livecodebench/code_generation_lite/resolve/main"
 _V5 = ("test.jsonl", "test2.jsonl", "test3.jsonl", "test4.jsonl", "test5.jsonl")
 _PLATFORM_MARKS = frozenset(
     {"question_content", "question_id", "contest_date", "public_test_cases", "private_test_cases"}
 )
-_TERMS = "see the contest sites"
+_LICENCE = "see the contest sites"
 
 
 def parse_livecodebench(row: Row) -> Case:
-    """One problem with its public and hidden tests."""
-    meant: Row = _json(row, "metadata", dict) if row.get("metadata") else {}
+    """Parse a LiveCodeBench problem with its public and hidden tests."""
+    metadata: Row = _json(row, "metadata", dict) if row.get("metadata") else {}
     tests = {
         "public": _livecodebench_tests(_json(row, "public_test_cases", list), "public_test_cases"),
         "hidden": _livecodebench_tests(_hidden(row), "private_test_cases"),
     }
-    extra = present(
-        entry_point=optional(meant, "func_name", str, "metadata."),
+    extra = drop_empty(
+        entry_point=optional(metadata, "func_name", str, "metadata."),
         starter_code=optional(row, "starter_code", str),
         difficulty=optional(row, "difficulty", str),
         title=optional(row, "question_title", str),
@@ -328,16 +323,19 @@ def parse_livecodebench(row: Row) -> Case:
         contest_date=str(row["contest_date"]),
     )
     return problem_case(
-        label(row, "question_id"), wanted(row, "question_content", str), "code", {"tests": tests, **extra}
+        text_or_number(row, "question_id"),
+        required(row, "question_content", str),
+        "code",
+        {"tests": tests, **extra},
     )
 
 
 def _hidden(row: Row) -> list[object]:
-    """Hidden tests: JSON, or JSON that was pickled, compressed and written in base64."""
+    """Hidden tests: JSON, or JSON that is pickled, compressed and base64-encoded."""
     name = "private_test_cases"
     if isinstance(row.get(name), list):
         return list(row[name])
-    text = wanted(row, name, str)
+    text = required(row, name, str)
     if not text.lstrip().startswith("["):
         try:
             text = unpack_text(text)
@@ -347,14 +345,14 @@ def _hidden(row: Row) -> list[object]:
 
 
 def _json(row: Row, name: str, kind: type) -> Any:
-    """A field that holds JSON as a text; already read, it is taken as it is."""
+    """A field with JSON, either serialised or already decoded."""
     value = row.get(name)
     if isinstance(value, str):
         try:
             value = decode(value)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-    return wanted({name: value} if value is not None else row, name, kind)
+    return required({name: value} if value is not None else row, name, kind)
 
 
 def _livecodebench_tests(items: list[object], name: str) -> list[Row]:
@@ -363,8 +361,8 @@ def _livecodebench_tests(items: list[object], name: str) -> list[Row]:
         where = f"{name}[{i}]."
         if not isinstance(item, dict):
             raise InputError(f"{where[:-1]}: must be an object with input and output")
-        test = {"input": wanted(item, "input", str, where), "output": wanted(item, "output", str, where)}
-        tests.append(test | present(testtype=optional(item, "testtype", str, where)))
+        test = {"input": required(item, "input", str, where), "output": required(item, "output", str, where)}
+        tests.append(test | drop_empty(testtype=optional(item, "testtype", str, where)))
     return tests
 
 
@@ -374,7 +372,7 @@ V5 = Dataset(
     marks=_PLATFORM_MARKS,
     expected=279,
     source="livecodebench/code_generation_lite, release_v5",
-    licence=_TERMS,
+    licence=_LICENCE,
     urls=tuple(f"{_HUB}/{name}" for name in _V5),
     files=_V5,
     window=Window(date(2024, 8, 1), date(2025, 2, 1)),
@@ -387,10 +385,10 @@ V6 = Dataset(
     marks=_PLATFORM_MARKS,
     expected=131,
     source="livecodebench/code_generation_lite, release_v6",
-    licence=_TERMS,
+    licence=_LICENCE,
     urls=(f"{_HUB}/test6.jsonl",),
     files=("test6.jsonl",),
     window=Window(date(2025, 2, 1), date(2025, 5, 1)),
     dated="contest_date",
-    hint="they stand in test6.jsonl of release_v6",
+    hint="they are in test6.jsonl of release_v6",
 )

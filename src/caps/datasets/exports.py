@@ -1,4 +1,4 @@
-"""Selections and judgements as other tools read them; plain data in, lines out."""
+"""Exports of selections and judgements in the formats of other tools."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A case and which of its candidates to hand out, best first."""
+    """A case and the candidates of it to export, best first."""
 
     case: Case
     ids: tuple[int, ...]
 
     @property
     def candidates(self) -> list[Candidate]:
-        """The candidates to hand out."""
+        """The candidates to export."""
         return [self.case.candidates[one] for one in self.ids]
 
 
 def livecodebench(chosen: Iterable[Chosen]) -> Iterator[bytes]:
-    """One JSON list, as LiveCodeBench's evaluator of custom outputs wants it."""
+    """One JSON list, the input of LiveCodeBench's custom evaluator."""
     opening = b"["
     for item in chosen:
         row = {
@@ -43,7 +43,7 @@ def livecodebench(chosen: Iterable[Chosen]) -> Iterator[bytes]:
 
 
 def openai_batch(chosen: Iterable[Chosen]) -> Iterator[bytes]:
-    """One reply a line, as batch output has it; its model is called `caps`."""
+    """Batch output: one reply per line, from a model called `caps`."""
     for item in chosen:
         choices = [
             {"index": i, "message": {"role": "assistant", "content": one.text}, "finish_reason": "stop"}
@@ -55,13 +55,13 @@ def openai_batch(chosen: Iterable[Chosen]) -> Iterator[bytes]:
 
 
 def answers(chosen: Iterable[Chosen]) -> Iterator[bytes]:
-    r"""Id, tab and answer: what was boxed, the code, or all of the text; a line break is written `\n`."""
+    r"""Id, tab and answer (the boxed answer, the code or all of the text); line breaks become `\n`."""
     for item in chosen:
         for one in item.candidates:
-            said = one.answer or last_boxed(one.text)
-            if domain_named(item.case.domain).python_programs or not said:
-                said = dissect(one).code or said or one.text
-            cells = (item.case.id.translate(_ESCAPES), said.strip().translate(_ESCAPES))
+            answer = one.answer or last_boxed(one.text)
+            if domain_named(item.case.domain).python_programs or not answer:
+                answer = dissect(one).code or answer or one.text
+            cells = (item.case.id.translate(_ESCAPES), answer.strip().translate(_ESCAPES))
             yield "\t".join(cells).encode("utf-8", "replace") + b"\n"
 
 
@@ -75,10 +75,9 @@ EXPORTS: Mapping[str, Callable[[Iterable[Chosen]], Iterator[bytes]]] = {
 def preferences(
     cases: Mapping[str, Case], rulings: Iterable[Row], *, full_only: bool = False, chat: bool = False
 ) -> Iterator[bytes]:
-    """One line for each decided game: prompt, chosen, rejected, as trainers of preferences read them.
+    """Preference pairs for training: prompt, chosen and rejected of each decided game, one per line.
 
-    Ties, asks that went unanswered and replies nobody could read decide nothing and are left out. With
-    `chat`, messages take the place of texts.
+    Ties, unanswered asks and unreadable replies are left out. With `chat`, texts become lists of messages.
     """
     for ruling in rulings:
         case, winner = cases.get(str(ruling.get("case"))), _winner(ruling)
@@ -90,8 +89,8 @@ def preferences(
         better, worse = case.candidates[winner], case.candidates[loser]
         row = {
             "prompt": [message_value(one) for one in case.problem.messages] if chat else case.problem.text,
-            "chosen": _said(better, chat=chat),
-            "rejected": _said(worse, chat=chat),
+            "chosen": _as_completion(better, chat=chat),
+            "rejected": _as_completion(worse, chat=chat),
             **{name: ruling.get(name) for name in ("weight", "ratings", "level", "stage", "case")},
             "pair": [winner, loser],
             "chosen_first": ruling["a"] == winner,
@@ -105,7 +104,7 @@ def preferences(
 
 
 def _winner(ruling: Row) -> int | None:
-    """Who won a game; None for all that decided nothing."""
+    """The winner of a game; None if it was not decided."""
     pair, first = ruling.get("pair"), ruling.get("a")
     match pair:
         case [int(one), int(other)] if one != other and first in pair and not ruling.get("cause"):
@@ -114,7 +113,7 @@ def _winner(ruling: Row) -> int | None:
     return None
 
 
-def _said(candidate: Candidate, *, chat: bool) -> str | list[Row]:
+def _as_completion(candidate: Candidate, *, chat: bool) -> str | list[Row]:
     return [{"role": "assistant", "content": candidate.text}] if chat else candidate.text
 
 

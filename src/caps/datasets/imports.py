@@ -1,4 +1,4 @@
-"""Files of candidates, whoever wrote them: the format is told from what stands in them, not from a name."""
+"""Case files of any supported format; the format is detected from the content, not the file name."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from caps.core.types import Case
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines
 from caps.datasets.inspect_logs import read_eval, read_json_log
 from caps.datasets.logs import read_batch, read_results, read_samples
-from caps.datasets.reading import Row, count_rows, decode, is_parquet, is_zip, lines, parquet_rows, peeked
+from caps.datasets.reading import Row, count_rows, decode, is_parquet, is_zip, lines, parquet_rows, peek_line
 from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
 from caps.files import is_stream
 
@@ -20,7 +20,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A way to write candidates down: what it is in one line, and the fields its first object is known by."""
+    """A file format: a one-line description, the fields that identify its first object, and its reader."""
 
     about: str
     known_by: tuple[frozenset[str], ...]
@@ -29,7 +29,7 @@ class Format:
 
 FORMATS = {
     "pools": Format("cases with recorded verdicts of several judges", POOL_FIELDS, read_pools),
-    "caps": Format("our own: one case a line", (frozenset({"candidates"}),), cases_in),
+    "caps": Format("the format of caps: one case per line", (frozenset({"candidates"}),), cases_in),
     "openai-batch": Format(
         "batch output of OpenAI or vllm run-batch",
         (frozenset({"custom_id", "response"}), frozenset({"custom_id", "body"})),
@@ -46,42 +46,42 @@ FORMATS = {
 
 
 def open_cases(path: str, format_: str = AUTO, *, requests: str | None = None) -> Iterator[Case | InputError]:
-    """Read the cases of a file in any of the formats; `requests` is the input file of a batch."""
+    """Read the cases of a file in any supported format; `requests` is the input file of a batch."""
     if format_ not in (AUTO, *FORMATS):
         names = [AUTO, *FORMATS]
         raise SettingError(
-            f"no format is called {format_!r}: {nearest(format_, names)}there are {', '.join(names)}"
+            f"unknown format {format_!r}: {nearest(format_, names)}there are {', '.join(names)}"
         )
-    return _opened(path, format_, requests)
+    return _read(path, format_, requests)
 
 
-def _opened(path: str, format_: str, requests: str | None) -> Iterator[Case | InputError]:
+def _read(path: str, format_: str, requests: str | None) -> Iterator[Case | InputError]:
     if is_zip(path) and format_ in (AUTO, "inspect"):
         yield from read_eval(path)
         return
     if format_ in (AUTO, "caps") and is_parquet(path):
         yield from cases_in_rows(parquet_rows(path), path)
         return
-    first, source = peeked(lines(path))
+    first, source = peek_line(lines(path))
     if is_recorded(first):
         raise InputError(
-            f"{path}: holds recorded verdicts, not cases: give it as --recorded FILE, beside the cases"
+            f"{path}: contains recorded verdicts, not cases: pass it as --recorded FILE and give a case file"
         )
-    name = sniff(first) if format_ == AUTO else format_
+    name = detect_format(first) if format_ == AUTO else format_
     if requests is None:
         yield from FORMATS[name].read(source, path)
     elif name == "openai-batch":
         yield from read_batch(source, path, requests)
     else:
-        raise SettingError(f"--requests goes with openai-batch alone; {path} is in the format {name}")
+        raise SettingError(f"--requests applies to openai-batch only; the format of {path} is {name}")
 
 
-def sniff(first: bytes) -> str:
-    """The format whose first line this is; what is none of the others is ours, and read strictly."""
+def detect_format(first: bytes) -> str:
+    """Detect the format from the first line; the fallback is `caps`, which is read strictly."""
     if first.startswith(b"["):
         return "livecodebench"
     if first == b"{":
-        return "inspect"  # written over many lines, as no format of one object a line is
+        return "inspect"  # one object over several lines
     try:
         row = decode(first)
     except InputError:
@@ -97,17 +97,17 @@ def _by_fields(row: Row) -> str:
 
 
 def count_cases(path: str) -> int | None:
-    """How many cases there are to come, where that is known without reading them."""
+    """The number of cases of a file, if it is known without reading them."""
     if is_stream(path) or "://" in path or Path(path).is_dir() or is_zip(path):
         return None
     if is_parquet(path):
         return count_rows(path)
-    first, _ = peeked(lines(path))
-    return count_lines(path) if sniff(first) == "caps" else None
+    first, _ = peek_line(lines(path))
+    return count_lines(path) if detect_format(first) == "caps" else None
 
 
 def merge(sources: Iterable[Iterable[Case | InputError]]) -> Iterator[Case | InputError]:
-    """Put together what several files have on the same problems: candidates in the order of the files."""
+    """Merge the candidates of several files by case id, in the order of the files."""
     merged: dict[str, Case] = {}
     for source in sources:
         for case in source:
@@ -116,7 +116,7 @@ def merge(sources: Iterable[Iterable[Case | InputError]]) -> Iterator[Case | Inp
                 continue
             known = merged.get(case.id)
             if known is not None and known.problem != case.problem:
-                yield InputError(f"case {case.id!r}: has another problem in an earlier file")
+                yield InputError(f"case {case.id!r}: has a different problem in an earlier file")
             elif known is not None:
                 merged[case.id] = replace(known, candidates=known.candidates + case.candidates)
             else:

@@ -1,6 +1,6 @@
-"""Logs of Inspect: `.eval` archives and `.json` files; the epochs of a sample are the candidates of a case.
+"""Inspect logs (`.eval` archives and `.json` files); the epochs of a sample become the candidates of a case.
 
-Nothing of an archive is written to disk, so its names cannot lead astray; no member is unpacked past a limit.
+Archives are read in memory, so member names cannot escape a folder, and every member has a size limit.
 """
 
 import struct
@@ -11,46 +11,46 @@ from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.datasets.logs import candidate_of, problem_of
-from caps.datasets.reading import LIMITS, Limits, Row, decode, label, objects, wanted, whole
+from caps.datasets.logs import parse_choice, parse_problem
+from caps.datasets.reading import LIMITS, Limits, Row, decode, join_lines, objects, required, text_or_number
 from caps.evidence.domains import guess_domain
 
-_ZSTANDARD = 93  # how Inspect packs its logs today
-_PACKINGS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}
-_END, _END64 = b"PK\x05\x06", b"PK\x06\x06"  # the records behind the list of members
+_ZSTANDARD = 93  # the method current versions of Inspect use
+_COMPRESSION_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}
+_END, _END64 = b"PK\x05\x06", b"PK\x06\x06"  # end-of-central-directory records
 _LONGEST_END = 22 + 65535 + 20 + 56
-_IN_ZIP64 = 0xFFFFFFFF
+_SIZE_IN_ZIP64 = 0xFFFFFFFF
 _SHORTEST_ENTRY = 46 + len("samples/1_epoch_1.json")
 _CHUNK = 1 << 20
-_RIGHT = {"C": True, "I": False}
+_CORRECT_BY_SCORE = {"C": True, "I": False}
 
 Sample = tuple[Problem, dict[int, tuple[Candidate, ...]], Row]
 
 
 def read_eval(path: str, limits: Limits = LIMITS) -> Iterator[Case | InputError]:
-    """Read the cases of an archive."""
+    """Read the cases of an `.eval` archive."""
     yield from _cases(_members(path, limits), path)
 
 
 def read_json_log(lines: Iterable[bytes], path: str, limits: Limits = LIMITS) -> Iterator[Case | InputError]:
-    """Read the cases of a JSON log."""
+    """Read the cases of a `.json` log."""
     try:
-        log = decode(whole(lines, path, limits))
-        samples = objects(wanted({"log": log}, "log", dict), "samples")
+        log = decode(join_lines(lines, path, limits))
+        samples = objects(required({"log": log}, "log", dict), "samples")
     except InputError as error:
-        raise InputError(f"{path}: one object a file is a log of Inspect, but {error}") from None
+        raise InputError(f"{path}: not an Inspect log: {error}") from None
     yield from _cases(((f"{path}: samples[{i}]", one) for i, one in enumerate(samples)), path)
 
 
 def _members(path: str, limits: Limits) -> Iterator[tuple[str, Row | InputError]]:
     total = 0
     try:
-        _refuse_crowd(path, limits)
+        _check_member_count(path, limits)
         with _open_archive(path) as archive:
             for member in archive.infolist():
                 if member.filename.startswith("samples/") and member.filename.endswith(".json"):
                     where = f"{path}: {member.filename}"
-                    unpacked = _unpacked(archive, member, where, limits)
+                    unpacked = _unpack(archive, member, where, limits)
                     if isinstance(unpacked, InputError):
                         total += limits.packed
                         yield where, unpacked
@@ -58,65 +58,68 @@ def _members(path: str, limits: Limits) -> Iterator[tuple[str, Row | InputError]
                         total += len(unpacked)
                         yield where, _sample(unpacked, where)
                     if total > limits.archive:
-                        raise InputError(f"{where}: more than {limits.archive:,} bytes are unpacked by here")
+                        raise InputError(
+                            f"{where}: the archive unpacks to more than {limits.archive:,} bytes"
+                        )
     except InputError:
         raise
-    except Exception as error:  # the backport has a BadZipFile of its own
-        raise InputError(f"{path}: not an archive that can be read ({error})") from None
+    except Exception as error:  # the backport has another BadZipFile class
+        raise InputError(f"{path}: the archive cannot be read ({error})") from None
 
 
 def _open_archive(path: str) -> zipfile.ZipFile:
-    """Open an archive whose members may be packed with Zstandard, which Python reads itself from 3.14 on."""
+    """Open an archive whose members may be Zstandard-compressed; Python supports that from 3.14 on."""
     if sys.version_info >= (3, 14):
         return zipfile.ZipFile(path)
-    from backports.zstd import zipfile as backported  # noqa: PLC0415  # loaded by those who read an archive
+    from backports.zstd import zipfile as backported  # noqa: PLC0415  # loaded only for archives
 
-    return backported.ZipFile(path)  # type: ignore[return-value]  # the same class of a later Python
+    return backported.ZipFile(path)  # type: ignore[return-value]  # the class of a later Python
 
 
-def _refuse_crowd(path: str, limits: Limits) -> None:
-    """Refuse an archive of too many members before they are listed, by the size of the list at its end.
+def _check_member_count(path: str, limits: Limits) -> None:
+    """Refuse an archive with too many members, judged by the size of its central directory.
 
-    The list must lie in the file itself, so a false size in the record behind it only makes it unreadable.
+    The members are not listed first. A forged size only makes the archive unreadable, since the directory
+    must lie within the file.
     """
     with Path(path).open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _LONGEST_END))
         tail = file.read()
-        place = tail.rfind(_END)
-        if place < 0 or place + 20 > len(tail):
+        position = tail.rfind(_END)
+        if position < 0 or position + 20 > len(tail):
             return
-        (listed,) = struct.unpack_from("<L", tail, place + 12)
-        if listed == _IN_ZIP64:
-            (listed,) = (
-                struct.unpack_from("<Q", tail, place64 + 40)
-                if (place64 := tail.rfind(_END64)) >= 0
+        (directory_size,) = struct.unpack_from("<L", tail, position + 12)
+        if directory_size == _SIZE_IN_ZIP64:
+            (directory_size,) = (
+                struct.unpack_from("<Q", tail, position64 + 40)
+                if (position64 := tail.rfind(_END64)) >= 0
                 else (size,)
             )
-    if listed > limits.members * _SHORTEST_ENTRY:
-        raise InputError(f"{path}: holds more than {limits.members:,} members, or their names are too long")
+    if directory_size > limits.members * _SHORTEST_ENTRY:
+        raise InputError(f"{path}: has more than {limits.members:,} members, or their names are too long")
 
 
-def _unpacked(
+def _unpack(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, where: str, limits: Limits
 ) -> bytes | InputError:
-    if member.compress_type not in _PACKINGS:
-        return InputError(f"{where}: packed in a way Inspect does not use (method {member.compress_type})")
-    kept = bytearray()
+    if member.compress_type not in _COMPRESSION_METHODS:
+        return InputError(f"{where}: unsupported compression method {member.compress_type}")
+    data = bytearray()
     try:
         with archive.open(member) as file:
             while chunk := file.read(_CHUNK):
-                kept += chunk
-                if len(kept) > limits.packed:
+                data += chunk
+                if len(data) > limits.packed:
                     return InputError(f"{where}: unpacks to more than {limits.packed:,} bytes")
-    except Exception as error:  # of whichever library unpacks it
+    except Exception as error:  # any error of the decompressor
         return InputError(f"{where}: cannot be unpacked ({error})")
-    return bytes(kept)
+    return bytes(data)
 
 
 def _sample(data: bytes, where: str) -> Row | InputError:
     try:
-        return wanted({"sample": decode(data)}, "sample", dict)  # type: ignore[no-any-return]
+        return required({"sample": decode(data)}, "sample", dict)  # type: ignore[no-any-return]
     except InputError as error:
         return InputError(f"{where}: {error}")
 
@@ -128,48 +131,48 @@ def _cases(rows: Iterable[tuple[str, Row | InputError]], path: str) -> Iterator[
             if isinstance(row, InputError):
                 yield row
             else:
-                _add(row, samples)
+                _add_sample(row, samples)
         except InputError as error:
             yield InputError(f"{where}: {error}")
     if not samples:
-        yield InputError(f"{path}: no sample with an output in it")
+        yield InputError(f"{path}: no sample has an output")
     for name, (problem, epochs, extra) in samples.items():
-        candidates = tuple(one for _, drawn in sorted(epochs.items()) for one in drawn)
+        candidates = tuple(one for epoch in sorted(epochs) for one in epochs[epoch])
         yield Case(name, problem, candidates, guess_domain(extra, candidates), guessed=True, extra=extra)
 
 
-def _add(row: Row, samples: dict[str, Sample]) -> None:
-    name, epoch = label(row, "id"), row.get("epoch", 1)
-    attached = row.get("attachments")
-    attached = attached if isinstance(attached, dict) else None
+def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
+    name, epoch = text_or_number(row, "id"), row.get("epoch", 1)
+    attachments = row.get("attachments")
+    attachments = attachments if isinstance(attachments, dict) else None
     output = row.get("output")
     if not isinstance(output, dict) or not output.get("choices"):
-        told = row.get("error")
-        words = told.get("message") if isinstance(told, dict) else None
+        error = row.get("error")
+        message = error.get("message") if isinstance(error, dict) else None
         raise InputError(
-            f"sample {name!r}, epoch {epoch}: has no output ({str(words or 'no error told')[:200]})"
+            f"sample {name!r}, epoch {epoch}: has no output ({str(message or 'no error is recorded')[:200]})"
         )
-    drawn = tuple(
-        candidate_of(choice, f"output.choices[{i}]", attached)
+    candidates = tuple(
+        parse_choice(choice, f"output.choices[{i}]", attachments)
         for i, choice in enumerate(objects(output, "choices"))
     )
-    if len(drawn) == 1:
-        drawn = (_labelled(drawn[0], row.get("scores")),)
-    problem = problem_of(row.get("input"), "input", attached)
+    if len(candidates) == 1:
+        candidates = (_labelled(candidates[0], row.get("scores")),)
+    problem = parse_problem(row.get("input"), "input", attachments)
     known, epochs, _ = samples.setdefault(name, (problem, {}, _extra(row)))
     if known != problem:
-        raise InputError(f"id: {name!r} has another input in an earlier sample")
+        raise InputError(f"id: {name!r} has a different input in an earlier sample")
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch in epochs:
-        raise InputError(f"epoch: {epoch!r:.40} of sample {name!r} must be a number that is not there yet")
-    epochs[epoch] = drawn
+        raise InputError(f"epoch: {epoch!r:.40} of sample {name!r} must be an integer that occurs once")
+    epochs[epoch] = candidates
 
 
 def _labelled(candidate: Candidate, scores: object) -> Candidate:
-    """With the verdict of the first scorer that says right or wrong."""
+    """The candidate with the label of the first scorer that gives right or wrong."""
     for score in scores.values() if isinstance(scores, dict) else ():
         value = score.get("value") if isinstance(score, dict) else None
-        if isinstance(value, str) and value in _RIGHT:
-            return Candidate(candidate.text, logprob=candidate.logprob, correct=_RIGHT[value])
+        if isinstance(value, str) and value in _CORRECT_BY_SCORE:
+            return Candidate(candidate.text, logprob=candidate.logprob, correct=_CORRECT_BY_SCORE[value])
         if isinstance(value, int | float) and value in (0, 1):
             return Candidate(candidate.text, logprob=candidate.logprob, correct=bool(value))
     return candidate
@@ -179,5 +182,5 @@ def _extra(row: Row) -> Row:
     target = row.get("target")
     if isinstance(target, list) and len(target) == 1:
         target = target[0]
-    told = {"answer": target, "choices": row.get("choices"), "metadata": row.get("metadata")}
-    return {name: value for name, value in told.items() if value}
+    fields = {"answer": target, "choices": row.get("choices"), "metadata": row.get("metadata")}
+    return {name: value for name, value in fields.items() if value}

@@ -12,32 +12,31 @@ from caps.datasets.reading import (
     Limits,
     Row,
     decode,
+    decode_row,
+    drop_empty,
+    join_lines,
     kind_of,
-    label,
-    present,
-    row_in,
+    required,
+    text_or_number,
     texts,
-    wanted,
-    whole,
 )
 from caps.datasets.reading import lines as lines_of
 from caps.evidence.domains import guess_domain
 
-# `*_eval_all.json` of LiveCodeBench: problems with outputs, the code in them, and whether it passed.
+# LiveCodeBench results: `*_eval_all.json`
 
-
-_KEPT = ("starter_code", "difficulty", "contest_date", "platform")
+_EXTRA_FIELDS = ("starter_code", "difficulty", "contest_date", "platform")
 
 
 def read_results(lines: Iterable[bytes], path: str, limits: Limits = LIMITS) -> Iterator[Case | InputError]:
-    """Read the cases of a results file."""
+    """Read the cases of a LiveCodeBench results file."""
     try:
-        rows = wanted({"results": decode(whole(lines, path, limits))}, "results", list)
+        rows = required({"results": decode(join_lines(lines, path, limits))}, "results", list)
     except InputError as error:
         raise InputError(f"{path}: not a list of results: {error}") from None
     if not any(isinstance(row, dict) and "code_list" in row for row in rows):
         raise InputError(
-            f"{path}: a list, but not of LiveCodeBench results; cases are one JSON object a line"
+            f"{path}: not a list of LiveCodeBench results; a case file has one JSON object per line"
         )
     seen: set[str] = set()
     for i, row in enumerate(rows):
@@ -46,7 +45,7 @@ def read_results(lines: Iterable[bytes], path: str, limits: Limits = LIMITS) -> 
                 raise InputError(f"must be an object, not {kind_of(row)}")
             case = _lcb_case(row)
             if case.id in seen:
-                raise InputError(f"question_id: {case.id!r} stands earlier; ids must be unique")
+                raise InputError(f"question_id: {case.id!r} occurs earlier; ids must be unique")
         except InputError as error:
             yield InputError(f"{path}[{i}]: {error}")
             continue
@@ -61,94 +60,94 @@ def _lcb_case(row: Row) -> Case:
     if not codes:
         raise InputError("code_list: is empty; at least one is needed")
     if not isinstance(graded, list) or not len(codes) == len(outputs) == len(graded):
-        raise InputError("output_list, code_list and graded_list: must be equally long")
+        raise InputError("output_list, code_list and graded_list: must have the same length")
     candidates = tuple(
-        Candidate(text, code=code or None, correct=right if isinstance(right, bool) else None)
-        for text, code, right in zip(outputs, codes, graded, strict=True)
+        Candidate(text, code=code or None, correct=is_correct if isinstance(is_correct, bool) else None)
+        for text, code, is_correct in zip(outputs, codes, graded, strict=True)
     )
-    extra = present(title=row.get("question_title"), **{name: row.get(name) for name in _KEPT})
-    statement = Problem.of(wanted(row, "question_content", str))
-    return Case(label(row, "question_id"), statement, candidates, "code", extra=extra)
+    extra = drop_empty(title=row.get("question_title"), **{name: row.get(name) for name in _EXTRA_FIELDS})
+    statement = Problem.of(required(row, "question_content", str))
+    return Case(text_or_number(row, "question_id"), statement, candidates, "code", extra=extra)
 
 
-# Chat messages as other tools write them: one text, or parts of several kinds.
+# Chat messages: one text, or a list of parts
+
+_ATTACHMENT_PREFIX = "attachment://"
 
 
-_ATTACHED = "attachment://"
-
-
-def problem_of(asked: object, where: str, attached: Mapping[str, object] | None = None) -> Problem:
-    """A problem that is a text or a list of messages; pictures and the like cannot be shown to a judge."""
-    if isinstance(asked, str):
-        return Problem.of(_found(asked, attached))
-    if not isinstance(asked, list) or not asked:
-        raise InputError(f"{where}: must be a text or a list of chat messages, not {kind_of(asked)}")
+def parse_problem(value: object, where: str, attachments: Mapping[str, object] | None = None) -> Problem:
+    """Parse a problem that is a text or a list of messages; parts that are not text are refused."""
+    if isinstance(value, str):
+        return Problem.of(_resolve_attachment(value, attachments))
+    if not isinstance(value, list) or not value:
+        raise InputError(f"{where}: must be a text or a list of chat messages, not {kind_of(value)}")
     messages = []
-    for i, message in enumerate(asked):
-        place = f"{where}[{i}]"
+    for i, message in enumerate(value):
+        location = f"{where}[{i}]"
         if not isinstance(message, dict):
-            raise InputError(f"{place}: must be an object, not {kind_of(message)}")
-        text, _ = _content(message.get("content"), attached, f"{place}.content")
-        messages.append(Message(wanted(message, "role", str, f"{place}."), text))
+            raise InputError(f"{location}: must be an object, not {kind_of(message)}")
+        text, _ = _content(message.get("content"), attachments, f"{location}.content")
+        messages.append(Message(required(message, "role", str, f"{location}."), text))
     return Problem(tuple(messages))
 
 
-def candidate_of(choice: Row, where: str, attached: Mapping[str, object] | None = None) -> Candidate:
-    """One choice of a completion, its thoughts before it between tags, as the model wrote them."""
+def parse_choice(choice: Row, where: str, attachments: Mapping[str, object] | None = None) -> Candidate:
+    """Parse one choice of a completion; reasoning goes before the text, between `<think>` tags."""
     if isinstance(choice.get("text"), str):
         return Candidate(choice["text"], logprob=_logprob(choice))
-    message = wanted(choice, "message", dict, f"{where}.")
-    place = f"{where}.message.content"
+    message = required(choice, "message", dict, f"{where}.")
+    location = f"{where}.message.content"
     if message.get("content") is None:
-        raise InputError(f"{place}: must be a text, not null (finish reason {choice.get('finish_reason')!r})")
-    text, thought = _content(message["content"], attached, place)
+        reason = choice.get("finish_reason")
+        raise InputError(f"{location}: must be a text, not null (finish reason {reason!r})")
+    text, reasoning = _content(message["content"], attachments, location)
     stated = message.get("reasoning_content") or message.get("reasoning")
-    thought = stated if isinstance(stated, str) else thought
-    return Candidate(with_thought(text, thought), logprob=_logprob(choice))
+    reasoning = stated if isinstance(stated, str) else reasoning
+    return Candidate(with_reasoning(text, reasoning), logprob=_logprob(choice))
 
 
-def with_thought(text: str, thought: str) -> str:
-    """A text with the thought that came before it."""
-    return f"<think>\n{thought.strip()}\n</think>\n\n{text}" if thought.strip() else text
+def with_reasoning(text: str, reasoning: str) -> str:
+    """The text with its reasoning before it, if there is any."""
+    return f"<think>\n{reasoning.strip()}\n</think>\n\n{text}" if reasoning.strip() else text
 
 
-def _content(content: object, attached: Mapping[str, object] | None, where: str) -> tuple[str, str]:
-    """Text and thought of a message's content."""
+def _content(content: object, attachments: Mapping[str, object] | None, where: str) -> tuple[str, str]:
+    """The text and the reasoning of a message's content."""
     if content is None or isinstance(content, str):
-        return _found(content or "", attached), ""
+        return _resolve_attachment(content or "", attachments), ""
     if not isinstance(content, list):
         raise InputError(f"{where}: must be a text or a list of parts, not {kind_of(content)}")
-    texts, thoughts = [], []
+    texts, reasonings = [], []
     for i, part in enumerate(content):
         if isinstance(part, str):
-            texts.append(_found(part, attached))
+            texts.append(_resolve_attachment(part, attachments))
         elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(_found(part["text"], attached))
+            texts.append(_resolve_attachment(part["text"], attachments))
         elif isinstance(part, dict) and part.get("type") in ("reasoning", "thinking"):
-            thoughts.append(_found(_thought(part), attached))
+            reasonings.append(_resolve_attachment(_reasoning_part(part), attachments))
         else:
             kind = part.get("type") if isinstance(part, dict) else kind_of(part)
-            raise InputError(f"{where}[{i}]: a part of type {kind!r:.40} is no text")
-    return "".join(texts), "\n".join(thoughts)
+            raise InputError(f"{where}[{i}]: a part of type {kind!r:.40} is not text")
+    return "".join(texts), "\n".join(reasonings)
 
 
-def _thought(part: Row) -> str:
+def _reasoning_part(part: Row) -> str:
     value = part.get("reasoning", part.get("thinking"))
     return value if isinstance(value, str) else ""
 
 
-def _found(text: str, attached: Mapping[str, object] | None) -> str:
-    """A text, or the longer one that a log keeps elsewhere under its digest."""
-    if attached and text.startswith(_ATTACHED):
-        value = attached.get(text.removeprefix(_ATTACHED))
+def _resolve_attachment(text: str, attachments: Mapping[str, object] | None) -> str:
+    """The text, or the attachment it refers to: Inspect stores long texts separately, by digest."""
+    if attachments and text.startswith(_ATTACHMENT_PREFIX):
+        value = attachments.get(text.removeprefix(_ATTACHMENT_PREFIX))
         return value if isinstance(value, str) else text
     return text
 
 
 def _logprob(choice: Row) -> float | None:
-    """The log-probability of all tokens together, where they were asked for."""
-    kept = choice.get("logprobs")
-    tokens = kept.get("content") if isinstance(kept, dict) else None
+    """The summed log-probability of all tokens, if the log has them."""
+    logprobs = choice.get("logprobs")
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     found = list(_logprobs(tokens)) if isinstance(tokens, list) else []
     total = math.fsum(found) if found and len(found) == len(tokens or ()) else None
     return total if total is not None and math.isfinite(total) else None
@@ -161,23 +160,23 @@ def _logprobs(tokens: Iterable[object]) -> Iterable[float]:
             yield float(value)
 
 
-_RIGHT = ("exact_match", "acc", "math_verify", "pass@1")
+_CORRECTNESS_METRICS = ("exact_match", "acc", "math_verify", "pass@1")
 
 
 def read_samples(lines: Iterable[bytes], path: str) -> Iterator[Case | InputError]:
-    """Read the cases of a samples file; a document that stands there once for each filter is one case."""
+    """Read the cases of lm-evaluation-harness samples; lines of one document, one per filter, are a case."""
     seen: dict[str, object] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        row = row_in(line, f"{path}:{number}")
+        row = decode_row(line, f"{path}:{number}")
         if isinstance(row, InputError):
             yield row
             continue
         try:
-            name = label(row, "doc_id")
+            name = text_or_number(row, "doc_id")
             if name in seen and seen[name] == row.get("filter"):
-                raise InputError(f"doc_id: {name!r} stands on an earlier line; ids must be unique")
+                raise InputError(f"doc_id: {name!r} is on an earlier line; ids must be unique")
             if name not in seen:
                 seen[name] = row.get("filter")
                 yield _lm_eval_case(row, name)
@@ -193,29 +192,31 @@ def _lm_eval_case(row: Row, name: str) -> Case:
 
 
 def _lm_eval_problem(row: Row) -> Problem:
-    """What the model was shown: the first argument of the first request."""
-    asked = row.get("arguments")
+    """The prompt: the first argument of the first request."""
+    value = row.get("arguments")
     for key in ("gen_args_0", "arg_0"):
-        asked = asked.get(key) if isinstance(asked, dict) else asked
-    while isinstance(asked, list) and asked and not isinstance(asked[0], dict):
-        asked = asked[0]
-    if isinstance(asked, str) and asked.lstrip().startswith('[{"'):
+        value = value.get(key) if isinstance(value, dict) else value
+    while isinstance(value, list) and value and not isinstance(value[0], dict):
+        value = value[0]
+    if isinstance(value, str) and value.lstrip().startswith('[{"'):
         try:
-            asked = decode(asked)  # a chat, written out
+            value = decode(value)  # a serialised chat
         except InputError:
-            return Problem.of(str(asked))
-    return problem_of(asked, "arguments")
+            return Problem.of(str(value))
+    return parse_problem(value, "arguments")
 
 
 def _candidates(row: Row) -> tuple[Candidate, ...]:
-    responses = wanted(row, "resps", list)
+    responses = required(row, "resps", list)
     while len(responses) == 1 and isinstance(responses[0], list):
         responses = responses[0]
     if not responses:
         raise InputError("resps: is empty; at least one is needed")
     for one in responses:
         if not isinstance(one, str):
-            raise InputError(f"resps: {kind_of(one)} is no generated text; multiple choice cannot be read")
+            raise InputError(
+                f"resps: {kind_of(one)} is not generated text; multiple-choice tasks are not supported"
+            )
     filtered = row.get("filtered_resps")
     while isinstance(filtered, list) and len(filtered) == 1 and isinstance(filtered[0], list):
         filtered = filtered[0]
@@ -233,8 +234,8 @@ def _candidates(row: Row) -> tuple[Candidate, ...]:
 
 
 def _correct(row: Row) -> bool | None:
-    """Whether the one response was right, by the metrics that say so."""
-    found = next((row[name] for name in _RIGHT if name in row), None)
+    """Whether a single response is correct, by the first known metric."""
+    found = next((row[name] for name in _CORRECTNESS_METRICS if name in row), None)
     return bool(found) if found in (0, 1) else None
 
 
@@ -244,123 +245,122 @@ def _answer(target: object) -> str | None:
     return str(target).rpartition("####")[2].strip() or None
 
 
-# Batch output of OpenAI and of `vllm run-batch`: one reply a line, in any order.
+# Batch output of OpenAI and `vllm run-batch`: one reply per line, in any order
 #
-# Several replies become the candidates of one case: `n` choices of one line, or lines called `id#0`,
-# `id#1`, … The problems stand in the batch input file, given beside it or in the same stream.
-
+# A case's candidates are the `n` choices of one line, or the lines `id#0`, `id#1`, … The problems are in the
+# batch input file, which is a second file or part of the same stream.
 
 _NUMBERED = re.compile(r"(.+)#(\d{1,9})", re.DOTALL)
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What the lines told so far, by the id of their request."""
+class _BatchContents:
+    """Problems and replies read so far, by request id."""
 
     problems: dict[str, Problem] = field(default_factory=dict)
     replies: dict[str, list[Candidate]] = field(default_factory=dict)
 
 
 def read_batch(lines: Iterable[bytes], path: str, requests: str | None = None) -> Iterator[Case | InputError]:
-    """Read the cases of a batch; first come the errors, because replies stand in any order."""
-    heard = _Heard()
+    """Read the cases of a batch; errors come first, because replies are in any order."""
+    contents = _BatchContents()
     if requests is not None:
-        yield from _hear(lines_of(requests), requests, heard)
-        if not heard.problems:
-            raise InputError(f"{requests}: no requests in it: the input file of the batch is wanted")
-    yield from _hear(lines, path, heard)
-    if heard.replies and not heard.problems:
+        yield from _collect_lines(lines_of(requests), requests, contents)
+        if not contents.problems:
+            raise InputError(f"{requests}: no requests found: give the input file of the batch")
+    yield from _collect_lines(lines, path, contents)
+    if contents.replies and not contents.problems:
         raise InputError(
-            f"{path}: batch output has no problems in it: give the batch input too "
+            f"{path}: batch output does not contain the problems: also give the batch input "
             f"(caps import {path} --requests INPUT -o cases.jsonl), or both as one stream"
         )
-    for name, members in _grouped(heard):
-        candidates = tuple(one for member in members for one in heard.replies.get(member, ()))
-        problem = next((heard.problems[one] for one in members if one in heard.problems), None)
+    for name, members in _group_requests(contents):
+        candidates = tuple(one for member in members for one in contents.replies.get(member, ()))
+        problem = next((contents.problems[one] for one in members if one in contents.problems), None)
         if problem is None:
             yield InputError(f"{path}: case {name!r}: its request is not in the batch input")
         elif candidates:
             yield Case(name, problem, candidates, guess_domain({}, candidates), guessed=True)
         else:
-            yield InputError(f"{path}: case {name!r}: no reply to it came")
+            yield InputError(f"{path}: case {name!r}: no reply was received")
 
 
-def _hear(lines: Iterable[bytes], path: str, heard: _Heard) -> Iterator[InputError]:
+def _collect_lines(lines: Iterable[bytes], path: str, contents: _BatchContents) -> Iterator[InputError]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        row = row_in(line, f"{path}:{number}")
+        row = decode_row(line, f"{path}:{number}")
         try:
             if isinstance(row, InputError):
                 yield row
             elif "response" in row or "error" in row:
-                yield from _hear_reply(row, f"{path}:{number}", heard)
+                yield from _collect_reply(row, f"{path}:{number}", contents)
             else:
-                name = wanted(row, "custom_id", str)
-                heard.problems.setdefault(name, _batch_problem(wanted(row, "body", dict)))
+                name = required(row, "custom_id", str)
+                contents.problems.setdefault(name, _batch_problem(required(row, "body", dict)))
         except InputError as error:
             yield InputError(f"{path}:{number}: {error}")
 
 
-def _hear_reply(row: Row, where: str, heard: _Heard) -> Iterator[InputError]:
-    name = wanted(row, "custom_id", str)
-    if name in heard.replies:
-        raise InputError(f"custom_id: {name!r} stands on an earlier line; ids must be unique")
-    kept = heard.replies.setdefault(name, [])
+def _collect_reply(row: Row, where: str, contents: _BatchContents) -> Iterator[InputError]:
+    name = required(row, "custom_id", str)
+    if name in contents.replies:
+        raise InputError(f"custom_id: {name!r} is on an earlier line; ids must be unique")
+    replies = contents.replies.setdefault(name, [])
     response = row.get("response")
     status = response.get("status_code") if isinstance(response, dict) else None
     body = response.get("body") if isinstance(response, dict) else None
     if row.get("error") or status not in (None, 200) or not isinstance(body, dict):
         raise InputError(f"request {name!r} failed: {_reason(row, body, status)}")
     if isinstance(body.get("output"), list):
-        kept.append(_response(body["output"]))
+        replies.append(_response(body["output"]))
         return
-    choices = wanted(body, "choices", list, "response.body.")
+    choices = required(body, "choices", list, "response.body.")
     for i, choice in enumerate(choices):
         try:
-            place = f"response.body.choices[{i}]"
-            kept.append(candidate_of(wanted({place: choice}, place, dict), place))
+            location = f"response.body.choices[{i}]"
+            replies.append(parse_choice(required({location: choice}, location, dict), location))
         except InputError as error:
             yield InputError(f"{where}: request {name!r}: {error}")
 
 
 def _reason(row: Row, body: object, status: object) -> str:
-    for told in (row.get("error"), body.get("error") if isinstance(body, dict) else None):
-        if told:
-            words = told.get("message") or told.get("code") if isinstance(told, dict) else told
-            return str(words)[:300]
-    return f"status {status}" if status is not None else "no reply came"
+    for error in (row.get("error"), body.get("error") if isinstance(body, dict) else None):
+        if error:
+            message = error.get("message") or error.get("code") if isinstance(error, dict) else error
+            return str(message)[:300]
+    return f"status {status}" if status is not None else "no reply was received"
 
 
 def _response(items: list[object]) -> Candidate:
-    """The reply of the Responses API: its messages, and summaries of its reasoning."""
-    said = {"message": "", "reasoning": ""}
+    """The reply of the Responses API: its messages and reasoning summaries."""
+    output = {"message": "", "reasoning": ""}
     for item in items:
-        if isinstance(item, dict) and item.get("type") in said:
+        if isinstance(item, dict) and item.get("type") in output:
             parts = item.get("content") if item["type"] == "message" else item.get("summary")
             for part in parts if isinstance(parts, list) else ():
                 text = part.get("text") if isinstance(part, dict) else None
-                said[item["type"]] += text if isinstance(text, str) else ""
-    if not said["message"]:
-        raise InputError("response.body.output: has no text in it")
-    return Candidate(with_thought(said["message"], said["reasoning"]))
+                output[item["type"]] += text if isinstance(text, str) else ""
+    if not output["message"]:
+        raise InputError("response.body.output: has no text")
+    return Candidate(with_reasoning(output["message"], output["reasoning"]))
 
 
 def _batch_problem(body: Row) -> Problem:
     name = next((one for one in ("messages", "prompt", "input") if one in body), "messages")
-    return problem_of(body.get(name), f"body.{name}")
+    return parse_problem(body.get(name), f"body.{name}")
 
 
-def _grouped(heard: _Heard) -> Iterator[tuple[str, list[str]]]:
-    """Requests by case, in order; `id#k` belong together unless they asked different things."""
+def _group_requests(contents: _BatchContents) -> Iterator[tuple[str, list[str]]]:
+    """Requests by case, in order; `id#k` form one case unless their problems differ."""
     groups: dict[str, list[tuple[int, str]]] = {}
-    for name in dict.fromkeys([*heard.problems, *heard.replies]):
+    for name in dict.fromkeys([*contents.problems, *contents.replies]):
         numbered = _NUMBERED.fullmatch(name)
-        key, place = (numbered[1], int(numbered[2])) if numbered else (name, -1)
-        groups.setdefault(key, []).append((place, name))
+        key, location = (numbered[1], int(numbered[2])) if numbered else (name, -1)
+        groups.setdefault(key, []).append((location, name))
     for key, members in groups.items():
         names = [name for _, name in sorted(members)]
-        if len({heard.problems[name] for name in names if name in heard.problems}) > 1:
+        if len({contents.problems[name] for name in names if name in contents.problems}) > 1:
             yield from ((name, [name]) for name in names)
         else:
             yield key, names

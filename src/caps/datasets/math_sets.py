@@ -3,22 +3,22 @@
 from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.datasets.published import Dataset, problem_case
-from caps.datasets.reading import Row, label, optional, present, wanted
+from caps.datasets.reading import Row, drop_empty, optional, required, text_or_number
 
 YEAR = "2025"
 
 
 def parse_aime(row: Row) -> Case:
-    """One problem, its statement called `problem` or `question`; not all copies name their rows."""
-    if "year" in row and label(row, "year") != YEAR:
-        raise InputError(f"year: {label(row, 'year')!r} is not {YEAR}")
-    answer = label(row, "answer")
-    # Some copies carry the degree sign of an angle, or LaTeX for it.
+    """Parse an AIME problem; copies call the statement `problem` or `question`, and not all have ids."""
+    if "year" in row and text_or_number(row, "year") != YEAR:
+        raise InputError(f"year: {text_or_number(row, 'year')!r} is not {YEAR}")
+    answer = text_or_number(row, "answer")
+    # Some copies have a degree sign, or LaTeX for it.
     digits = answer.removesuffix("^\\circ").removesuffix("°")
     if not (digits.isascii() and digits.isdecimal() and int(digits) <= 999):
-        raise InputError(f"answer: {answer!r:.40} is no whole number from 0 to 999, as AIME has them")
-    statement = wanted(row, "problem" if "problem" in row else "question", str)
-    extra = {"answer": str(int(digits)), **present(problem_type=row.get("problem_type"))}
+        raise InputError(f"answer: {answer!r:.40} must be an integer from 0 to 999, as in AIME")
+    statement = required(row, "problem" if "problem" in row else "question", str)
+    extra = {"answer": str(int(digits)), **drop_empty(problem_type=row.get("problem_type"))}
     return problem_case("", statement, "math", extra)
 
 
@@ -37,20 +37,19 @@ AIME_2025 = Dataset(
 )
 
 
-# GSM8K: grade-school word problems; the final number stands behind `####`.
-
+# GSM8K: the final number follows `####`
 
 MARK = "####"
 
 
 def parse_gsm8k(row: Row) -> Case:
-    """One problem; rows have no names."""
-    solution, mark, answer = wanted(row, "answer", str).rpartition(MARK)
+    """Parse a GSM8K problem; rows have no ids."""
+    solution, mark, answer = required(row, "answer", str).rpartition(MARK)
     answer = answer.replace(",", "").strip()
     if not mark or not answer:
-        raise InputError(f"answer: has nothing behind {MARK}, as GSM8K has")
+        raise InputError(f"answer: has no number after {MARK}, as in GSM8K")
     extra = {"answer": answer, "solution": solution.strip()}
-    return problem_case("", wanted(row, "question", str), "math", extra)
+    return problem_case("", required(row, "question", str), "math", extra)
 
 
 TEST = Dataset(
@@ -67,14 +66,14 @@ TEST = Dataset(
 )
 
 
-# HMMT February 2025: 30 problems with LaTeX answers, as MathArena publishes them.
+# HMMT February 2025, as published by MathArena
 
 
 def parse_hmmt(row: Row) -> Case:
-    """One problem."""
-    extra = {"answer": label(row, "answer"), **present(problem_type=row.get("problem_type"))}
-    name = f"hmmt-feb-2025-{label(row, 'problem_idx')}"
-    return problem_case(name, wanted(row, "problem", str), "math", extra)
+    """Parse an HMMT problem."""
+    extra = {"answer": text_or_number(row, "answer"), **drop_empty(problem_type=row.get("problem_type"))}
+    name = f"hmmt-feb-2025-{text_or_number(row, 'problem_idx')}"
+    return problem_case(name, required(row, "problem", str), "math", extra)
 
 
 FEBRUARY_2025 = Dataset(
@@ -91,20 +90,20 @@ FEBRUARY_2025 = Dataset(
 )
 
 
-# MATH-500: five hundred problems of MATH, with subject and level.
+# MATH-500
 
 
 def parse_math500(row: Row) -> Case:
-    """One problem."""
+    """Parse a MATH-500 problem."""
     extra = {
-        "answer": label(row, "answer"),
-        **present(
-            difficulty=f"level {label(row, 'level')}",
+        "answer": text_or_number(row, "answer"),
+        **drop_empty(
+            difficulty=f"level {text_or_number(row, 'level')}",
             subject=optional(row, "subject", str),
             solution=optional(row, "solution", str),
         ),
     }
-    return problem_case(wanted(row, "unique_id", str), wanted(row, "problem", str), "math", extra)
+    return problem_case(required(row, "unique_id", str), required(row, "problem", str), "math", extra)
 
 
 MATH_500 = Dataset(

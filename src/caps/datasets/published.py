@@ -1,7 +1,7 @@
-"""Published data sets: what describes one, how its files are downloaded once, checked and read.
+"""Published data sets: their description, download and reading.
 
-A set is one small file with a `Dataset` in it and one line in `registry.DATASETS`. Problems come out as cases
-without candidates. A file of another set, or of another version, is refused with what was expected.
+A data set is a `Dataset` and a line in `registry.DATASETS`. Its problems are cases without candidates. Files
+of another data set or version are refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.core.types import Case, Problem
-from caps.datasets.reading import Row, kind_of, rows_of
+from caps.datasets.reading import Row, kind_of, read_rows
 from caps.files import write_file
 from caps.registry import DATASETS, resolve
 
@@ -30,28 +30,28 @@ SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Days from `since` on and before `until`."""
+    """A range of dates from `since` to before `until`."""
 
     since: date | None = None
     until: date | None = None
 
-    def holds(self, day: date) -> bool:
-        """Whether a day lies in it."""
+    def contains(self, day: date) -> bool:
+        """Whether a date is in the range."""
         return (self.since is None or day >= self.since) and (self.until is None or day < self.until)
 
     def __str__(self) -> str:
         return f"{self.since or '…'} to before {self.until or '…'}"
 
 
-EVER = Window()
+ANY_DATE = Window()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """A published set: how a row is read, the fields it is known by, how many problems, whence, whose terms.
+    """A published data set: its parser, identifying fields (`marks`), size, source and licence.
 
-    `parse` may return None for a row of another split, and a case without a name where rows have none: they
-    are numbered. `files` are those of a folder that belong to this version; without them, all data files.
+    `parse` may return None for a row of another split, and a case with an empty id, which is then numbered.
+    `files` are the files of a folder that belong to this version; by default, all data files.
     """
 
     name: str
@@ -62,14 +62,14 @@ class Dataset:
     licence: str
     urls: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    window: Window = EVER
+    window: Window = ANY_DATE
     dated: str | None = None
     hint: str = ""
 
     def read(
         self, path: str, *, window: Window | None = None, any_count: bool = False
     ) -> Iterator[Case | InputError]:
-        """Read the problems of a file or folder; with a `window` other than the set's, any count will do."""
+        """Read the problems of a file or folder; a `window` accepts any count above 0."""
         seen: set[str] = set()
         days: list[date] = []
         found = number = bad = 0
@@ -82,15 +82,15 @@ class Dataset:
                 continue
             found += 1
             if isinstance(case, Case) and case.id in seen:
-                case = InputError(f"{where}: id: {case.id!r} stands on an earlier row; ids must be unique")
+                case = InputError(f"{where}: id: {case.id!r} is on an earlier row; ids must be unique")
             if isinstance(case, Case):
                 seen.add(case.id)
             bad += isinstance(case, InputError)
             yield case
         if bad > found / 2:
-            raise InputError(f"{path}: not {self.name}: {bad} of {found} rows are not as it has them")
+            raise InputError(f"{path}: not {self.name}: {bad} of {found} rows cannot be read")
         if not any_count and (found != self.expected if window is None else not found):
-            raise InputError(self._miscounted(path, found, number, days, window or self.window))
+            raise InputError(self._count_error(path, found, number, days, window or self.window))
 
     def _read_row(
         self, row: Row | InputError, number: int, where: str, window: Window, days: list[date]
@@ -99,9 +99,9 @@ class Dataset:
             return row
         try:
             if self.dated is not None:
-                day = day_of(row.get(self.dated), self.dated)
+                day = parse_date(row.get(self.dated), self.dated)
                 days[:] = [min([day, *days]), max([day, *days])]
-                if not window.holds(day):
+                if not window.contains(day):
                     return None
             case = self.parse(row)
             return case if case is None or case.id else replace(case, id=f"{self.name}-{number}")
@@ -109,15 +109,12 @@ class Dataset:
             return InputError(f"{where}: {error}")
 
     def _check(self, row: Row, where: str) -> None:
-        """Refuse rows of another set, and name that set where it is one of ours."""
+        """Refuse rows of another data set, and name it if it is a known one."""
         missing = sorted(self.marks - row.keys())
         if not missing:
             return
-        likely = [
-            other.name
-            for other in map(_known, DATASETS.table)
-            if other.marks <= row.keys() and other.name != self.name
-        ]
+        others: Iterator[Dataset] = (resolve(DATASETS, name) for name in DATASETS.table)
+        likely = [one.name for one in others if one.marks <= row.keys() and one.name != self.name]
         looks = f"; it looks like {' or '.join(likely)}" if likely else ""
         has, wanted = ", ".join(sorted(map(str, row))[:8]), ", ".join(sorted(self.marks))
         raise InputError(f"{where}: not {self.name}: a row of it has {wanted}, this one {has}{looks}")
@@ -129,31 +126,33 @@ class Dataset:
         if self.files:
             missing = [name for name in self.files if not (folder / name).is_file()]
             if missing:
-                raise InputError(f"{path}: {missing[0]} is not there; {self.name} is {', '.join(self.files)}")
+                raise InputError(
+                    f"{path}: {missing[0]} is missing; {self.name} consists of {', '.join(self.files)}"
+                )
             return [str(folder / name) for name in self.files]
         found = sorted(str(one) for one in folder.iterdir() if one.name.endswith(SUFFIXES))
         if not found:
-            raise InputError(f"{path}: no file of {self.name} in it ({', '.join(SUFFIXES)})")
+            raise InputError(f"{path}: no file of {self.name} found ({', '.join(SUFFIXES)})")
         return found
 
-    def _miscounted(self, path: str, found: int, rows: int, days: list[date], window: Window) -> str:
+    def _count_error(self, path: str, found: int, rows: int, days: list[date], window: Window) -> str:
         dates = f", dates {days[0]} to {days[-1]}" if days else ""
-        within = "" if window == EVER else f" from {window}"
-        wanted = f"{self.expected} are expected" if window == self.window else "none will do"
+        within = "" if window == ANY_DATE else f" from {window}"
+        wanted = f"{self.expected} are expected" if window == self.window else "at least one is expected"
         hint = f"{self.hint}; " if self.hint else ""
         return (
             f"{path}: {found} problems of {self.name}{within} among {rows} rows{dates}; {wanted}: another "
-            f"version, another split or a part of it? {hint}--any-count takes it as it is"
+            f"version, another split or a part of it? {hint}--any-count accepts any number"
         )
 
 
 def problem_case(name: str, statement: str, domain: str, extra: Row) -> Case:
-    """A case without candidates."""
+    """Make a case without candidates."""
     return Case(name, Problem.of(statement), (), domain, extra=extra)
 
 
-def day_of(value: object, name: str) -> date:
-    """A day as files have it: ISO text, a date, or milliseconds since 1970."""
+def parse_date(value: object, name: str) -> date:
+    """Parse a date: ISO text, a date object, or milliseconds since 1970."""
     try:
         if isinstance(value, str):
             return date.fromisoformat(value[:10])
@@ -170,47 +169,41 @@ def day_of(value: object, name: str) -> date:
 
 def _rows(paths: list[str]) -> Iterator[tuple[str, Row | InputError]]:
     for path in paths:
-        yield from rows_of(path)
+        yield from read_rows(path)
 
 
-def _known(name: str) -> Dataset:
-    found: Dataset = resolve(DATASETS, name)
-    return found
-
-
-# Published files, downloaded once; the digest of each is written down and checked ever after.
-
+# Downloads: each file is fetched once, and its digest is recorded and checked
 
 RECORD = "fetched.record"
-MOST_BYTES = 16 << 30
+MAX_BYTES = 16 << 30
 TIMEOUT = 60.0
 _CHUNK = 1 << 20
 
 
 def fetch(
-    urls: tuple[str, ...], folder: Path, *, mirror: str | None = None, most: int = MOST_BYTES
+    urls: tuple[str, ...], folder: Path, *, mirror: str | None = None, max_bytes: int = MAX_BYTES
 ) -> list[Path]:
-    """The files behind the addresses, from the folder where they lie there already with the digest on record.
+    """Download files into a folder, except those that are there with the recorded digest.
 
-    `mirror` takes the place of scheme and host in every address.
+    `mirror` replaces the scheme and host of every address.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror})") from None
-    record = _recorded(folder)
+        raise InputError(f"{folder}: cannot be created ({error.strerror})") from None
+    record = _read_record(folder)
     paths = []
     for url in urls:
         path = folder / Path(urlsplit(url).path).name
         known = record.get(path.name, {}).get("sha256")
         if not path.is_file() or known is None or digest(path) != known:
-            address = _mirrored(url, mirror)
-            found = _download(address, path, most)
+            address = _mirror_url(url, mirror)
+            found = _download(address, path, max_bytes)
             if known not in (None, found):
                 path.unlink()
                 raise InputError(
-                    f"{address}: has changed: its digest is {found[:16]}…, on record is {known[:16]}…; "
-                    f"remove {folder / RECORD} to take the new one"
+                    f"{address}: has changed: its digest is {found[:16]}…, the recorded one {known[:16]}…; "
+                    f"remove {folder / RECORD} to accept the new one"
                 )
             record[path.name] = {"url": address, "sha256": found, "bytes": path.stat().st_size}
             write_file(folder / RECORD, msgspec.json.format(msgspec.json.encode(record)))
@@ -224,16 +217,16 @@ def digest(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _recorded(folder: Path) -> dict[str, Row]:
+def _read_record(folder: Path) -> dict[str, Row]:
     try:
         return msgspec.json.decode((folder / RECORD).read_bytes(), type=dict[str, Row])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError, UnicodeError) as error:
-        raise InputError(f"{folder / RECORD}: {error}; remove it to start anew") from None
+        raise InputError(f"{folder / RECORD}: {error}; remove it to download again") from None
 
 
-def _mirrored(url: str, mirror: str | None) -> str:
+def _mirror_url(url: str, mirror: str | None) -> str:
     parts = urlsplit(url)
     address = url if mirror is None else mirror.rstrip("/") + parts.path
     if urlsplit(address).scheme not in ("http", "https"):
@@ -241,20 +234,20 @@ def _mirrored(url: str, mirror: str | None) -> str:
     return address
 
 
-def _download(url: str, path: Path, most: int) -> str:
-    """Download to a partial file that takes its name when it is whole; its digest."""
-    partial = path.with_name(f"{path.name}.{token_hex(6)}.partial")  # two may fetch the same at once
+def _download(url: str, path: Path, max_bytes: int) -> str:
+    """Download to a partial file, rename it when it is complete, and return its digest."""
+    partial = path.with_name(f"{path.name}.{token_hex(6)}.partial")  # two processes may fetch the same file
     try:
         with urlopen(Request(url), timeout=TIMEOUT) as reply, partial.open("wb") as file:  # noqa: S310
-            found = _copy(reply, file, url, most)
+            found = _copy(reply, file, url, max_bytes)
             expected = reply.headers.get("Content-Length")
             if expected is not None and int(expected) != file.tell():
-                raise InputError(f"{url}: broke off after {file.tell():,} of {int(expected):,} bytes")
+                raise InputError(f"{url}: ended after {file.tell():,} of {int(expected):,} bytes")
     except HTTPError as error:
         error.close()
-        raise InputError(_sorry(url, f"status {error.code}")) from None
+        raise InputError(_fetch_error(url, f"status {error.code}")) from None
     except (OSError, HTTPException, ValueError) as error:
-        raise InputError(_sorry(url, str(getattr(error, "reason", error)))) from None
+        raise InputError(_fetch_error(url, str(getattr(error, "reason", error)))) from None
     else:
         partial.replace(path)
         return found
@@ -262,15 +255,15 @@ def _download(url: str, path: Path, most: int) -> str:
         partial.unlink(missing_ok=True)
 
 
-def _copy(reply: IO[bytes], file: IO[bytes], url: str, most: int) -> str:
-    hashed = sha256()
+def _copy(reply: IO[bytes], file: IO[bytes], url: str, max_bytes: int) -> str:
+    hasher = sha256()
     while chunk := reply.read(_CHUNK):
-        hashed.update(chunk)
+        hasher.update(chunk)
         file.write(chunk)
-        if file.tell() > most:
-            raise InputError(f"{url}: sends more than {most:,} bytes")
-    return hashed.hexdigest()
+        if file.tell() > max_bytes:
+            raise InputError(f"{url}: sends more than {max_bytes:,} bytes")
+    return hasher.hexdigest()
 
 
-def _sorry(url: str, reason: str) -> str:
+def _fetch_error(url: str, reason: str) -> str:
     return f"{url}: cannot be fetched ({reason}); download it by other means and give its path"

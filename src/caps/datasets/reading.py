@@ -1,7 +1,7 @@
-"""Files written by others, read within limits: bytes, rows, and the fields of rows.
+"""Reading of untrusted files within limits: bytes, rows, and the fields of rows.
 
-A limit is far above what any published file needs and far below what a machine has: a bomb ends in an
-`InputError` that names it.
+Limits are far above what published files need and below what a machine has, so a decompression bomb ends in
+an `InputError`.
 """
 
 import gzip
@@ -28,53 +28,51 @@ _ZIP = b"PK\x03\x04"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes after unpacking: of a line, of a file read as one, of all lines of a packed one, of a member,
-    of an archive; then how many members an archive may have, and how many values one JSON text.
-    """
+    """Limits for reading a file; sizes are in bytes after unpacking."""
 
     line: int = 512 * _MIB
-    whole: int = 2048 * _MIB
-    total: int = 65536 * _MIB
-    packed: int = 512 * _MIB
+    whole: int = 2048 * _MIB  # a file that is read at once
+    total: int = 65536 * _MIB  # all lines of a compressed file
+    packed: int = 512 * _MIB  # a member of an archive
     archive: int = 16384 * _MIB
-    members: int = 200_000
-    values: int = 20_000_000
+    members: int = 200_000  # of an archive
+    values: int = 20_000_000  # of a JSON text
 
 
 LIMITS = Limits()
 
 
 def lines(path: str, limits: Limits = LIMITS) -> Iterator[bytes]:
-    """Lines of a file (gzipped or not; `-` is standard input) within limits."""
-    with _faults(path), _opened(path) as (file, packed):
+    """Read the lines of a file, gzipped or not; `-` is standard input."""
+    with _as_input_errors(path), _open(path) as (file, packed):
         yield from lines_in(file, path, limits, packed=packed)
 
 
 def lines_in(file: IO[bytes], path: str, limits: Limits = LIMITS, *, packed: bool = True) -> Iterator[bytes]:
-    """Lines of an open file, each within limits; of a packed one all together too."""
+    """Read the lines of an open file; the total size is limited if it is `packed`."""
     total = number = 0
     while line := file.readline(limits.line + 1):
         total, number = total + len(line), number + 1
         if len(line) > limits.line:
-            raise InputError(f"{path}:{number}: a line is longer than {limits.line:,} bytes")
+            raise InputError(f"{path}:{number}: the line is longer than {limits.line:,} bytes")
         if packed and total > limits.total:
             raise InputError(f"{path}:{number}: holds more than {limits.total:,} bytes")
         yield line if number > 1 else line.removeprefix(BOM)
 
 
-def whole(parts: Iterable[bytes], path: str, limits: Limits = LIMITS) -> bytes:
-    """All lines as one."""
-    kept, total = [], 0
+def join_lines(parts: Iterable[bytes], path: str, limits: Limits = LIMITS) -> bytes:
+    """Join lines into one text, within limits."""
+    parts_read, total = [], 0
     for part in parts:
         total += len(part)
         if total > limits.whole:
-            raise InputError(f"{path}: holds more than {limits.whole:,} bytes, too many to be read as one")
-        kept.append(part)
-    return b"".join(kept)
+            raise InputError(f"{path}: has more than {limits.whole:,} bytes, too many to read at once")
+        parts_read.append(part)
+    return b"".join(parts_read)
 
 
 def inflate(data: bytes, limit: int) -> bytes:
-    """Unpack zlib data, or raise `InputError` before more than `limit` bytes are unpacked."""
+    """Decompress zlib data of at most `limit` bytes, or raise `InputError`."""
     unpacker = zlib.decompressobj()
     try:
         unpacked = unpacker.decompress(data, limit + 1)
@@ -83,19 +81,19 @@ def inflate(data: bytes, limit: int) -> bytes:
     if len(unpacked) > limit:
         raise InputError(f"unpacks to more than {limit:,} bytes")
     if not unpacker.eof:
-        raise InputError("cannot be unpacked (it is cut off)")
+        raise InputError("cannot be unpacked (the data is truncated)")
     return unpacked
 
 
 def decode(data: bytes | str) -> Any:
-    """Read JSON, bare NaN as null, or raise `InputError`."""
-    refuse_flood(data)
+    """Decode JSON, with bare NaN as null, or raise `InputError`."""
+    check_value_count(data)
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         first = error
-    needles = ("NaN", "Infinity") if isinstance(data, str) else (b"NaN", b"Infinity")
-    if any(needle in data for needle in needles):  # type: ignore[operator]
+    literals = ("NaN", "Infinity") if isinstance(data, str) else (b"NaN", b"Infinity")
+    if any(needle in data for needle in literals):  # type: ignore[operator]
         try:
             return msgspec.json.decode(msgspec.json.encode(json.loads(data)))
         except (ValueError, OverflowError, RecursionError):
@@ -103,9 +101,9 @@ def decode(data: bytes | str) -> Any:
     raise InputError(f"not JSON: {first}")
 
 
-def refuse_flood(data: bytes | str, limits: Limits = LIMITS) -> None:
-    """Refuse a JSON text of so many values that they would fill the memory: `[[],[],[],...` for gigabytes."""
-    if len(data) <= limits.values:  # a value takes a byte at least
+def check_value_count(data: bytes | str, limits: Limits = LIMITS) -> None:
+    """Refuse a JSON text with too many values for the memory, such as gigabytes of `[[],[],[],...`."""
+    if len(data) <= limits.values:  # a value takes at least one byte
         return
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     if sum(map(raw.count, (b",", b"[", b"{"))) > limits.values:
@@ -113,12 +111,12 @@ def refuse_flood(data: bytes | str, limits: Limits = LIMITS) -> None:
 
 
 def is_zip(path: str) -> bool:
-    """Whether a file is a zip archive; a file that cannot be opened is not, nor one that can be read once."""
+    """Whether a file is a zip archive; false for streams and files that cannot be opened."""
     return _magic(path).startswith(_ZIP)
 
 
 def is_parquet(path: str) -> bool:
-    """Whether a file is in the format Parquet."""
+    """Whether a file is a Parquet file."""
     return _magic(path) == b"PAR1"
 
 
@@ -133,8 +131,8 @@ def _magic(path: str) -> bytes:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[tuple[IO[bytes], bool]]:
-    """A file, and whether it is packed: only then can it be longer than it looks."""
+def _open(path: str) -> Iterator[tuple[IO[bytes], bool]]:
+    """Open a file and tell whether it is compressed."""
     if path == "-":
         yield sys.stdin.buffer, False
         return
@@ -144,8 +142,8 @@ def _opened(path: str) -> Iterator[tuple[IO[bytes], bool]]:
 
 
 @contextmanager
-def _faults(path: str) -> Iterator[None]:
-    """No file, a directory, a broken archive: the file's fault."""
+def _as_input_errors(path: str) -> Iterator[None]:
+    """Turn errors of opening and decompressing a file into `InputError`."""
     try:
         yield
     except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -153,8 +151,7 @@ def _faults(path: str) -> Iterator[None]:
         raise InputError(f"{path}: {reason}") from None
 
 
-# Fields of rows others wrote: each is of the kind that is wanted, or an `InputError` names it.
-
+# Fields of rows, with type checks
 
 Row = dict[str, Any]
 
@@ -168,8 +165,8 @@ _NAMES = {
 }
 
 
-def wanted(row: Row, name: str, kind: type, where: str = "") -> Any:
-    """The value of a field that must be there."""
+def required(row: Row, name: str, kind: type, where: str = "") -> Any:
+    """The value of a required field."""
     if name not in row:
         raise InputError(f"{where}{name}: is missing; {_NAMES[kind]} is wanted")
     value = row[name]
@@ -180,22 +177,22 @@ def wanted(row: Row, name: str, kind: type, where: str = "") -> Any:
 
 
 def optional(row: Row, name: str, kind: type, where: str = "") -> Any:
-    """The value of a field that may be absent or null."""
-    return None if row.get(name) is None else wanted(row, name, kind, where)
+    """The value of a field that may be missing or null."""
+    return None if row.get(name) is None else required(row, name, kind, where)
 
 
-def label(row: Row, name: str) -> str:
-    """A name or an answer that some publish as a text and some as a number."""
+def text_or_number(row: Row, name: str) -> str:
+    """A field that is published as a text or as a number, as a text."""
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{name}: must be a text or a number, not {kind_of(value)}")
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value) if whole else value).strip()
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value).strip()
 
 
 def objects(row: Row, name: str) -> list[Row]:
-    """A list of objects."""
-    items = wanted(row, name, list)
+    """The value of a field that is a list of objects."""
+    items = required(row, name, list)
     for i, item in enumerate(items):
         if not isinstance(item, dict):
             raise InputError(f"{name}[{i}]: must be an object, not {kind_of(item)}")
@@ -203,8 +200,8 @@ def objects(row: Row, name: str) -> list[Row]:
 
 
 def texts(row: Row, name: str, where: str = "") -> list[str]:
-    """A list of texts."""
-    items = wanted(row, name, list, where)
+    """The value of a field that is a list of texts."""
+    items = required(row, name, list, where)
     for i, item in enumerate(items):
         if not isinstance(item, str):
             raise InputError(f"{where}{name}[{i}]: must be a text, not {kind_of(item)}")
@@ -212,39 +209,38 @@ def texts(row: Row, name: str, where: str = "") -> list[str]:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in words."""
+    """The type of a value, for messages."""
     return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
 
 
-def present(**fields: object) -> Row:
-    """Those fields that hold something."""
+def drop_empty(**fields: object) -> Row:
+    """The fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-# Rows of a data file, whatever it is: one JSON object a line, one JSON list, or Parquet.
+# Rows of a data file: JSON lines, one JSON list, or Parquet
 
 
-def rows_of(path: str, limits: Limits = LIMITS) -> Iterator[tuple[str, Row | InputError]]:
-    """Every row with the place it stands at; a bad one as the `InputError` it is."""
+def read_rows(path: str, limits: Limits = LIMITS) -> Iterator[tuple[str, Row | InputError]]:
+    """Read every row with its location; a row that cannot be read is an `InputError`."""
     if is_parquet(path):
         yield from ((f"{path}:{number}", row) for number, row in enumerate(parquet_rows(path), start=1))
         return
-    source = lines(path, limits)
-    first, source = peeked(source)
+    first, source = peek_line(lines(path, limits))
     if not first:
-        raise InputError(f"{path}: nothing in it")
-    numbered = _listed(source, path, limits) if first.startswith(b"[") else enumerate(source, start=1)
+        raise InputError(f"{path}: the file is empty")
+    numbered = _read_list(source, path, limits) if first.startswith(b"[") else enumerate(source, start=1)
     for number, item in numbered:
         where = f"{path}:{number}"
         if isinstance(item, bytes):
             if item.strip():
-                yield where, row_in(item, where)
+                yield where, decode_row(item, where)
         else:
             yield where, _object(item, where)
 
 
-def peeked(source: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The first line that holds something, bare of white space, and all lines nevertheless."""
+def peek_line(source: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first line that is not blank, stripped, and an iterator over all lines."""
     seen = []
     for line in source:
         seen.append(line)
@@ -253,8 +249,8 @@ def peeked(source: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return b"", iter(seen)
 
 
-def row_in(line: bytes, where: str) -> Row | InputError:
-    """The object on a line."""
+def decode_row(line: bytes, where: str) -> Row | InputError:
+    """Decode the object on a line; an error is returned."""
     try:
         return _object(decode(line), where)
     except InputError as error:
@@ -265,35 +261,35 @@ def _object(item: object, where: str) -> Row | InputError:
     return item if isinstance(item, dict) else InputError(f"{where}: must be an object, not {kind_of(item)}")
 
 
-def _listed(source: Iterable[bytes], path: str, limits: Limits) -> Iterator[tuple[int, object]]:
+def _read_list(source: Iterable[bytes], path: str, limits: Limits) -> Iterator[tuple[int, object]]:
     try:
-        items = decode(whole(source, path, limits))
+        items = decode(join_lines(source, path, limits))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return enumerate(items, start=1)
 
 
 def parquet_rows(path: str) -> Iterator[Row]:
-    """The rows of a Parquet file, a few at a time."""
-    with _parquet(path) as file:
+    """Read the rows of a Parquet file in small batches."""
+    with _open_parquet(path) as file:
         for batch in file.iter_batches(batch_size=16):
             yield from batch.to_pylist()
 
 
 def count_rows(path: str) -> int:
-    """How many rows a Parquet file has, as it says itself."""
-    with _parquet(path) as file:
+    """The number of rows in the metadata of a Parquet file."""
+    with _open_parquet(path) as file:
         return int(file.metadata.num_rows)
 
 
 def lines_at(address: str, limits: Limits = LIMITS) -> Iterator[bytes]:
-    """Lines of a file at an address such as `s3://…`, gzipped if its name says so."""
-    with _arrow(address, "a file"), _stream(address) as file:
+    """Read the lines of a remote file such as `s3://…`, gzipped if its name ends in `.gz`."""
+    with _arrow_errors(address, "a file"), _open_remote(address) as file:
         yield from lines_in(file, address, limits)
 
 
 @contextmanager
-def _stream(address: str) -> Iterator[IO[bytes]]:
+def _open_remote(address: str) -> Iterator[IO[bytes]]:
     from pyarrow.fs import FileSystem  # noqa: PLC0415
 
     system, path = FileSystem.from_uri(address)
@@ -302,8 +298,8 @@ def _stream(address: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _parquet(path: str) -> Iterator[Any]:
-    with _arrow(path, "Parquet"):
+def _open_parquet(path: str) -> Iterator[Any]:
+    with _arrow_errors(path, "Parquet"):
         from pyarrow.parquet import ParquetFile  # noqa: PLC0415
 
         with ParquetFile(path) as file:
@@ -311,8 +307,8 @@ def _parquet(path: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _arrow(path: str, what: str) -> Iterator[None]:
-    """No pyarrow, no file, not what it should be: what is wrong, in one line."""
+def _arrow_errors(path: str, what: str) -> Iterator[None]:
+    """Turn errors of pyarrow, and its absence, into errors of caps."""
     try:
         from pyarrow import ArrowException  # noqa: PLC0415
     except ImportError:
@@ -320,4 +316,4 @@ def _arrow(path: str, what: str) -> Iterator[None]:
     try:
         yield
     except (ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not {what} that can be read ({error})") from None
+        raise InputError(f"{path}: cannot be read as {what} ({error})") from None

@@ -1,1 +1,1 @@
-"""From a candidate's text to what a strategy and a judge may see of it; pure, and total on any text."""
+"""Evidence: what strategies and judges see of a candidate's text; pure, and defined for any text."""

@@ -10,12 +10,11 @@ from typing import NamedTuple
 from caps.core.types import Candidate
 from caps.evidence.windows import trim
 
-# Where thoughts, fenced blocks and boxed answers stand in a text; total, and linear in its length.
-
+# Thoughts, fenced blocks and boxed answers: every search is total and linear in the length of the text
 
 _FENCE = r"(?P<indent>[ \t]*+)(?P<fence>`{3,}+(?=[^`\n]*+$)|~{3,}+)(?P<info>[^\n]*+)$"
 _THOUGHT = r"<(?P<slash>/?)think(?:ing)?\s*+>"
-# Each way begins with a sign: ten times as quick as `^`, which is tried at every character.
+# Each alternative begins with a literal, which is ten times as fast as `^`.
 _MARK = re.compile(rf"\n{_FENCE}|{_THOUGHT}", re.MULTILINE | re.IGNORECASE)
 _FIRST_LINE = re.compile(rf"{_FENCE}|{_THOUGHT}", re.MULTILINE | re.IGNORECASE)
 # Two backslashes: inside JSON every backslash is doubled.
@@ -24,12 +23,12 @@ _BETWEEN = re.compile(
     r"(?:[\s,;$~*]|\\+[()\[\],;:! ]|\\+q?quad(?![a-z])|\\+text\s*\{[^{}]*\}"
     r"|(?:and|or)\b|[a-zA-Z]\w{0,3}\s*=)*+"
 )
-_WIDEST_GAP, _LONGEST_RUN = 60, 50
+_MAX_GAP, _MAX_RUN = 60, 50
 _BRACE = re.compile(rf"{_BOX.pattern}|\\[{{}}\\]|[{{}}]")
 
 
 class Enclosed(NamedTuple):
-    """A stretch of text from `start` to `stop`; without its delimiters, from `body` to `end`."""
+    """A span of text from `start` to `stop`, and without its delimiters from `body` to `end`."""
 
     start: int
     body: int
@@ -37,24 +36,24 @@ class Enclosed(NamedTuple):
     stop: int
 
     def within(self, text: str) -> str:
-        """What stands between the delimiters."""
+        """The text between the delimiters."""
         return text[self.body : self.end]
 
 
 class Layout(NamedTuple):
-    """The thoughts of a text in order, and the last fenced block outside them that is not blank."""
+    """The thoughts of a text, and the last fenced block outside them that is not blank."""
 
     thoughts: tuple[Enclosed, ...]
     block: Enclosed | None
 
 
-@lru_cache(maxsize=2)  # a view and a signature ask one after the other
-def lay_out(text: str) -> Layout:
-    """Find thoughts and the last block.
+@lru_cache(maxsize=2)  # a view and a signature ask in turn
+def find_layout(text: str) -> Layout:
+    """Find the thoughts and the last block of a text.
 
-    Fences close as in CommonMark: same sign, at least as long, no word behind, not indented four further.
-    A thought without its opening tag began with the text (many chat templates write that tag themselves);
-    one without its closing tag runs to the end, like a block. A pair of tags inside a block is quoted.
+    Fences close as in CommonMark: same character, at least as long, no info string, less than four columns
+    further indented. A thought without an opening tag starts with the text, since many chat templates write
+    that tag. A thought or block that is never closed runs to the end. Tags inside a block are quoted text.
     """
     thoughts: list[Enclosed] = []
     block: Enclosed | None = None
@@ -96,7 +95,7 @@ def find_boxed(text: str) -> Enclosed | None:
 
 
 def find_boxes(text: str) -> tuple[Enclosed, ...]:
-    r"""Find the last complete `\boxed{…}` and those in a row with it: `\boxed{1}` and `\boxed{2}`."""
+    r"""Find the last complete `\boxed{…}` and those listed with it: `\boxed{1}` and `\boxed{2}`."""
     first = _BOX.search(text)
     if first is None:
         return ()
@@ -116,7 +115,7 @@ def find_boxes(text: str) -> tuple[Enclosed, ...]:
     run = found[-1:]
     for box in reversed(found[:-1]):
         gap = text[box.stop : run[0].start]
-        if len(run) == _LONGEST_RUN or len(gap) > _WIDEST_GAP or not _BETWEEN.fullmatch(gap):
+        if len(run) == _MAX_RUN or len(gap) > _MAX_GAP or not _BETWEEN.fullmatch(gap):
             break
         run.insert(0, box)
     return tuple(run)
@@ -124,8 +123,8 @@ def find_boxes(text: str) -> tuple[Enclosed, ...]:
 
 def _marks(text: str) -> Iterator[re.Match[str]]:
     """Fences and the tags of thoughts, in order."""
-    places = [place for place in map(text.find, ("```", "~~~", "<")) if place >= 0]
-    start = text.rfind("\n", 0, min(places)) if places else len(text)  # found much quicker than a mark
+    positions = [position for position in map(text.find, ("```", "~~~", "<")) if position >= 0]
+    start = text.rfind("\n", 0, min(positions)) if positions else len(text)  # much faster than the pattern
     first = _FIRST_LINE.match(text) if start < 0 else None
     rest = _MARK.finditer(text, first.end() if first else max(start, 0))
     return chain([first] if first else [], rest)
@@ -141,24 +140,23 @@ def _block(text: str, fence: re.Match[str], end: int, stop: int) -> Enclosed | N
     return Enclosed(fence.start("indent"), body, end, stop) if text[body:end].strip() else None
 
 
-# Final answers that stand in no box: `#### 12`, `"answer": "12"`, `The answer is 12.`; total and linear.
+# Final answers without a box: `#### 12`, `"answer": "12"`, `The answer is 12.`
 
-
-LONGEST = 2000
-REACH = 20_000
-_ANNOUNCED = ("####", "answer", "result")  # one of these is in every mark
-_SAYS = (
+MAX_ANSWER_CHARACTERS = 2000
+SEARCHED_CHARACTERS = 20_000
+_ANSWER_WORDS = ("####", "answer", "result")  # one of these is in every mark
+_ANSWER_VERB = (
     r"(?<!\w\w{6})s?[*_`\"]{0,3}\s*+"
     r"(?:(?:is|are|equals|should\s++be|must\s++be)\b(?:\s*+:)?|[:=]|(?=\\[(\[]|\$))"
 )
-# Each way begins with a sign, not with a group, and looks back from there: ten times as quick.
+# Each alternative begins with a literal and looks back from there, which is ten times as fast.
 _FINAL_MARK = re.compile(
     r"\n(?P<hashes>[ \t]*+####(?!#))"
     r"|answer(?P<field>(?:(?<=\"answer)|(?<=\"final[_ ]answer))\"\s*+:)"
-    rf"|answer{_SAYS}|result{_SAYS}"
+    rf"|answer{_ANSWER_VERB}|result{_ANSWER_VERB}"
 )
-# The same letters where case is ignored, not for `lower`.
-_UNLIKE_LOWER = (("ſ", "s"), ("ı", "i"), ("İ", "i"))
+# Letters that match ASCII ones under IGNORECASE but not after `lower`.
+_CASE_VARIANTS = (("ſ", "s"), ("ı", "i"), ("İ", "i"))
 _STRING = re.compile(r'\s*+"((?:[^"\\]|\\.)*+)', re.DOTALL)
 _BARE = re.compile(r"[^,}\n]*+")
 _LINE = re.compile(r"[ \t*_:]*+(?:\n[ \t]*+)?([^\n]*+)")
@@ -167,37 +165,37 @@ _SENTENCE_END = re.compile(r"[.!?](?=[\s*\"]|$)(?<!\\!)")
 _EMPHASIS = " \t*_`"
 
 
-def concluded(text: str) -> str | None:
-    """The last answer a text announces near its end; the sentence ends it, or the field of a JSON object."""
-    text = text[-REACH:]
+def announced_answer(text: str) -> str | None:
+    """The last answer announced near the end of a text, up to the end of its sentence or JSON field."""
+    text = text[-SEARCHED_CHARACTERS:]
     plain = _lowered(text)
-    if not any(word in plain for word in _ANNOUNCED):  # most texts: seen twenty times as fast
+    if not any(word in plain for word in _ANSWER_WORDS):  # most texts: twenty times as fast
         return None
-    marks = list(_FINAL_MARK.finditer(f"\n{plain}"))  # so that the first line has a start like any other
+    marks = list(_FINAL_MARK.finditer(f"\n{plain}"))  # so that the first line also begins with a line break
     for mark in reversed(marks):
-        place, hashes = mark.end() - 1, mark["hashes"] is not None
-        found = _field(text, place) if mark["field"] else _rest_of_line(text, place, to_end=hashes)
+        position, hashes = mark.end() - 1, mark["hashes"] is not None
+        found = _field(text, position) if mark["field"] else _rest_of_line(text, position, to_end=hashes)
         if found:
             return found
     return None
 
 
 def _lowered(text: str) -> str:
-    """A text in lowercase, exactly as long."""
-    for letter, small in _UNLIKE_LOWER:
-        text = text.replace(letter, small)
+    """The text in lowercase, with the same length."""
+    for letter, replacement in _CASE_VARIANTS:
+        text = text.replace(letter, replacement)
     return text.lower()
 
 
 def _field(text: str, start: int) -> str:
-    """A JSON text (its closing quote may be missing) or whatever else stands there, as a model meant it.
+    """A JSON string, whose closing quote may be missing, or a bare value.
 
-    Models write `\\frac` as `\frac` inside JSON as often as not, so backslashes before letters stay.
+    Models often write `\\frac` as `\frac` inside JSON, so backslashes before letters stay.
     """
     string = _STRING.match(text, start)
     if string is None:
         bare = _BARE.match(text, start)
-        return bare.group()[:LONGEST].strip(_EMPHASIS) if bare else ""
+        return bare.group()[:MAX_ANSWER_CHARACTERS].strip(_EMPHASIS) if bare else ""
     content = string[1].replace(r"\\", "\\").replace(r"\"", '"')
     return content.strip()
 
@@ -213,7 +211,7 @@ def _rest_of_line(text: str, start: int, *, to_end: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """A candidate taken apart."""
+    """The parts of a candidate: reasoning, code and final answer."""
 
     reasoning: str
     code: str | None
@@ -221,24 +219,23 @@ class Anatomy:
 
     @property
     def text(self) -> str:
-        """All it wrote."""
+        """The whole text."""
         return self.candidate.text
 
     @property
     def answer(self) -> str | None:
-        """Its final answer, looked for when asked: few who want the code do."""
+        """The final answer; computed on demand, since most callers need only the code."""
         return final_answer(self.candidate)
 
 
 def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
-    """Take a candidate apart; a stated code or answer goes before one found in the text.
+    """Split a candidate into its parts; stated code and answers take precedence over the text.
 
-    Without thoughts between tags, the reasoning is what stands before the code. In `prose` (mathematics,
-    where an answer may well be one fenced JSON object) it is all of the text, an ellipsis in place of the
-    boxed answer.
+    Without tagged thoughts, the reasoning is the text before the code. With `prose` (mathematics, where the
+    answer may be a fenced JSON object) it is the whole text, with an ellipsis for the boxed answer.
     """
     text = candidate.text
-    layout = lay_out(text)
+    layout = find_layout(text)
     stated = candidate.code if candidate.code and candidate.code.strip() else None
     code = layout.block.within(text) if stated is None and layout.block else stated
     thoughts = (thought.within(text).strip() for thought in layout.thoughts)
@@ -251,56 +248,56 @@ def dissect(candidate: Candidate, *, prose: bool = False) -> Anatomy:
 
 
 def spoken(text: str) -> str:
-    """What a text says outside its thoughts."""
-    parts, place = [], 0
-    for thought in lay_out(text).thoughts:
-        parts.append(text[place : thought.start])
-        place = thought.stop
-    return "".join([*parts, text[place:]])
+    """The text outside its thoughts."""
+    parts, position = [], 0
+    for thought in find_layout(text).thoughts:
+        parts.append(text[position : thought.start])
+        position = thought.stop
+    return "".join([*parts, text[position:]])
 
 
 def last_code_block(text: str) -> str | None:
-    """The body of the last fenced block outside thoughts; one that is never closed runs to the end."""
-    block = lay_out(text).block
+    """The body of the last fenced block outside thoughts; an unclosed block runs to the end."""
+    block = find_layout(text).block
     return None if block is None else block.within(text)
 
 
 def last_boxed(text: str) -> str | None:
     r"""The content of the last complete `\boxed{…}` that is not blank; of boxes in a row, a list."""
-    return _joined(text, find_boxes(text))
+    return _join_boxes(text, find_boxes(text))
 
 
 def final_answer(candidate: Candidate) -> str | None:
-    """The stated answer, or else the last boxed one, or else one announced in words."""
-    return (candidate.answer or "").strip() or _found_answer(candidate.text)
+    """The stated answer, else the last boxed one, else the last announced one."""
+    return (candidate.answer or "").strip() or _extract_answer(candidate.text)
 
 
 @lru_cache(maxsize=2)  # a view and a signature ask one after the other
-def _found_answer(text: str) -> str | None:
+def _extract_answer(text: str) -> str | None:
     if boxes := find_boxes(text):
-        return _joined(text, boxes)
-    # Most texts announce nothing, which is quicker to see than where their thoughts are.
-    found = concluded(text)
-    return concluded(spoken(text)) if found and lay_out(text).thoughts else found
+        return _join_boxes(text, boxes)
+    # Checked first: most texts announce nothing, and finding thoughts is slower.
+    found = announced_answer(text)
+    return announced_answer(spoken(text)) if found and find_layout(text).thoughts else found
 
 
-def _joined(text: str, boxes: Sequence[Enclosed]) -> str | None:
+def _join_boxes(text: str, boxes: Sequence[Enclosed]) -> str | None:
     return ", ".join(_unbox(text, boxed) for boxed in boxes) or None
 
 
 def _unbox(text: str, boxed: Enclosed) -> str:
     content = boxed.within(text).strip()
-    escaped = text.startswith(r"\\", boxed.start)  # the box stands inside a JSON text
+    escaped = text.startswith(r"\\", boxed.start)  # the box is inside a JSON string
     return content.replace(r"\\", "\\") if escaped else content
 
 
 def _before_code(text: str, layout: Layout, stated: str | None) -> str:
     start = _after_thoughts(layout)
     # Not rfind: only the forward search is linear in the worst case.
-    place = -1 if stated is None else text.find(stated.strip(), start)
-    if place < 0:
+    position = -1 if stated is None else text.find(stated.strip(), start)
+    if position < 0:
         return trim(text[start : layout.block.start if layout.block else len(text)])
-    before = text[start:place].rstrip()
+    before = text[start:position].rstrip()
     earlier, _, line = before.rpartition("\n")
     return trim(earlier if line.lstrip().startswith(("```", "~~~")) else before)
 
@@ -314,5 +311,5 @@ def _without(text: str, layout: Layout, boxed: Enclosed | None) -> str:
 
 
 def _after_thoughts(layout: Layout) -> int:
-    """Where the text goes on; only asked when all thoughts are blank (a model told not to think)."""
+    """The end of the thoughts; used only if all are blank, as with thinking turned off."""
     return layout.thoughts[-1].stop if layout.thoughts else 0

@@ -1,9 +1,8 @@
 """The built-in domains, and domains by name.
 
-A domain is found by its name in the table of `registry.DOMAINS`, among the entry points `caps.domains` of
-installed packages, or among those registered in this process: `register_domain` does that, and `--domain
-package.module:NAME` does it for the domain it names. A case states a domain by such a name and never by a
-path: a file of cases cannot have code imported.
+A domain is looked up by name in `registry.DOMAINS`, in the entry points `caps.domains` of installed packages,
+and among the domains registered in this process by `register_domain` or `--domain package.module:NAME`. A
+case states a domain by name, never by path, so that a case file cannot import code.
 """
 
 import re
@@ -22,7 +21,7 @@ _registered: dict[str, Domain] = {}
 
 
 def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
-    """Whether a case has tests, or most of its candidates hold code."""
+    """Whether a case has tests, or most of its candidates contain code."""
     if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
         return True
     holding = sum(one.code is not None or last_code_block(one.text) is not None for one in candidates)
@@ -47,7 +46,7 @@ CODE = Domain(
     finder="behaviour",
     grader="code",
     fields=("tests", *INTERFACE),
-    truth=("problem", *_TRUTH),  # some programs continue their problem
+    truth=("problem", *_TRUTH),  # some programs continue the text of the problem
     python_programs=True,
     recognises=recognises_code,
 )
@@ -66,7 +65,7 @@ GENERAL = Domain(name="general", recognises=lambda row, candidates: True)  # noq
 
 
 def domain_named(name: str) -> Domain:
-    """Find a domain; one that a path names is registered, so that cases may state it by its own name."""
+    """Find a domain by name or path; one given by path is registered, so that cases may state its name."""
     found = _registered.get(name)
     if found is not None:
         return found
@@ -74,13 +73,13 @@ def domain_named(name: str) -> Domain:
     if names_code(name):
         return register_domain(domain)
     if domain.name != name:
-        raise SettingError(f"domain {name!r}: it calls itself {domain.name!r}: the two names must be equal")
+        raise SettingError(f"domain {name!r}: its name is {domain.name!r}: the two names must be equal")
     _registered[name] = domain
     return domain
 
 
 def register_domain(domain: Domain) -> Domain:
-    """Make a domain known to this process by its name, in place of an earlier one of that name.
+    """Register a domain in this process, replacing an earlier one of the same name.
 
     Cases then state it in their field `domain`, and `domain="..."` of `caps.best` or `caps.solve` names it.
     """
@@ -92,17 +91,17 @@ def register_domain(domain: Domain) -> Domain:
 
 
 def known_domains() -> list[str]:
-    """The names a case may state: built-in ones, those of installed packages, those registered here."""
+    """The names of all domains: built-in, of installed packages, and registered in this process."""
     return list(dict.fromkeys([*names(DOMAINS), *_registered]))
 
 
 def registered_fields() -> dict[str, tuple[str, ...]]:
-    """The domains that another process may not know, each with the fields its finder reads."""
+    """The registered domains, which other processes may not know, with the fields their finders read."""
     return {name: one.fields for name, one in _registered.items() if name not in DOMAINS.table}
 
 
 def all_domains() -> Iterator[Domain]:
-    """Every domain that a case may state; a plug-in that cannot be loaded is left out until one does."""
+    """All domains, except plug-ins that cannot be loaded; a case that states one of those reports why."""
     for name in known_domains():
         try:
             yield domain_named(name)
@@ -111,7 +110,7 @@ def all_domains() -> Iterator[Domain]:
 
 
 def check_stated(name: object, registered: Sequence[str] = ()) -> None:
-    """Refuse what a case may not state as its domain; `registered` are those of the process that asks."""
+    """Refuse an unknown domain of a case; `registered` are the domains of the requesting process."""
     if isinstance(name, str) and (name in _registered or name in DOMAINS.table or name in registered):
         return
     known = list(dict.fromkeys([*known_domains(), *registered]))
@@ -119,7 +118,7 @@ def check_stated(name: object, registered: Sequence[str] = ()) -> None:
         close = nearest(name, known) if isinstance(name, str) else ""
         raise InputError(
             f"domain: {name!r:.80} must be one of {', '.join(known)}"
-            + (f"; {close.strip()}" if close else "; one of your own is named with --domain")
+            + (f"; {close.strip()}" if close else "; name your own domain with --domain")
         )
     try:
         domain_named(str(name))
@@ -128,9 +127,9 @@ def check_stated(name: object, registered: Sequence[str] = ()) -> None:
 
 
 def guess_domain(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
-    """The first built-in domain that recognises a case: code, then math, else general.
+    """Guess the domain: the first built-in one that recognises the case (code, math, else general).
 
-    Where there are no candidates yet, a known answer is taken for one of mathematics.
+    A case without candidates but with a known answer is taken for mathematics.
     """
     for name in DOMAINS.table:
         recognises = domain_named(name).recognises
@@ -140,11 +139,11 @@ def guess_domain(row: Mapping[str, object], candidates: Sequence[Candidate]) -> 
 
 
 def check_domain(found: object, name: str) -> Domain:
-    """The object as a domain that can be used, or a `SettingError` that says what is wrong with it."""
+    """Check that an object is a usable domain, or raise a `SettingError` that says what is wrong."""
     if not isinstance(found, Domain):
         raise SettingError(f"domain {name!r} is {found!r:.80}: not a caps.Domain")
     if not isinstance(found.name, str) or not _NAME.fullmatch(found.name):
-        raise SettingError(f"domain {found.name!r:.80}: a name is a word of letters, digits, - and _")
+        raise SettingError(f"domain {found.name!r:.80}: a name consists of letters, digits, - and _")
     where = f"domain {found.name!r}"
     if found.prompts not in PROMPT_KINDS:
         raise SettingError(
@@ -161,9 +160,7 @@ def check_domain(found: object, name: str) -> Domain:
         if isinstance(value := getattr(found, field), str):
             resolve(registry, value)
         elif value is not None and not callable(value):
-            raise SettingError(
-                f"{where}: {field} = {value!r:.80}: must be a class or function that makes one"
-            )
+            raise SettingError(f"{where}: {field} = {value!r:.80}: must be a class or a factory function")
         elif value is not None:
             check_call(f"{where}: {field}", value, ("resources",))
     try:

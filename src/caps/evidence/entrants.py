@@ -1,4 +1,4 @@
-"""From a case to its entrants, and to the views a judge may read of them."""
+"""Entrants of a case, and the views of them that a judge reads."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from caps.evidence.profiles import Profile, signature_named, view_named
 from caps.evidence.signatures import verbatim
 
 Read: TypeAlias = tuple[str | None, str, str]
-"""What was read of a candidate: its signature, its partial and its full view."""
+"""The signature, partial view and full view of a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The entrants of a case, which is all a strategy sees, and the partial and full view of each."""
+    """The entrants of a case (all that a strategy sees), and their partial and full views."""
 
     entrants: tuple[Entrant, ...]
     views: tuple[tuple[str, str], ...]
 
     def view(self, id: int, level: Level) -> str:  # noqa: A002
-        """What a judge reads of an entrant; at E0 that is its signature, if it has one."""
+        """The text a judge reads of an entrant; at E0, its signature or nothing."""
         if level is Level.SIGNATURE:
             return self.entrants[id].signature or ""
         partial, full = self.views[id]
@@ -29,21 +29,20 @@ class Views:
 
 
 def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Views:
-    """Make the signature and views of each candidate, of equal ones once, and count the views."""
+    """Compute the signature, views and view sizes of each candidate; equal candidates are read once."""
     return views_of(case, read_candidates(case.candidates, profile), count)
 
 
 def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[Read]:
-    """The signature, partial and full view of each candidate; equal ones are read once.
+    """Compute the signature, partial and full view of each candidate; equal candidates are read once.
 
-    Where a candidate has no signature (no answer was found, say), its own text is one: candidates of equal
-    text are equal whatever the domain.
-    A partial view longer than the full one would cost more and show less, so the full one takes its place.
+    A candidate without a signature, such as one without an answer, gets a hash of its text, so equal texts
+    are equal in every domain. A partial view that is longer than the full view is replaced by it.
     """
     signature = signature_named(profile.signature)
     partial, full = view_named(profile.partial), view_named(profile.full)
 
-    @cache  # samples repeat themselves
+    @cache  # samples repeat
     def read(candidate: Candidate) -> Read:
         whole = full(candidate)
         shown = min(whole, partial(candidate), key=len)
@@ -53,12 +52,12 @@ def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[R
 
 
 def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> Views:
-    """The entrants of a case whose candidates were read before."""
+    """The entrants and views of a case whose candidates were read before."""
     counted = cache(count)
     entrants, views = [], []
-    for place, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
+    for index, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
         sizes = (0, counted(shown), counted(whole))
-        entrants.append(Entrant(place, signature, sizes, _features(candidate)))
+        entrants.append(Entrant(index, signature, sizes, _features(candidate)))
         views.append((shown, whole))
     return Views(tuple(entrants), tuple(views))
 

@@ -1,7 +1,7 @@
 """Examples shown in a problem statement, and further inputs generated from them.
 
-`>>> f([1, 2])` with the value on the next line, `f(3) == 4`, `f("a") -> "b"`, `f(1) should return 2`. Only
-literal arguments and values count: nothing is evaluated.
+Recognised: `>>> f([1, 2])` with the value on the next line, `f(3) == 4`, `f("a") -> "b"`, `f(1) should return
+2`. Arguments and values must be literals; nothing is evaluated.
 """
 
 import ast
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-LONGEST = 2000
-MOST = 20
-_EQUALS = re.compile(
+MAX_CHARACTERS = 2000
+MAX_EXAMPLES = 20
+_RESULT_SIGN = re.compile(
     r"(?:[ \t`:#]*(?:={1,3}>?|-{1,2}>|[→➞➜⇒]|is\b"
     r"|(?:(?:should|must|will) )?(?:return|equal|be|give)s?\b)){1,2}"
     r"[ \t:`]*(?P<value>\S.*)"
@@ -22,16 +22,16 @@ _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 
 class ShownCall(NamedTuple):
-    """A call in a statement: its arguments, and the value that stands beside it."""
+    """A call in a problem statement: its arguments and the stated value."""
 
     arguments: list[Any]
     value: Any
 
 
 def shown_calls(statement: str, name: str) -> list[ShownCall]:
-    """The calls of `name` a statement shows with their values, each once, in order."""
+    """The calls of `name` that a statement shows with their values, without duplicates, in order."""
     found: dict[str, ShownCall] = {}
-    for start in _places(statement, name):
+    for start in _call_positions(statement, name):
         end = _closing(statement, start + len(name))
         if end is None:
             continue
@@ -39,33 +39,33 @@ def shown_calls(statement: str, name: str) -> list[ShownCall]:
         value = _value_beside(statement, start, end)
         if arguments is not None and value is not None:
             found.setdefault(repr(arguments), ShownCall(arguments, value[0]))
-        if len(found) >= MOST:
+        if len(found) >= MAX_EXAMPLES:
             break
     return list(found.values())
 
 
-def _places(statement: str, name: str) -> Iterator[int]:
-    for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", statement):
-        if not statement[: place.start()].rstrip(" ").endswith("def"):
-            yield place.start()
+def _call_positions(statement: str, name: str) -> Iterator[int]:
+    for position in re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", statement):
+        if not statement[: position.start()].rstrip(" ").endswith("def"):
+            yield position.start()
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Where the bracket at `start` is closed; texts in quotes do not count."""
-    wanted, quoted = list[str](), ""
-    for place in range(start, min(len(text), start + LONGEST)):
-        sign = text[place]
+    """The end of the bracket at `start`, ignoring quoted text."""
+    closers, quoted = list[str](), ""
+    for position in range(start, min(len(text), start + MAX_CHARACTERS)):
+        sign = text[position]
         if quoted:
-            if sign == quoted and text[place - 1] != "\\":
+            if sign == quoted and text[position - 1] != "\\":
                 quoted = ""
         elif sign in "\"'":
             quoted = sign
         elif sign in _CLOSERS:
-            wanted.append(_CLOSERS[sign])
-        elif wanted and sign == wanted[-1]:
-            wanted.pop()
-            if not wanted:
-                return place + 1
+            closers.append(_CLOSERS[sign])
+        elif closers and sign == closers[-1]:
+            closers.pop()
+            if not closers:
+                return position + 1
     return None
 
 
@@ -80,10 +80,10 @@ def _literals(call: str) -> list[Any] | None:
 
 
 def _value_beside(statement: str, start: int, end: int) -> tuple[Any] | None:
-    """The literal after a call: behind a sign on the same line, or, after a prompt `>>>`, on the next."""
+    """The literal after a call: after a sign on the same line, or on the line after a `>>>` prompt."""
     line_start = statement.rfind("\n", 0, start) + 1
     rest, _, below = statement[end:].partition("\n")
-    beside = _EQUALS.match(rest)
+    beside = _RESULT_SIGN.match(rest)
     if beside:
         return _literal(beside["value"])
     if rest.strip() or not statement[line_start:start].strip().endswith(">>>"):
@@ -92,10 +92,10 @@ def _value_beside(statement: str, start: int, end: int) -> tuple[Any] | None:
 
 
 def _literal(text: str) -> tuple[Any] | None:
-    """What a text says, in a tuple because it may be None; without what is said after it, if need be."""
-    text = text.strip().strip("`").strip()[:LONGEST]
-    said_alone = re.split(r"\s+#|\s{2,}|[.;,]?\s+[A-Za-z(]", text)[0]
-    for words in (text, text.rstrip(".,;"), said_alone.rstrip(".,;`")):
+    """The literal a text begins with, in a tuple because it may be None; trailing prose is ignored."""
+    text = text.strip().strip("`").strip()[:MAX_CHARACTERS]
+    first_phrase = re.split(r"\s+#|\s{2,}|[.;,]?\s+[A-Za-z(]", text)[0]
+    for words in (text, text.rstrip(".,;"), first_phrase.rstrip(".,;`")):
         if words in _JSON:
             return (_JSON[words],)
         try:
@@ -105,26 +105,25 @@ def _literal(text: str) -> tuple[Any] | None:
     return None
 
 
-# Further inputs to tell programs apart: mutated from examples, or made up from a function's annotations.
+# Further inputs that distinguish programs: mutated examples, or values from a function's annotations
 #
-# A mutation keeps the shape of its example, counts included, so that it is mostly still a valid input.
-
+# A mutation keeps the structure of its example, including counts, so that it is usually a valid input.
 
 _NUMBER = re.compile(r"-?\d{1,15}")
 _LETTERS = "abcde"
-MOST_LINES = 30
-EDGES = 0.25  # how often a number becomes an edge case; functions mostly take any number
+MAX_HEADER_LINES = 30
+EDGE_CASE_RATE = 0.25  # how often a number becomes an edge case; most functions accept any number
 
 
 def mutate_text(text: str, rng: Random) -> str:
-    """Change numbers and words of a standard input, but no number that counts something."""
+    """Mutate the numbers and words of a standard input, except numbers that may be counts."""
     lines = [line.split(" ") for line in text.split("\n")]
     counts = _counts(lines)
     return "\n".join(" ".join(_change_words(words, counts, rng)) for words in lines)
 
 
 def _counts(lines: Sequence[Sequence[str]]) -> set[str]:
-    """Numbers that may say how many words a line has, how long a word is, or how many lines follow."""
+    """Numbers that may be a count of words, letters or lines."""
     sizes = {len(words) for words in lines} | {len(word) for words in lines for word in words}
     return {str(size) for size in sizes | set(range(len(lines) + 1))}
 
@@ -143,7 +142,7 @@ def _change_word(word: str, numbers: Sequence[int], counts: set[str], rng: Rando
 
 
 def mutate_arguments(arguments: Sequence[Any], rng: Random) -> list[Any]:
-    """Change at least one argument where there is something to change."""
+    """Mutate arguments; each may also stay as it is."""
     return [_mutate(value, rng) for value in arguments]
 
 
@@ -153,7 +152,7 @@ def _mutate(value: Any, rng: Random) -> Any:
     if isinstance(value, bool):
         return rng.random() < 0.5
     if isinstance(value, int):
-        return rng.choice((0, 1, -1, -value)) if rng.random() < EDGES else _near(value, rng)
+        return rng.choice((0, 1, -1, -value)) if rng.random() < EDGE_CASE_RATE else _near(value, rng)
     if isinstance(value, float):
         return round(value * rng.choice((0.5, 0.9, 1.1, 2.0)), 6)
     if isinstance(value, str):
@@ -167,14 +166,14 @@ def _mutate(value: Any, rng: Random) -> Any:
 
 
 def _near(number: int, rng: Random) -> int:
-    """A number of about the same size on the same side of zero."""
+    """A number of similar size and the same sign."""
     spread = max(1, abs(number) // 2)
     low, high = (0, number + spread) if number >= 0 else (number - spread, -1)
     return rng.randint(max(low, number - spread), high)
 
 
 def _resize(items: list[Any], rng: Random) -> list[Any]:
-    """The items in another order, one dropped, or one twice."""
+    """Shuffle the items, drop one, repeat one, or keep them."""
     if not items:
         return items
     change = rng.choice(("shuffle", "drop", "repeat", "keep"))
@@ -188,30 +187,30 @@ def _resize(items: list[Any], rng: Random) -> list[Any]:
 
 
 def generated_inputs(source: str, name: str, rng: Random, count: int) -> list[list[Any]]:
-    """Arguments for a function from its annotations; none where one is missing or unknown."""
+    """Generate arguments from the annotations of a function; none if one is missing or unknown."""
     parameters = _annotations(source, name)
     if not parameters:
         return []
     try:
-        return [[_of_type(annotation, rng) for annotation in parameters] for _ in range(count)]
+        return [[_random_value(annotation, rng) for annotation in parameters] for _ in range(count)]
     except LookupError:
         return []
 
 
 def _annotations(source: str, name: str) -> list[ast.expr] | None:
-    """The annotations of a function's parameters, if each has one."""
+    """The annotations of a function's parameters, if all have one."""
     found = re.search(rf"^[ \t]*(def {re.escape(name)}\(.*)", source, re.MULTILINE | re.DOTALL)
-    head = None if found is None else _head(found[1])
-    if head is None:
+    header = None if found is None else _parse_header(found[1])
+    if header is None:
         return None
-    parameters = [one for one in head.args.args if one.arg != "self"]
+    parameters = [one for one in header.args.args if one.arg != "self"]
     annotations = [one.annotation for one in parameters if one.annotation is not None]
     return annotations if len(annotations) == len(parameters) else None
 
 
-def _head(source: str) -> ast.FunctionDef | None:
-    """The definition a source begins with, parsed without its body; it may take several lines."""
-    lines = source.split("\n")[:MOST_LINES]
+def _parse_header(source: str) -> ast.FunctionDef | None:
+    """Parse the function header at the start of a source; it may span several lines."""
+    lines = source.split("\n")[:MAX_HEADER_LINES]
     for count in range(1, len(lines) + 1):
         try:
             (tree,) = ast.parse("\n".join(lines[:count]).rstrip() + " pass").body
@@ -221,41 +220,43 @@ def _head(source: str) -> ast.FunctionDef | None:
     return None
 
 
-_PLAIN: dict[str, Callable[[Random], Any]] = {
+_SCALARS: dict[str, Callable[[Random], Any]] = {
     "int": lambda rng: rng.choice((0, 1, 2, 3, 5, 8, 12, 100, rng.randint(-20, 200))),
     "float": lambda rng: round(rng.choice((0.0, 1.0, rng.uniform(-10, 10), rng.uniform(0, 100))), 3),
     "bool": lambda rng: rng.random() < 0.5,
     "str": lambda rng: "".join(rng.choice(_LETTERS + "AB 1") for _ in range(rng.randrange(9))),
     "Any": lambda rng: rng.randint(0, 9),
 }
-_MANY = {"list": list, "sequence": list, "iterable": list, "set": set, "frozenset": frozenset}
+_CONTAINERS = {"list": list, "sequence": list, "iterable": list, "set": set, "frozenset": frozenset}
 
 
-def _of_type(annotation: ast.expr, rng: Random) -> Any:
-    """A value of an annotated type; `LookupError` where it is none of ours."""
+def _random_value(annotation: ast.expr, rng: Random) -> Any:
+    """A random value of an annotated type; raises `LookupError` for an unknown type."""
     if isinstance(annotation, ast.Constant) and annotation.value is None:
         return None
     if isinstance(annotation, ast.BinOp):  # int | None
-        return _of_type(rng.choice((annotation.left, annotation.right)), rng)
-    name = _name(annotation)
-    if name in _PLAIN:
-        return _PLAIN[name](rng)
+        return _random_value(rng.choice((annotation.left, annotation.right)), rng)
+    name = _type_name(annotation)
+    if name in _SCALARS:
+        return _SCALARS[name](rng)
     inner = annotation.slice if isinstance(annotation, ast.Subscript) else ast.Name("int")
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     kind = name.lower()
-    if kind in _MANY:
-        return _MANY[kind](_of_type(parts[0], rng) for _ in range(rng.randrange(6)))
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind](_random_value(parts[0], rng) for _ in range(rng.randrange(6)))
     if kind == "tuple":
         parts = [one for one in parts if not (isinstance(one, ast.Constant) and one.value is ...)]
-        return tuple(_of_type(one, rng) for one in (parts if len(parts) > 1 else parts * rng.randrange(1, 5)))
+        return tuple(
+            _random_value(one, rng) for one in (parts if len(parts) > 1 else parts * rng.randrange(1, 5))
+        )
     if kind in {"dict", "mapping"} and len(parts) == 2:
-        return {_of_type(parts[0], rng): _of_type(parts[1], rng) for _ in range(rng.randrange(4))}
+        return {_random_value(parts[0], rng): _random_value(parts[1], rng) for _ in range(rng.randrange(4))}
     if kind in {"optional", "union"}:
-        return _of_type(rng.choice(parts), rng)
+        return _random_value(rng.choice(parts), rng)
     raise LookupError(name)
 
 
-def _name(annotation: ast.expr) -> str:
+def _type_name(annotation: ast.expr) -> str:
     if isinstance(annotation, ast.Subscript):
-        return _name(annotation.value)
+        return _type_name(annotation.value)
     return getattr(annotation, "id", getattr(annotation, "attr", ""))

@@ -1,4 +1,4 @@
-"""Which signature and which views go with a kind of task: the paper's evidence maps."""
+"""Profiles: the signature and views of a kind of task (the paper's evidence maps)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from caps.core.settings import nearest
 from caps.core.types import Candidate
 from caps.evidence import domains
 from caps.evidence.domains import domain_named
-from caps.registry import HERE, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
+from caps.registry import LOCAL_PREFIX, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
 
 BY_FINDINGS = {"code-ast": "code-behaviour", "math-answer": "math-equivalent"}
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
@@ -18,7 +18,7 @@ SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A signature (E0), a partial view (E1) and a full view (E2): by name, or a domain's own functions."""
+    """A signature (E0), a partial view (E1) and a full view (E2), as names or functions."""
 
     name: str
     signature: str | Signature
@@ -27,17 +27,17 @@ class Profile:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The three names; none where a function has none, or one that no other process knows."""
+        """The three names; None if a function has no name that other processes can resolve."""
         found = self.signature
         slots = (found.signature if isinstance(found, ByFindings) else found, self.partial, self.full)
         named = [slot for slot in slots if isinstance(slot, str)]
-        elsewhere = not any(name.startswith(("__main__", HERE)) for name in named)
-        return tuple(named) if len(named) == len(slots) and elsewhere else None
+        is_portable = not any(name.startswith(("__main__", LOCAL_PREFIX)) for name in named)
+        return tuple(named) if len(named) == len(slots) and is_portable else None
 
 
 @dataclass(frozen=True, slots=True)
 class ByFindings:
-    """The class a candidate was found to be in; where nobody looked, its signature."""
+    """The cluster that the findings put a candidate in, else its signature."""
 
     signature: str | Signature
 
@@ -66,7 +66,7 @@ def profile_for(domain: str) -> Profile:
 
 
 def profile_named(name: str) -> Profile:
-    """Find a profile."""
+    """Find a profile by name."""
     found = resolve(PROFILES, name)
     if not isinstance(found, Profile):
         raise SettingError(f"{name!r} is {found!r}: not a profile")
@@ -74,35 +74,35 @@ def profile_named(name: str) -> Profile:
 
 
 def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
-    """Put other views or another signature in single slots: `{"partial": "thinking"}`."""
+    """Replace single slots of a profile: `{"partial": "thinking"}`."""
     for slot, name in changes.items():
         if slot not in SLOTS:
             slots = list(SLOTS)
             raise SettingError(
                 f"a profile has no slot {slot!r}: {nearest(slot, slots)}its slots are {', '.join(slots)}"
             )
-        _function(SLOTS[slot], name)
+        _find_function(SLOTS[slot], name)
     return replace(profile, **changes)
 
 
 def with_findings(profile: Profile) -> Profile:
-    """The profile with a signature that goes by what was found, where there may be something."""
+    """The profile with a signature that prefers the clusters of the findings."""
     if isinstance(profile.signature, str) and profile.signature in SIGNATURES.table:
         return replace(profile, signature=BY_FINDINGS.get(profile.signature, profile.signature))
     return replace(profile, signature=ByFindings(profile.signature))
 
 
 def view_named(name: str | View) -> View:
-    """Find a view; a function is one itself."""
-    return cast(View, _function(VIEWS, name)) if isinstance(name, str) else name
+    """Find a view by name; a function is returned as it is."""
+    return cast(View, _find_function(VIEWS, name)) if isinstance(name, str) else name
 
 
 def signature_named(name: str | Signature) -> Signature:
-    """Find a signature; a function is one itself."""
-    return cast(Signature, _function(SIGNATURES, name)) if isinstance(name, str) else name
+    """Find a signature by name; a function is returned as it is."""
+    return cast(Signature, _find_function(SIGNATURES, name)) if isinstance(name, str) else name
 
 
-def _function(registry: Registry, name: str) -> object:
+def _find_function(registry: Registry, name: str) -> object:
     found = resolve(registry, name)
     if not callable(found):
         raise SettingError(

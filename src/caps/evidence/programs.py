@@ -1,4 +1,4 @@
-"""Python programs in one normalised spelling each, so that equal ones compare equal; nothing is run."""
+"""Normalised forms of programs, so that equal programs compare equal; nothing is run."""
 
 import ast
 import re
@@ -9,58 +9,60 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-# Syntax trees spelled out in words: an own spelling, for `ast.dump` recurses and differs between Pythons.
-
+# Not `ast.dump`, which recurses and differs between versions of Python
 
 DEEPEST = 1_000
-_UNSEEN = {"ctx", "kind", "type_comment", "type_ignores"}
+_IGNORED_FIELDS = {"ctx", "kind", "type_comment", "type_ignores"}
 _Fields: TypeAlias = Iterator[tuple[str, Any]]
 
 
 def spell(tree: ast.Module) -> str:
-    """All of a tree but positions and docstrings, in the order of the tree; `RecursionError` if too deep.
+    """Serialise a syntax tree without positions and docstrings; raises `RecursionError` if it is too deep.
 
-    Nothing else done to a program but parsing it takes as long. So what is left of the nodes and lists around
-    is a stack of iterators, and names and constants, which most nodes are, are spelled where they are met.
+    This takes as long as parsing, so it is optimised: open nodes and lists are a stack of iterators, and
+    names and constants, which most nodes are, are written inline.
     """
-    words: list[str] = []
-    say, name, constant, forms = words.append, ast.Name, ast.Constant, _FORMS
-    above: list[tuple[_Fields, str, int]] = []
-    here: _Fields = iter([("", tree)] if tree.body else [])
+    parts: list[str] = []
+    append, name, constant, forms = parts.append, ast.Name, ast.Constant, _FORMS
+    stack: list[tuple[_Fields, str, int]] = []
+    current: _Fields = iter([("", tree)] if tree.body else [])
     end, depth = "", 0
     while True:
-        for sign, value in here:
+        for sign, value in current:
             kind = value.__class__
             if kind is name:
-                say(f"{sign}Name ( id= {value.id!r} )")
+                append(f"{sign}Name ( id= {value.id!r} )")
             elif kind is constant and value.value is not None:
-                say(f"{sign}Constant ( value= {value.value!r} )")
+                append(f"{sign}Constant ( value= {value.value!r} )")
             elif kind is list:
                 if value:
-                    say(f"{sign}[")
-                    above.append((here, end, depth))
-                    here, end = zip(repeat(""), _kept(value) if len(value) > 1 else value), "]"
+                    append(f"{sign}[")
+                    stack.append((current, end, depth))
+                    current, end = (
+                        zip(repeat(""), _without_docstrings(value) if len(value) > 1 else value),
+                        "]",
+                    )
                     break
             elif form := forms[kind]:
                 opening, signs, values = form
-                say(f"{sign}{opening}")
+                append(f"{sign}{opening}")
                 if signs:
-                    above.append((here, end, depth))
-                    here, end, depth = zip(signs, values(value), strict=False), ")", depth + 1
+                    stack.append((current, end, depth))
+                    current, end, depth = zip(signs, values(value), strict=False), ")", depth + 1
                     if depth == DEEPEST:
-                        here = _childless(here)
+                        current = _childless(current)
                     break
             elif value is not None or not sign:
-                say(f"{sign}{value!r}")
+                append(f"{sign}{value!r}")
         else:
-            if not above:
-                return " ".join(words)
-            say(end)
-            here, end, depth = above.pop()
+            if not stack:
+                return " ".join(parts)
+            append(end)
+            current, end, depth = stack.pop()
 
 
 class _Form(NamedTuple):
-    """What opens a kind of node (all of it, where no field counts), words before its fields, and these."""
+    """How a kind of node is written: its opening, the labels of its fields, and a getter of their values."""
 
     opening: str
     signs: tuple[str, ...]
@@ -68,7 +70,7 @@ class _Form(NamedTuple):
 
 
 class _Forms(dict[type, _Form | None]):
-    """The form of each kind of node met so far; none of what is no node."""
+    """A cache of forms by type; None for types that are not nodes."""
 
     def __missing__(self, kind: type) -> _Form | None:
         self[kind] = form = _form(kind) if issubclass(kind, ast.AST) else None
@@ -76,9 +78,9 @@ class _Forms(dict[type, _Form | None]):
 
 
 def _form(kind: type[ast.AST]) -> _Form:
-    names = [name for name in kind._fields if name not in _UNSEEN]
+    names = [name for name in kind._fields if name not in _IGNORED_FIELDS]
     opening = f"{kind.__name__} (" if names else f"{kind.__name__} ( )"
-    # One more attribute, so that it is a tuple even of one field.
+    # The extra attribute makes the result a tuple even for one field.
     return _Form(opening, tuple(f"{name}= " for name in names), attrgetter(*names, "_fields"))
 
 
@@ -86,17 +88,17 @@ _FORMS = _Forms()
 
 
 def _childless(fields: Iterable[tuple[str, Any]]) -> _Fields:
-    """The fields of a node so deep that no node may be in it."""
+    """The fields of a node at the maximum depth, which may contain no further node."""
     for sign, value in fields:
         if any(isinstance(one, ast.AST) for one in (value if isinstance(value, list) else [value])):
             raise RecursionError
         yield sign, value
 
 
-def _kept(parts: list[Any]) -> list[Any]:
-    """The parts that are more than a text, which is a docstring or a comment in quotes.
+def _without_docstrings(parts: list[Any]) -> list[Any]:
+    """The statements that are not string literals, that is docstrings or comments in quotes.
 
-    Where all statements are, they stay: a text can be all that was asked for.
+    If all are string literals they stay: a program may consist of just a text.
     """
     statement = ast.Expr
     return [part for part in parts if part.__class__ is not statement or not _is_text(part.value)] or parts
@@ -106,19 +108,16 @@ def _is_text(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-LONGEST_PARSED = 50_000  # characters: a tenth of a second, and ten times what anybody writes
+LONGEST_PARSED = 50_000  # characters: 0.1 s, and ten times a long program
 _SOURCE = "<candidate>"
-_MINE: object = re.compile(_SOURCE)
+_SOURCE_PATTERN: object = re.compile(_SOURCE)
 _IMPORT = re.compile(r"(?:import|from)\s")
-# A quote that is never closed takes the rest of its line, so that no line is read twice.
+# An unclosed quote takes the rest of its line, so that no line is scanned twice.
 _COMMENT = re.compile(r"""("(?:\\.?|[^"\\])*+"?|'(?:\\.?|[^'\\])*+'?)|#.*""")
 
 
 def shape(program: str) -> str | None:
-    """Spell out the syntax tree without positions and docstrings; nothing for what is not Python.
-
-    Empty for a program that does nothing.
-    """
+    """The normalised syntax tree of a program; None if it is not Python, empty if it does nothing."""
     if len(program) > LONGEST_PARSED:
         return None
     program = program.strip("\r\n")
@@ -132,9 +131,9 @@ def shape(program: str) -> str | None:
 
 
 def tidy_lines(program: str) -> str:
-    """The lines of a program in any language that say something, indentation kept.
+    """The lines of a program in any language without blank lines and comments; indentation stays.
 
-    A `#` before a letter stays: `#define` is no comment.
+    `#` before a letter stays: `#define` is not a comment.
     """
     lines = (line.rstrip() for line in program.splitlines())
     return "\n".join(line for line in lines if line and not re.match(r"\s*#(?![a-z])", line))
@@ -147,10 +146,10 @@ def bare_lines(program: str) -> str:
 
 
 def _silence_warnings() -> None:
-    """Ignore what the parser warns of in candidates; under `-W error` it would be a syntax error.
+    """Ignore parser warnings about candidates; under `-W error` they would be syntax errors.
 
-    `warnings.catch_warnings` would swap the filters of the whole process, and two threads doing so can
-    leave them swapped for good. A filter that only ever matches candidates may stay.
+    `warnings.catch_warnings` swaps the filters of the whole process and is not thread-safe. A filter that
+    only matches candidates may stay.
     """
-    if not warnings.filters or warnings.filters[0][3] != _MINE:
+    if not warnings.filters or warnings.filters[0][3] != _SOURCE_PATTERN:
         warnings.filterwarnings("ignore", module=_SOURCE)

@@ -7,21 +7,20 @@ from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import dissect, final_answer, lay_out, spoken
+from caps.evidence.anatomy import dissect, final_answer, find_layout, spoken
 from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
 
-# JSON values and tool calls in one spelling each, whatever their spacing, key order and call ids.
+# Canonical JSON and tool calls, independent of spacing, key order and call ids
 
-
-DEEPEST = 100
+MAX_DEPTH = 100
 LEAD_IN = 20
 _CALL_TYPES = ("function", "function_call", "tool_call", "tool_use")
 _ARGUMENTS = ("arguments", "parameters", "input")
-_NOTHING = object()
+_NO_VALUE = object()
 
 
 def canonical(text: str) -> str | None:
-    """Spell a JSON object or list the one way, or tool calls as names with arguments; nothing for prose."""
+    """The canonical form of a JSON object or list, or of tool calls; None for prose."""
     tagged = _tagged_calls(text)
     if tagged is not None:
         return _dump({"calls": tagged})
@@ -34,12 +33,12 @@ def canonical(text: str) -> str | None:
 
 def _load(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
-        return _NOTHING
+        return _NO_VALUE
     try:
         value = json.loads(text, parse_float=_number)
     except (ValueError, RecursionError, MemoryError):
-        return _NOTHING
-    return _NOTHING if _deeper_than(value, DEEPEST) else value
+        return _NO_VALUE
+    return _NO_VALUE if _deeper_than(value, MAX_DEPTH) else value
 
 
 def _number(digits: str) -> object:
@@ -50,7 +49,7 @@ def _number(digits: str) -> object:
 
 
 def _deeper_than(value: object, limit: int) -> bool:
-    """Whether a value nests further; a fixed limit, since the interpreter's depends on who calls."""
+    """Whether a value is nested deeper than a limit; the interpreter's own depends on the caller."""
     layer = [value]
     for _ in range(limit):
         parts = [list(one.values()) if isinstance(one, dict) else one for one in layer]
@@ -65,7 +64,7 @@ def _dump(value: object) -> str:
 
 
 def _tagged_calls(text: str) -> list[Any] | None:
-    """The calls between `<tool_call>` tags, when all of them can be read."""
+    """The calls between `<tool_call>` tags, if all of them can be read."""
     pieces = text.split("<tool_call>")[1:]
     return _all_calls(_load(piece.partition("</tool_call>")[0]) for piece in pieces)
 
@@ -77,7 +76,7 @@ def _calls(value: dict[str, Any] | list[Any]) -> list[Any] | None:
 
 
 def _all_calls(values: Iterable[object]) -> list[Any] | None:
-    """Every value as a call, or nothing as soon as one is none."""
+    """All values as calls, or None if one is not a call."""
     calls = []
     for value in values:
         call = _call(value)
@@ -88,9 +87,9 @@ def _all_calls(values: Iterable[object]) -> list[Any] | None:
 
 
 def _call(value: object) -> list[Any] | None:
-    """Name and arguments of a call.
+    """The name and arguments of a call.
 
-    Its id is only dropped where a type or a function says that it is a call: other records have ids too.
+    Its id is dropped only if a type or function field marks it as a call: other records have ids too.
     """
     if not isinstance(value, dict):
         return None
@@ -101,17 +100,17 @@ def _call(value: object) -> list[Any] | None:
             return None
     elif value.get("type") in _CALL_TYPES:
         known |= {"id", "type", "index", "call_id"}
-    given = [name for name in _ARGUMENTS if name in function]
-    if len(given) != 1 or not isinstance(function.get("name"), str) or set(function) - known:
+    argument_keys = [name for name in _ARGUMENTS if name in function]
+    if len(argument_keys) != 1 or not isinstance(function.get("name"), str) or set(function) - known:
         return None
-    arguments = function[given[0]]
+    arguments = function[argument_keys[0]]
     if isinstance(arguments, str):
         loaded = _load(arguments)
-        arguments = arguments if loaded is _NOTHING else loaded
+        arguments = arguments if loaded is _NO_VALUE else loaded
     return [function["name"], arguments]
 
 
-LONGEST_SHOWN = 80
+MAX_SHOWN_CHARACTERS = 80
 _SPACING = re.compile(r"\\[,!;: ]|\\q?quad(?![a-z])|\\(?:left|right)(?![a-z])|[\s~$]")
 _FRACTION = re.compile(r"\\[dt]frac(?![a-z])")
 
@@ -127,7 +126,7 @@ def math_answer(candidate: Candidate) -> str | None:
 
 
 def code_ast(candidate: Candidate) -> str | None:
-    """A hash of the parsed program without docstrings and layout; of its lines where it does not parse."""
+    """A hash of the parsed program without docstrings and layout, or of its lines if it does not parse."""
     code = dissect(candidate).code
     if code is None:
         code = spoken(candidate.text)
@@ -139,7 +138,7 @@ def code_ast(candidate: Candidate) -> str | None:
 def code_text(candidate: Candidate) -> str | None:
     """The paper's hash of the program's text without imports, comments, blank lines and indentation.
 
-    It takes programs that differ in indentation only for equal, which in Python they are not.
+    Programs that differ only in indentation count as equal, although in Python they are not.
     """
     code = dissect(candidate).code
     if code is None:
@@ -150,17 +149,17 @@ def code_text(candidate: Candidate) -> str | None:
 
 
 def code_behaviour(candidate: Candidate) -> str | None:
-    """What the program was found to do; where it was not run, or nothing came out, its syntax tree."""
-    return _found(candidate) or code_ast(candidate)
+    """The cluster of programs with the same behaviour, else the hash of the syntax tree."""
+    return _found_cluster(candidate) or code_ast(candidate)
 
 
 def math_equivalent(candidate: Candidate) -> str | None:
-    """The class of equal answers it was found to be in; where nobody looked, the answer as written."""
-    return _found(candidate) or math_answer(candidate)
+    """The cluster of answers of equal value, else the answer as written."""
+    return _found_cluster(candidate) or math_answer(candidate)
 
 
 def general_text(candidate: Candidate) -> str | None:
-    """The stated answer or the reply without its thoughts: as JSON, as tool calls, or casefolded text."""
+    """The stated answer, or the reply without its thoughts, as JSON, tool calls or casefolded text."""
     reply = (candidate.answer or "").strip() or spoken(candidate.text).strip()
     value = canonical(reply)
     if value is None:
@@ -169,18 +168,18 @@ def general_text(candidate: Candidate) -> str | None:
 
 
 def verbatim(candidate: Candidate) -> str | None:
-    """A hash of all a candidate says, byte for byte; none where it says nothing."""
-    said = (candidate.text, candidate.code or "", candidate.answer or "")
-    return _digest("verbatim\0" + "\0".join(said)) if any(part.strip() for part in said) else None
+    """A hash of the exact text, code and answer of a candidate; None if all are blank."""
+    parts = (candidate.text, candidate.code or "", candidate.answer or "")
+    return _digest("verbatim\0" + "\0".join(parts)) if any(part.strip() for part in parts) else None
 
 
-def _found(candidate: Candidate) -> str | None:
+def _found_cluster(candidate: Candidate) -> str | None:
     return None if candidate.found is None else candidate.found.cluster
 
 
 def _fenced_value(reply: str) -> str | None:
-    """The value in a fenced block that is the reply, give or take a sentence around it."""
-    block = lay_out(reply).block
+    """The value in a fenced block that is the whole reply, except for a sentence around it."""
+    block = find_layout(reply).block
     if block is None:
         return None
     around = reply[: block.start] + " " + reply[block.stop :]
@@ -188,8 +187,8 @@ def _fenced_value(reply: str) -> str | None:
 
 
 def _short(text: str) -> str | None:
-    """The text itself where it can be shown, else its hash."""
-    return text if text and len(text) <= LONGEST_SHOWN and text.isprintable() else _digest(text)
+    """The text itself if it is short and printable, else its hash."""
+    return text if text and len(text) <= MAX_SHOWN_CHARACTERS and text.isprintable() else _digest(text)
 
 
 def _digest(text: str | None) -> str | None:

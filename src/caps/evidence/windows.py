@@ -1,9 +1,9 @@
-"""Cutting a text down to its start, its end or both, with a marker line where something is left out."""
+"""Text windows: the start, the end or both of a text, with a marker line for what is left out."""
 
 import re
 
 CHARACTERS_PER_WORD = 16
-"""No window of n words is longer than n times this: not all scripts put spaces between words."""
+"""The limit of a window in characters per word, since not all scripts separate words."""
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\r?\n)++")
 
 
@@ -14,7 +14,7 @@ def trim(text: str) -> str:
 
 
 def ends(text: str, words: int, marker: str) -> str:
-    """The first and the last words around a marker; all of it when there are no more than these."""
+    """The first and last words around a marker, or the whole text if it is short enough."""
     text, room = trim(text), words * CHARACTERS_PER_WORD
     if len(text) <= 2 * room and len(text.split(None, 2 * words)) <= 2 * words:
         return text
@@ -22,12 +22,12 @@ def ends(text: str, words: int, marker: str) -> str:
 
 
 def head(text: str, characters: int, marker: str) -> str:
-    """The start of a text, then a marker if that is not all."""
+    """The start of a text, followed by a marker if it was cut."""
     return text if len(text) <= characters else f"{text[:characters].rstrip()}\n{marker}"
 
 
 def head_lines(text: str, lines: int, characters: int, marker: str) -> str:
-    """The first lines of a text, then a marker if that is not all; long lines count by characters."""
+    """The first lines of a text, limited in characters, followed by a marker if it was cut."""
     first = text.split("\n", lines)
     start = "\n".join(first[:lines])
     cut = len(first) > lines or len(start) > characters
@@ -35,7 +35,7 @@ def head_lines(text: str, lines: int, characters: int, marker: str) -> str:
 
 
 def around(text: str, end: int, characters: int, marker: str) -> str:
-    """The characters of a text up to `end`, with a marker on each side that goes on."""
+    """The characters of a text before `end`, with a marker on each side that was cut."""
     start = max(0, end - characters)
     before = f"{marker}\n" if text[:start].strip() else ""
     after = f"\n{marker}" if text[end:].strip() else ""

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import concluded, last_boxed, spoken
+from caps.evidence.anatomy import announced_answer, last_boxed, spoken
 from caps.graders.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
 from caps.graders.rationals import rational
 
@@ -379,7 +379,7 @@ def candidate_answer(candidate: Candidate) -> str | None:
     if stated:
         return extract_answer(stated)
     text = _TURN.split(spoken(candidate.text) or candidate.text, maxsplit=1)[0].strip()
-    found = last_boxed(candidate.text) or concluded(text)
+    found = last_boxed(candidate.text) or announced_answer(text)
     if found:
         return extract_answer(found)
     return extract_answer(text) if len(text) <= SHORT_CHARS else _conclusion(text)
@@ -392,7 +392,7 @@ def extract_answer(text: str) -> str:
     if boxed is not None:
         return boxed
     text = _TURN.split(text, maxsplit=1)[0].strip()
-    announced = concluded(text)
+    announced = announced_answer(text)
     if announced:
         return _balanced(announced) if announced == text else extract_answer(announced)
     if cut := _JSON_END.search(text):

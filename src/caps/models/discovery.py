@@ -18,7 +18,7 @@ from caps.models.fleet import is_fleet
 from caps.models.http import HttpModel
 from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, decode, printable, read_body
-from caps.registry import MODELS, made, names, names_code, resolve
+from caps.registry import MODELS, create, names, names_code, resolve
 
 USUAL_PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "LM Studio": 1234}
 
@@ -202,7 +202,7 @@ def connect(options: ConnectOptions) -> HasConnections:
     backend = resolve(MODELS, name)
     if name in MODELS.table or name in MODELS.aliases:
         return cast(HasConnections, backend(options))
-    model = made(MODELS, name, backend, options)
+    model = create(MODELS, name, backend, options)
     ours = type(model).__module__.startswith("caps.")  # which raises the right errors
     return cast(HasConnections, model if ours else PluginModel(name, model))
 

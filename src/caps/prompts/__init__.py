@@ -1,1 +1,1 @@
-"""Words in, words out; pure."""
+"""Prompts: rendering of templates and parsing of judges' replies; pure."""

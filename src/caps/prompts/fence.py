@@ -1,8 +1,8 @@
-"""Candidate texts made safe to show to a judge: nonce, code, fence, masked control tokens.
+"""Safe display of candidate texts in prompts: nonce, code, fence, masked control tokens.
 
-A prompt with a `{code}` shows texts as they are but for control characters and the control tokens of models
-(`show`): the code, which stands in none of them, tells a verdict from what the judge repeats. Without one,
-everything in them that reads like a verdict is broken up as well (`quote`).
+A prompt with a `{code}` shows texts unchanged, except for control characters and control tokens of models
+(`show`). The code is in none of the texts, so it distinguishes a verdict from text that the judge repeats.
+Without a code, everything that reads like a verdict is broken up as well (`quote`).
 """
 
 import re
@@ -30,19 +30,19 @@ __all__ = [
 
 Quoting: TypeAlias = Callable[[str, str], str]
 
-# A code is a letter and a digit in turn: short, no word, no number, and none of its signs looks like another.
+# A code alternates letters and digits that do not look alike: short, no word and no number.
 _LETTERS = "cdfghjkmnpqrtvwxz"
 _DIGITS = "23456789"
-_SHORTEST = 4
+_MIN_LENGTH = 4
 
 # Controls, bidirectional overrides and isolates, invisible tag letters, annotation marks, lone surrogates.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_CONTROLS = bytes((*range(9), *range(11, 32), 127))  # those of ASCII among them
-# Control tokens of chat templates, and the markers that servers replace by media: a tokeniser takes them for
-# what they stand for wherever they occur, and a marker without media makes a server refuse the call. Tokens
-# that begin, end and replace nothing (`<filename>`, `<box>`) are left alone: programs hold such words.
+_CONTROLS = bytes((*range(9), *range(11, 32), 127))  # the ASCII ones
+# Control tokens of chat templates, and markers that servers replace by media. Tokenisers interpret them
+# anywhere, and a marker without media makes a server refuse the call. Tokens without an effect (`<filename>`,
+# `<box>`) are left alone, since programs contain such words.
 _NAMES = "|".join(
     (
         # texts and turns: Llama 2, Gemma, GLM, Ling, MiniCPM, Command R, Nemotron, Step, Seed, T5
@@ -78,7 +78,8 @@ _RARE = re.compile(
 )
 _RARE_SIGNS = ("◁", "]~", "]<]", "]!", "[e~", ">>", "ssistantfinal")
 
-# Signs of no width that are letters or marks by category: fillers of Hangul, Khmer and Mongolian, variations.
+# Zero-width characters that are letters or marks by category: Hangul, Khmer and Mongolian fillers, variation
+# selectors.
 _FILLERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
@@ -92,61 +93,61 @@ _ALIKE = str.maketrans(
 
 
 def nonce_for(problem: str, candidates: Iterable[str]) -> str:
-    """The key on a case's fences: derived from its content, so it is stable, and absent from all of it."""
+    """The nonce of a case's fences: derived from its content, and absent from it."""
     texts = [problem, *candidates]
     digest = sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         digest.update(b"%d:" % len(data))
         digest.update(data)
-    tries = (sha256(digest.digest() + b"%d" % k).hexdigest()[: 6 + k // 4] for k in count())
-    return _absent(tries, texts)
+    attempts = (sha256(digest.digest() + b"%d" % k).hexdigest()[: 6 + k // 4] for k in count())
+    return _absent(attempts, texts)
 
 
 def code_for(nonce: str, texts: Iterable[str]) -> str:
-    """The code that a verdict of a case carries: derived from its nonce, and absent from all its texts.
+    """The code that verdicts of a case carry: derived from its nonce, and absent from all its texts.
 
-    It is the same for every call of the case and grows with the texts that hold shorter ones.
+    It is the same for every call of a case, and longer if the texts contain all shorter ones.
     """
-    tries = (_code(sha256(f"{nonce}/{k}".encode()).digest(), _SHORTEST + k // 8) for k in count())
-    return _absent(tries, (form for text in texts for form in (text, _seen(text))))
+    attempts = (_code(sha256(f"{nonce}/{k}".encode()).digest(), _MIN_LENGTH + k // 8) for k in count())
+    return _absent(attempts, (form for text in texts for form in (text, _visible(text))))
 
 
 def show(text: str, nonce: str) -> str:
-    """A text as it is, but for control characters, control tokens and the nonce.
+    """The text with control characters, control tokens and the nonce made inert.
 
-    These get a word joiner inside or a visible stand-in; so does a nonce that a view spliced together.
+    They get a word joiner or a visible substitute. A view may splice a nonce together, so it is checked too.
     """
     if not text.isascii() or len(text.encode().translate(None, _CONTROLS)) < len(text):
-        text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
+        text = _INVISIBLE.sub(_substitute, text.replace("\r\n", "\n"))
     if "<" in text:
-        text = _ANGLE.sub(_broken, text)
+        text = _ANGLE.sub(_break, text)
     if "[" in text:
-        text = _SQUARE.sub(_broken, text)
+        text = _SQUARE.sub(_break, text)
     lowered = text.lower()
     if any(map(lowered.__contains__, _RARE_SIGNS)):
-        text = _RARE.sub(_broken, text)
+        text = _RARE.sub(_break, text)
     if nonce in lowered:
         text = re.sub(re.escape(nonce), lambda m: m[0][0] + JOINER + m[0][1:], text, flags=re.IGNORECASE)
     return text
 
 
 def could_fake(text: str, ask: Ask | None = None) -> bool:
-    """Whether a judge that repeats this text, or what one sees of it, may be read as answering (an ask)."""
+    """Whether a judge that repeats this text, or its visible part, could be parsed as answering."""
     if readable(text, ask):
         return True
-    seen = _seen(text)
-    return seen != text and readable(seen, ask)
+    visible = _visible(text)
+    return visible != text and readable(visible, ask)
 
 
 def fenced(label: str, text: str, nonce: str, *, quoting: Quoting = quote) -> str:
-    """The quoted block; whoever shows a text often may hand in a `quoting` that remembers."""
+    """A text in a fence; a caller may pass a `quoting` function with a cache."""
     return f"<<<BEGIN {label} {nonce}>>>\n{quoting(text, nonce)}\n<<<END {label} {nonce}>>>"
 
 
-def _absent(tries: Iterable[str], texts: Iterable[str]) -> str:
+def _absent(attempts: Iterable[str], texts: Iterable[str]) -> str:
     lowered = [text.lower() for text in dict.fromkeys(texts)]
-    return next(word for word in tries if not any(word in text for text in lowered))
+    return next(word for word in attempts if not any(word in text for text in lowered))
 
 
 def _code(digest: bytes, length: int) -> str:
@@ -154,8 +155,8 @@ def _code(digest: bytes, length: int) -> str:
     return "".join(kinds[at % 2][digest[at % 32] % len(kinds[at % 2])] for at in range(length))
 
 
-def _seen(text: str) -> str:
-    """The text in plain letters, without signs of no width: a model that repeats it may write it so."""
+def _visible(text: str) -> str:
+    """The text in plain letters without zero-width characters, as a model may repeat it."""
     if text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text):
         return text
     plain = normalize("NFKC", _BREAKS.sub("\n", text))
@@ -163,15 +164,15 @@ def _seen(text: str) -> str:
 
 
 def _hidden(sign: str) -> bool:
-    """Whether a sign is a control, a format character, a filler or a mark on the letter before."""
+    """Whether a character is a control, a format character, a filler or a combining mark."""
     return category(sign).startswith("C") or combining(sign) > 0 or sign in _FILLERS
 
 
-def _broken(found: re.Match[str]) -> str:
+def _break(found: re.Match[str]) -> str:
     return found[0] + JOINER
 
 
-def _stand_in(found: re.Match[str]) -> str:
+def _substitute(found: re.Match[str]) -> str:
     code = ord(found[0])
     if code in (0x2028, 0x2029):
         return "\n"

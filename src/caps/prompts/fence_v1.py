@@ -25,16 +25,16 @@ _PLACE = r"(?<![\w.-])([0-9]{1,6}+)(?![\w/]|[.,][0-9])(?! ?(?:,|-|–|to|or|and)
 _LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|tt)?|math(?:rm|bf)) ?\{")
 _INERT = re.compile(rf"(?<![^\W_])(?:[^\W_]*+{JOINER})++[^\W_]*+")
 _DECORATION = re.compile("[*_`~\"'«»“”„‘’‚‹›)\\[\\]{}$#|<>!\\\\]")
-# The commonest first letters first: most words are no keyword, and that is to be seen soon.
+# The most common first letters first, to reject most words quickly.
 _WORDS = (
     r"(?:s(?:uperior|tronger|cores?)|tie|c(?:hoice|hoose|orrect|onfidence)|be(?:tter|st)|p(?:refer|ick)"
     r"|win(?:ner|s)|draw|ratings?|verdict)"
 )
 _KEYWORDS = re.compile(rf"(?<![^\W_]){_WORDS}(?![^\W_])", re.IGNORECASE)
-# The same where every word stands between spaces: to begin with a sign makes it twice as quick.
+# The same for words between spaces: a literal first character makes it twice as fast.
 _SPACED = re.compile(rf" {_WORDS}(?= )".encode())
 _SPACES = bytes(ord(chr(code).lower()) if chr(code).isalnum() and code < 128 else 32 for code in range(256))
-# Where case is ignored, these too are taken for an i, an s or a k.
+# These match i, s and k if case is ignored.
 _ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")
 # The readers take a `bare` line. Labels are capital letters here: in prose a small "a" is an article.
 _NAMED = re.compile(
@@ -73,7 +73,7 @@ _BEST = re.compile(
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_CONTROLS = bytes((*range(9), *range(11, 32), 127))  # those of ASCII among them
+_CONTROLS = bytes((*range(9), *range(11, 32), 127))  # the ASCII ones
 # The joiner goes behind the first character of each of these ...
 _TOKENS = (
     re.compile(
@@ -101,16 +101,16 @@ _HEADS = (
     r"|(?<=## )(?:task|problem|candidate)\b)"
 )
 _HEADING = re.compile(rf"((?:\W|_)*+){_HEADS}", re.IGNORECASE)
-_PLAIN_HEADING = re.compile(rf"([^a-z0-9]*+){_HEADS}")  # the same for lowered ASCII, ten times as quick
+_PLAIN_HEADING = re.compile(rf"([^a-z0-9]*+){_HEADS}")  # the same for lowercase ASCII, ten times as fast
 
 
 def neutralise(text: str) -> str:
-    """The same text to a reader, with nothing in it that parses as verdict, fence, heading or chat token."""
+    """The text, looking the same, without anything that parses as a verdict, fence, heading or chat token."""
     return _inert(text, text.lower())
 
 
 def quote(text: str, nonce: str) -> str:
-    """A text made inert; a nonce inside, which a view may have spliced together, is broken too."""
+    """The text made inert, including a nonce that a view may have spliced together."""
     lowered = text.lower()
     inert = _inert(text, lowered)
     if nonce not in (lowered if inert is text else inert.lower()):
@@ -119,7 +119,7 @@ def quote(text: str, nonce: str) -> str:
 
 
 def _inert(text: str, lowered: str) -> str:
-    """`neutralise`; the lowered text is given, because it is wanted again and texts are long."""
+    """`neutralise` with the lowercase text passed in, since long texts are expensive to convert."""
     if not text.isascii() or len(text.encode().translate(None, _CONTROLS)) < len(text):
         text = _UNSEEN.sub(_stand_in, text.replace("\r\n", "\n"))
         lowered = text.lower()  # from here on only joiners go in, and none into a word looked for in it
@@ -160,7 +160,7 @@ def _stand_in(found: re.Match[str]) -> str:
 
 
 def _keyword_lines(text: str) -> set[int]:
-    """The numbers of the lines that may hold one of the words; quick, and no other line does."""
+    """The numbers of all lines that may contain one of the keywords; a fast filter."""
     if not text.isascii() and _ALIKE.search(text):
         found = [word.start() for word in _KEYWORDS.finditer(text)]
     else:
@@ -176,7 +176,7 @@ def _keyword_lines(text: str) -> set[int]:
 
 
 def _plain_side(words: str) -> str | None:
-    """The last winner a line names; a doubted one is none."""
+    """The last winner that a line names without doubt."""
     found = [one for form in (_NAMED, _STATED, _DRAWN) for one in form.finditer(words)]
     sure = [one for one in found if not _DOUBT.search(words[max(0, one.start() - 60) : one.start()])]
     last = max(sure, key=lambda one: one.end(), default=None)
@@ -184,7 +184,7 @@ def _plain_side(words: str) -> str | None:
 
 
 def _plain_sureness(words: str) -> str | None:
-    """`HIGH` or `LOW` where a line states its confidence."""
+    """`HIGH` or `LOW` if a line states a confidence."""
     found = list(_SURENESS.finditer(words))
     return (found[-1][1] or found[-1][2]).upper() if found else None
 
@@ -196,7 +196,7 @@ def _plain_rating(words: str) -> float | None:
 
 
 def _plain_ratings(words: str) -> dict[str, float]:
-    """The ratings for A and B in a line that speaks of ratings."""
+    """The ratings for A and B in a line about ratings."""
     if not _RATED.search(words):
         return {}
     return {one[1]: _on_scale(one[2], one[3]) for one in _RATED_SIDE.finditer(words)}
@@ -209,7 +209,7 @@ def _plain_place(words: str) -> int | None:
 
 
 def _reads_plain(line: str) -> bool:
-    """Whether any of these readers takes something from the line."""
+    """Whether any of these readers finds something in the line."""
     if not _KEYWORDS.search(line):
         return False
     words = _bare(line)

@@ -1,6 +1,6 @@
-"""Grammars (GBNF, as llama.cpp reads them) that hold a reply to the bare tags its ask wants; pure.
+"""Grammars (GBNF of llama.cpp) that restrict a reply to the tags of its ask.
 
-A model that is too small to come to a verdict by itself gives one with these, in a few tokens.
+With them, even a very small model gives a verdict, in a few tokens.
 """
 
 from collections.abc import Iterator
@@ -8,22 +8,22 @@ from itertools import product
 
 from caps.core.types import Ask, Pairing, Solo
 
-WORD = 'root ::= "OK"'  # what the first tiny call to a server is held to
+WORD = 'root ::= "OK"'  # for the first test call to a server
 _RATINGS = tuple(map(str, range(1, 11)))
 _Tags = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def grammar_for(ask: Ask, code: str | None = None) -> str:
-    """The grammar whose sentences are the replies to an ask: its tags, a line each, and nothing else.
+    """The grammar of replies to an ask: its tags, one per line, and nothing else.
 
-    Where the prompt asks for a code, it stands in every tag but that of the confidence.
+    If the prompt asks for a code, every tag except the confidence contains it.
     """
-    lines = [f'"<{name}>" ({_either(words)}) "{_end(name, code)}"' for name, words in _tags(ask)]
+    lines = [f'"<{name}>" ({_alternatives(words)}) "{_end(name, code)}"' for name, words in _tags(ask)]
     return "root ::= " + r' "\n" '.join(lines)
 
 
 def sentences(ask: Ask, code: str | None = None) -> Iterator[str]:
-    """Every reply the grammar of an ask allows."""
+    """All replies that the grammar of an ask allows."""
     names, choices = zip(*_tags(ask), strict=True)
     for words in product(*choices):
         lines = zip(names, words, strict=True)
@@ -31,7 +31,7 @@ def sentences(ask: Ask, code: str | None = None) -> Iterator[str]:
 
 
 def room_for(ask: Ask, code: str | None = None) -> int:
-    """Tokens that hold the longest reply, even one letter each, and the token that ends it."""
+    """An upper bound of the tokens of a reply: one per character, and the end token."""
     longest = ((name, max(map(len, words))) for name, words in _tags(ask))
     return 1 + sum(len(f"<{name}>\n{_end(name, code)}") + most for name, most in longest)
 
@@ -50,5 +50,5 @@ def _end(name: str, code: str | None) -> str:
     return f"</{name}>" if code is None or name == "confidence" else f"-{code}</{name}>"
 
 
-def _either(words: tuple[str, ...]) -> str:
+def _alternatives(words: tuple[str, ...]) -> str:
     return " | ".join(f'"{word}"' for word in words)

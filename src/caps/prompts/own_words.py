@@ -1,8 +1,7 @@
 """The judge's own words: its reply without reasoning, echoed candidates and quotations; its lines.
 
-Nothing is moved: a blanked stretch becomes as many line breaks, so places in the reply stay comparable.
-Of a very long reply only the last `READ_AT_MOST` characters are read, far more than a judge says after its
-reasoning. What is open where that end begins (a thought, an echo) stays open.
+Removed spans become as many line breaks, so positions in the reply do not change. Of a very long reply only
+the last `READ_AT_MOST` characters are read; a thought or an echo that is open there stays open.
 """
 
 import re
@@ -20,7 +19,8 @@ REASONING = re.compile(
     r"|<\|channel\|>final[^<\n]{0,40}<\|message\|>|assistantfinal",
     re.IGNORECASE | re.MULTILINE,
 )
-_REASONS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")  # one is in every such mark
+# Every such mark contains one of these.
+_REASONING_HINTS = ("think", "thought", "reasoning", "<|channel|>", "assistantfinal")
 _QUOTED = re.compile(r"\n[ \t]*>[^\n]*")
 READ_AT_MOST = 200_000
 _OPENING = (
@@ -57,18 +57,18 @@ _VERDICT_KEY = re.compile(
     re.IGNORECASE,
 )
 _PROGRAM = re.compile(r"(?:py|python|c|cpp|c\+\+|java|js|javascript|ts|go|rust|sh|bash)\b", re.IGNORECASE)
-# "Candidate A prints:" before a block says that it is somebody else's.
+# "Candidate A prints:" before a block attributes it to a candidate.
 _INTRODUCED = re.compile(
     r"\b(?:says?|said|claims?|prints?|contains?|includes?|writes?|wrote|ends?|ended|outputs?|injects?"
     r"|tries|returns?|has|looks? like|"
     r"formats?|examples?|template|instructions?|should|must|quotes?|candidate(?:'s)?|asks?|asked)\b",
     re.IGNORECASE,
 )
-_PURE_LINES = 12
+_MAX_VERDICT_LINES = 12
 
 
 class OwnWords(NamedTuple):
-    """A reply as long as the original, only the judge's own words left in it."""
+    """A reply of the original length with everything but the judge's own words blanked."""
 
     text: str
     unfinished: bool
@@ -84,35 +84,35 @@ class _Mark(NamedTuple):
 
 
 def own_words(reply: str, nonce: str) -> OwnWords:
-    """Blank what does not count; `unfinished` tells that the reply ends inside its own reasoning.
+    """Blank what does not count; `unfinished`: the reply ends inside its reasoning.
 
-    Whole echoes go first, so that nothing in them passes for a mark of reasoning.
+    Complete echoes are blanked first, so that their content cannot be taken for a mark of reasoning.
     """
     if len(reply) > READ_AT_MOST:
-        return _said_at_the_end(reply, nonce)
+        return _own_words_of_tail(reply, nonce)
     if reply.isascii():  # beyond ASCII a letter may match another: the Kelvin sign, a long s
         lowered = reply.lower()
-        if nonce not in lowered and not any(map(lowered.__contains__, _REASONS)):
-            return OwnWords(_without_code_blocks(_unquoted(reply)), unfinished=False)
+        if nonce not in lowered and not any(map(lowered.__contains__, _REASONING_HINTS)):
+            return OwnWords(_without_code_blocks(_without_quotes(reply)), unfinished=False)
     fence = re.compile(rf"<<<[ \t]?(BEGIN|END) ([^\n<>]{{1,40}}) {re.escape(nonce)}[ \t]?>>>", re.IGNORECASE)
-    words = _blanked(reply, _echoes(_fences(fence, reply)))
+    words = _blank(reply, _echoes(_fences(fence, reply)))
     thoughts = [_Mark(m.start(), m.end(), m["open"] is not None, "") for m in REASONING.finditer(words)]
     marks = sorted([*thoughts, *_fences(fence, words)], key=lambda mark: mark.start)
-    spans, last = _inside(marks, len(words))
-    own = _without_code_blocks(_unquoted(_blanked(words, spans)))
+    spans, last = _marked_spans(marks, len(words))
+    own = _without_code_blocks(_without_quotes(_blank(words, spans)))
     return OwnWords(own, last is not None and not last.kind)
 
 
 def without_marks(text: str) -> str:
-    """A text with the marks of reasoning as line breaks: what follows one may be all that is said."""
+    """The text with marks of reasoning replaced by line breaks."""
     if text.isascii():
         lowered = text.lower()
-        if not any(map(lowered.__contains__, _REASONS)):
+        if not any(map(lowered.__contains__, _REASONING_HINTS)):
             return text
     return REASONING.sub("\n", text)
 
 
-def _said_at_the_end(reply: str, nonce: str) -> OwnWords:
+def _own_words_of_tail(reply: str, nonce: str) -> OwnWords:
     cut = len(reply) - READ_AT_MOST
     head, tail = reply[:cut].lower(), reply[cut:]
     if max(map(head.rfind, _OPENING)) > max(map(head.rfind, _CLOSING)):
@@ -127,7 +127,7 @@ def _said_at_the_end(reply: str, nonce: str) -> OwnWords:
 
 
 def _without_code_blocks(words: str) -> str:
-    """Blank the code blocks: what stands in them is shown, not said; only a final one may be the verdict."""
+    """Blank code blocks, except a final one that is the verdict."""
     if "```" not in words and "~~~" not in words:
         return words
     spans, opened, end = list[tuple[int, int]](), None, len(words.rstrip())
@@ -138,7 +138,7 @@ def _without_code_blocks(words: str) -> str:
             if fence.end() < end or not _is_verdict(words, opened, fence):
                 spans.append((opened.start(), fence.end()))
             opened = None
-    return _blanked(words, spans) if spans else words
+    return _blank(words, spans) if spans else words
 
 
 def _is_verdict(words: str, opened: re.Match[str], closed: re.Match[str]) -> bool:
@@ -150,14 +150,14 @@ def _is_verdict(words: str, opened: re.Match[str], closed: re.Match[str]) -> boo
     inside = words[opened.end() : closed.start()].strip()
     if inside.startswith("{") and inside.endswith("}"):
         return bool(_VERDICT_KEY.search(inside))
-    lines = [line for line in inside.split("\n", 4 * _PURE_LINES) if line.strip()]
-    return 0 < len(lines) <= _PURE_LINES and all(map(_VERDICT_LINE.match, lines))
+    lines = [line for line in inside.split("\n", 4 * _MAX_VERDICT_LINES) if line.strip()]
+    return 0 < len(lines) <= _MAX_VERDICT_LINES and all(map(_VERDICT_LINE.match, lines))
 
 
-def _unquoted(words: str) -> str:
-    # A line break goes first, so that all quoted lines begin with one: that is looked for quickest.
+def _without_quotes(words: str) -> str:
+    # The added line break lets the pattern begin with a literal, which is fastest.
     spans = [(m.start(), m.end() - 1) for m in _QUOTED.finditer("\n" + words)]
-    return _blanked(words, spans) if spans else words
+    return _blank(words, spans) if spans else words
 
 
 def _fences(fence: re.Pattern[str], text: str) -> list[_Mark]:
@@ -165,7 +165,7 @@ def _fences(fence: re.Pattern[str], text: str) -> list[_Mark]:
 
 
 def _echoes(marks: Iterable[_Mark]) -> list[tuple[int, int]]:
-    """The stretches from an opening fence to the next closing one of its label."""
+    """The spans from an opening fence to the next closing fence of its label."""
     spans, opened = list[tuple[int, int]](), None
     for mark in marks:
         if mark.opens:
@@ -176,10 +176,10 @@ def _echoes(marks: Iterable[_Mark]) -> list[tuple[int, int]]:
     return spans
 
 
-def _inside(marks: Iterable[_Mark], size: int) -> tuple[list[tuple[int, int]], _Mark | None]:
-    """The stretches between marks, and the mark left open, if any.
+def _marked_spans(marks: Iterable[_Mark], size: int) -> tuple[list[tuple[int, int]], _Mark | None]:
+    """The spans between marks, and the mark left open, if any.
 
-    One never closed runs to the end; one never opened began with the reply.
+    An unclosed span runs to the end; an unopened one starts with the reply.
     """
     spans, opened = list[tuple[int, int]](), None
     for mark in marks:
@@ -195,7 +195,7 @@ def _inside(marks: Iterable[_Mark], size: int) -> tuple[list[tuple[int, int]], _
     return spans, opened
 
 
-def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+def _blank(text: str, spans: Iterable[tuple[int, int]]) -> str:
     pieces, at = list[str](), 0
     for start, end in spans:
         pieces += text[at:start], "\n" * (end - start)
@@ -203,15 +203,14 @@ def _blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-# The lines of a reply without decoration, the cells of its tables and the fields of its JSON.
+# Lines without decoration, cells of tables and fields of JSON
 
-
-_LINES = 400  # of a reply's lines, those at its end: keyed lines are looked for in them
-_LINE = 600  # of a longer line only the end is read
+_LINES = 400  # lines at the end of a reply that are searched
+_LINE = 600  # characters at the end of a line that are read
 
 
 class Line(NamedTuple):
-    """A line of a reply with its place; `words` is the line without decoration."""
+    """A line of a reply with its position; `words` is the line without decoration."""
 
     raw: str
     words: str
@@ -220,31 +219,31 @@ class Line(NamedTuple):
 
 
 def lines_of(text: str) -> list[Line]:
-    """The last lines of a text that say anything; rows of tables become `key: value` lines."""
+    """The last lines of a text that are not blank; rows of tables become `key: value` lines."""
     at = len(text) - len(text.lstrip("\n"))
     lines = list[Line]()
     for raw in text[at:].split("\n"):
-        # A line with a joiner in it is a candidate's, repeated: judges write none themselves.
+        # A line with a joiner repeats a candidate: judges write none themselves.
         if raw and (stripped := raw.strip()) and JOINER not in stripped:
-            lines.append(Line(_ending(stripped), "", at, len(raw)))
+            lines.append(Line(_line_end(stripped), "", at, len(raw)))
         at += len(raw) + 1
-    return _untabled([line._replace(words=words_of(line.raw)) for line in lines[-_LINES:]])
+    return _without_tables([line._replace(words=words_of(line.raw)) for line in lines[-_LINES:]])
 
 
-def _ending(line: str) -> str:
+def _line_end(line: str) -> str:
     """The last words of a long line."""
     return line if len(line) <= _LINE else line[-_LINE:].partition(" ")[2]
 
 
 def words_of(raw: str) -> str:
-    """A line without decoration; in a comparison such as `B > A` the sign is none."""
+    """The line without decoration; the sign of a comparison such as `B > A` stays."""
     if forms.COMPARED.match(raw) or forms.RANKED.match(raw):
         return raw.strip("*_`$ ")
     return bare(forms.ENCLOSED.sub(r" \1 ", forms.BULLET.sub("", raw)))
 
 
-def _untabled(lines: list[Line]) -> list[Line]:
-    """The lines, with the rows of tables as keyed lines of their own."""
+def _without_tables(lines: list[Line]) -> list[Line]:
+    """The lines, with table rows as `key: value` lines."""
     plain, table = list[Line](), list[Line]()
     for line in lines:
         if line.raw.startswith("|"):
@@ -256,12 +255,12 @@ def _untabled(lines: list[Line]) -> list[Line]:
 
 
 def _cells(table: Sequence[Line]) -> Iterator[Line]:
-    """What the cells of a table say: `| Winner | B |`, or a B below a header `Winner`."""
+    """The `key: value` lines of a table: `| Winner | B |`, or a B below a header `Winner`."""
     header, last = list[str](), list[str]()
     for row in table:
         cells = [bare(cell) for cell in row.raw.strip("|").split("|")]
         if not any(re.search(r"\w", cell) for cell in cells):
-            header = last  # what stands above a rule is a header, of a further table perhaps
+            header = last  # the row above a rule is a header
             continue
         said = [cell for cell in cells if ":" in cell]
         if len(cells) == 2 and forms.KEY_CELL.match(cells[0]) and not forms.KEY_CELL.match(cells[1]):
@@ -278,7 +277,7 @@ def _cells(table: Sequence[Line]) -> Iterator[Line]:
 
 
 def fields(text: str) -> Iterator[tuple[str, str, int]]:
-    """The fields of JSON and the like that say a verdict: name, value, and where they start."""
+    """The JSON-like fields that state a verdict: name, value and position."""
     if '"' in text or "'" in text:
         for found in forms.FIELD.finditer(text):
             value = next((one for one in found.groups()[1:] if one is not None), "")

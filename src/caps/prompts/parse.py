@@ -33,12 +33,9 @@ from caps.prompts.tags import (
     without_code,
 )
 
-# A judge's reply as it is read: its tags, fields and lines, and which of its tags decides.
-
-
 T = TypeVar("T")
 
-# Before a tag on its line: somebody else's words, or doubt.
+# Text before a tag that marks it as a quotation, or as doubtful.
 _QUOTING = re.compile(
     r"\b(?:contains?|includes?|says?|said|claims?|claimed|prints?|returned|injects?|injected|writes?|wrote"
     r"|ends? with|outputs?|embeds?"
@@ -73,7 +70,7 @@ _LINE = 300
 
 @dataclass(frozen=True)
 class Reply:
-    """What of a reply may be read: its tags, and the rest of its words where it is whole.
+    """The readable parts of a reply: its tags and, if it is whole, its lines and fields.
 
     `bound` keeps only what carries the code, `strict` only tags in the very form that prompts ask for:
     quoting keeps candidates from having that form, whatever the prompt.
@@ -87,13 +84,13 @@ class Reply:
 
     @cached_property
     def tags(self) -> Sequence[Tag]:
-        """The tags that are closed, or end a whole reply."""
+        """The tags that are closed or at the end of a whole reply."""
         found = [tag for tag in tags(self.text, self.code) if tag.closed or self.whole]
         return [tag for tag in found if tag.asked] if self.strict else found
 
     @cached_property
     def all_lines(self) -> Sequence[Line]:
-        """The lines of a whole reply that hold no tags."""
+        """The lines of a whole reply without tags."""
         if not self.whole or self.strict:
             return ()
         found = list(tags(self.text, self.code))
@@ -102,7 +99,7 @@ class Reply:
 
     @cached_property
     def lines(self) -> Sequence[Line]:
-        """The lines that may state an answer; of a bound one those that carry the code, without it."""
+        """The lines that may state an answer; of a bound reply, those with the code, which is removed."""
         lines = self.all_lines
         if not self.bound:
             return lines
@@ -111,7 +108,7 @@ class Reply:
 
     @cached_property
     def fields(self) -> Sequence[tuple[str, str]]:
-        """Fields of JSON and the like that say a verdict; all of them count as one statement."""
+        """The JSON-like fields that state a verdict; together they count as one statement."""
         if self.strict:
             return ()
         found = [
@@ -124,7 +121,7 @@ class Reply:
         ]
 
     def introducing(self, start: int) -> str:
-        """What stands on a line before the object of a field."""
+        """The text on a line before the object of a field."""
         return self.text[max(0, start - _LINE) : start].rpartition("\n")[2].partition("{")[0]
 
     def counting(self, *names: str) -> list[Tag]:
@@ -133,7 +130,7 @@ class Reply:
         return found if self.bound else [tag for tag in found if not self.quoted(tag)]
 
     def quoted(self, tag: Tag) -> bool:
-        """Whether the line of a tag says that its words are somebody else's."""
+        """Whether the line of a tag attributes it to someone else."""
         before, after = self.around(tag)
         mark = before[-1:]
         if mark in "`\"'“”‘«" and mark and (_WORD.search(before[:-1]) or _WORD.search(after)):
@@ -142,7 +139,7 @@ class Reply:
 
     @cached_property
     def prose(self) -> str:
-        """The text with all tags and what stands in them blanked; nothing is moved."""
+        """The text with all tags and their contents blanked; positions do not change."""
         pieces, at = list[str](), 0
         for tag in tags(self.text, self.code):
             pieces += self.text[at : tag.opens], " " * (tag.ends - tag.opens)
@@ -150,17 +147,17 @@ class Reply:
         return _ANY_TAG.sub(lambda found: " " * len(found[0]), "".join([*pieces, self.text[at:]]))
 
     def around(self, tag: Tag) -> tuple[str, str]:
-        """What stands before and after a tag on its line, without tags."""
+        """The text before and after a tag on its line, without tags."""
         before = self.prose[max(0, tag.opens - _LINE) : tag.opens].rpartition("\n")[2]
         return before, self.prose[tag.ends : tag.ends + _LINE].partition("\n")[0]
 
     def said_between(self, first: Tag, second: Tag) -> bool:
-        """Whether there is a word between two tags that stands in no tag."""
+        """Whether there is a word outside of tags between two tags."""
         between = self.prose[first.ends : min(second.opens, first.ends + _LINE)]
         return second.opens - first.ends > _LINE or bool(_WORD.search(between))
 
     def settled(self, tag: Tag) -> bool:
-        """Whether a verdict in a reply that was cut is its last word, no draft in a thought that goes on."""
+        """Whether a verdict in a truncated reply is final, not a draft in a thought."""
         rest = _PARTIAL_TAG.sub("", self.prose[tag.ends :])
         if not _WORD.search(rest):
             return True
@@ -170,7 +167,7 @@ class Reply:
         return not _GOES_ON.search(rest)
 
     def choose(self, names: tuple[str, ...], read: Callable[[str], T | None]) -> "Choice[T] | None":
-        """The last tag of these names that can be read; with no value where tags go against each other."""
+        """The last readable tag of these names; without a value if tags contradict each other."""
         found = [(tag, value) for tag in self.counting(*names) if (value := read(tag.content)) is not None]
         if not found:
             return None
@@ -186,14 +183,14 @@ class Reply:
 
 
 class Choice(NamedTuple, Generic[T]):
-    """The tag that decides, and what it says; None where it is doubted or contradicted."""
+    """The deciding tag and its value; None if it is doubted or contradicted."""
 
     tag: Tag
     value: T | None
 
 
 def _touched(line: Line, found: Sequence[Tag], starts: Sequence[int]) -> bool:
-    """Whether a line holds a tag or stands in one: what is in an unreadable tag is no plain words either."""
+    """Whether a line contains a tag or is inside one; text in an unreadable tag does not count either."""
     at = bisect_left(starts, line.start)
     if at < len(found) and found[at].opens < line.start + line.length:
         return True
@@ -201,11 +198,11 @@ def _touched(line: Line, found: Sequence[Tag], starts: Sequence[int]) -> bool:
 
 
 def _tidy(words: str) -> str:
-    """Words from which the code was taken: nor the brackets and the word it stood with."""
+    """Remove the punctuation and the word "code" left over after the code was removed."""
     return re.sub(r"[ ,;:]*(?:\bcode\b)?[ ,;:]*$", "", " ".join(words.split()), flags=re.IGNORECASE)
 
 
-_NEAR = 300  # how far from a tag words may stand that go against it
+_NEAR = 300  # characters before a tag in which words may contradict it
 
 __all__ = ["Reading", "read_reply", "read_terse", "readable"]
 
@@ -219,7 +216,7 @@ _REFUSAL = re.compile(
 )
 
 
-# A terse reply: the two tags as they were asked for, after at most one sentence that judges nothing.
+# A terse reply: the two requested tags, after at most one sentence without a judgement.
 _TERSE = re.compile(
     r"\s*+(?:([A-Za-z][A-Za-z ,]{0,120}+)\.[ \t]*+\n\s*+)?"
     r"<winner>(A|B|TIE)(?:-([0-9a-z]{1,40}))?</winner>\s*+<confidence>(HIGH|LOW)</confidence>\s*+"
@@ -234,10 +231,10 @@ _OF_THE_MATTER = re.compile(
 
 
 class Reading(NamedTuple):
-    """What was read from a reply and how; `cause` says why there is no answer.
+    """The answer read from a reply, and how; `cause` says why there is none.
 
     Causes: `truncated`, `refused`, `empty`, `unbound` for a verdict without the code where only one with it
-    counts, and `no-tag` for whatever says nothing readable. `bound` tells that the answer carries the code.
+    counts, and `no-tag` for anything unreadable. `bound`: the answer carries the code.
     """
 
     answer: Verdict | Rating | Pick | None
@@ -257,7 +254,7 @@ def read_reply(
     code: str | None = None,
     bound_only: bool = False,
 ) -> Reading:
-    """Read the judge's answer to `ask`; what it thought, quoted or echoed does not count.
+    """Read the judge's answer to `ask`; reasoning, quotations and echoes do not count.
 
     Where the prompt asked for a `code` inside the verdict, one that carries it goes before any other. With
     `bound_only` (a text shown is `readable`) no other counts; if the prompt asked for no code, then only tags
@@ -267,7 +264,7 @@ def read_reply(
         return terse
     words = own_words(text, nonce)
     whole = not truncated and not words.unfinished
-    own = plainly(words.text.lstrip("\n"))  # where most of a long reply is blanked, little is left
+    own = plainly(words.text.lstrip("\n"))  # little is left if most of a long reply is blanked
     reading = None
     if code:
         reading = _read(ask, Reply(own, whole, code, bound=True), bound_only=bound_only)
@@ -275,7 +272,7 @@ def read_reply(
         reading = _read(ask, Reply(words.text, whole, strict=True))
     if reading is not None and reading.answer is not None:
         return reading._replace(bound=bool(code))
-    if reading is None:  # a bound verdict that contradicts itself gives way to no other
+    if reading is None:  # a contradictory bound verdict is not replaced by another
         other = _read(ask, Reply(own, whole, code))
         if other is not None and other.answer is not None:
             return Reading(None, "none", "unbound") if bound_only else other
@@ -290,7 +287,7 @@ _CONTRADICTED = Reading(None, "none", "no-tag")
 
 
 def read_terse(ask: Ask, text: str, code: str | None) -> Reading | None:
-    """The reading of a terse reply, at a tenth of the cost; the same as the full reading would give."""
+    """Read a terse reply at a tenth of the cost, with the same result."""
     if len(text) > 250 or not isinstance(ask, Pairing) or ask.dialect != "verdicts":
         return None
     found = _TERSE.fullmatch(text)
@@ -300,7 +297,7 @@ def read_terse(ask: Ask, text: str, code: str | None) -> Reading | None:
 
 
 def _read(ask: Ask, reply: Reply, *, bound_only: bool = False) -> Reading | None:
-    """The reading of a reply; without an answer where it contradicts itself, None where it says nothing."""
+    """Read a reply; without an answer if it contradicts itself, None if it has none."""
     if isinstance(ask, Pairing):
         if ask.dialect == "ratings":
             return _read_ratings(reply)
@@ -316,7 +313,7 @@ def _first_choice(
 
 
 def _field(reply: Reply, names: tuple[str, ...], read: Callable[[str], T | None]) -> "Found[T] | None":
-    """What the fields of these names say; no value where they differ."""
+    """The value of the fields of these names; no value if they differ."""
     values = [value for name, text in reply.fields if name in names and (value := read(text)) is not None]
     if not values:
         return None
@@ -324,7 +321,7 @@ def _field(reply: Reply, names: tuple[str, ...], read: Callable[[str], T | None]
 
 
 class Found(NamedTuple, Generic[T]):
-    """What was found; no value where it contradicts itself."""
+    """A value read from a reply; none if it is contradictory."""
 
     value: T | None
     how: How = "plain"
@@ -334,7 +331,7 @@ class Found(NamedTuple, Generic[T]):
 def _find(
     reply: Reply, forms: Forms, names: Sequence[tuple[str, ...]], read: Callable[[str], T | None]
 ) -> Found[T] | None:
-    """Look for an answer in the tags, then in fields, then in words."""
+    """Search for an answer in tags, then in fields, then in prose."""
     choice = _first_choice(reply, names, read)
     if choice is not None:
         return Found(choice.value, "tags", choice.tag)
@@ -357,7 +354,7 @@ def _read_winner(reply: Reply, *, bound_only: bool) -> Reading | None:
 
 
 def _by_ratings(reply: Reply) -> Found[str] | None:
-    """The winner by two ratings, where the reply rates instead."""
+    """The winner by two ratings, if the reply has these instead."""
     found = _ratings(reply)
     if found is None:
         return None
@@ -368,7 +365,7 @@ def _by_ratings(reply: Reply) -> Found[str] | None:
 
 
 def _contradicted(reply: Reply, tag: Tag, winner: str) -> bool:
-    """Whether the words right before a verdict, or any after it, name another winner or take it back."""
+    """Whether the text just before a verdict, or after it, names another winner or retracts it."""
     after = [line for line in reply.lines if line.start >= tag.ends]
     before = [line for line in reply.lines if tag.opens - _NEAR <= line.start < tag.opens][-2:]
     if statements.retracted(after):
@@ -377,7 +374,7 @@ def _contradicted(reply: Reply, tag: Tag, winner: str) -> bool:
 
 
 def _sureness(reply: Reply, chosen: Tag | None, winner: str, *, bound_only: bool) -> str:
-    """How sure the judge is of this winner: a confidence belongs to the winner named last before it."""
+    """The confidence in this winner; a confidence belongs to the last winner named before it."""
     sure = _tagged_sureness(reply, chosen, winner, bound_only=bound_only)
     if sure is None and not reply.strict:
         found = _field(reply, ("confidence",), sureness)
@@ -447,7 +444,7 @@ class _Ratings(NamedTuple):
 
 
 def _completed(reply: Reply, a: Choice[float] | None, b: Choice[float] | None) -> _Ratings | None:
-    """Both ratings where only one carries the code and the other stands right beside it."""
+    """Both ratings, if one carries the code and the other is right next to it."""
     bound, name = (a, "rating_b") if a else (b, "rating_a")
     if bound is None:
         return None

@@ -1,6 +1,6 @@
-"""Prompts: a template, a problem and views of candidates become the messages sent to a model.
+"""Rendering of prompts: a template, a problem and views of candidates become messages.
 
-Slots are filled in one pass, so a `{b}` inside a candidate stays what it is.
+Slots are filled in one pass, so a `{b}` inside a candidate is not a slot.
 """
 
 import re
@@ -17,12 +17,12 @@ VERSION = VERSIONS[-1]
 SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce", "code")
 
 _FORMS = (("a", "b"), ("candidate",), ("candidates",))
-_REPEATED = ("nonce", "code")  # may stand in a template more than once, or not at all
+_REPEATED = ("nonce", "code")  # may occur any number of times
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
 
 def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
-    """The file whose words ask this; the name is part of a journal key, so new words need a new version."""
+    """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
     if not isinstance(ask, Pairing):
         stem = "solo" if isinstance(ask, Solo) else "group"
     elif ask.dialect == "ratings":
@@ -35,18 +35,18 @@ def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
 
 
 def find_template(templates: Mapping[str, str], ask: Ask, kind: str) -> tuple[str, str]:
-    """The name and the words of the template that asks this: of several versions, the newest there is."""
+    """The name and text of the template for an ask, in the newest available version."""
     for version in reversed(VERSIONS):
         name = template_name(ask, kind, version)
         if name in templates:
             return name, templates[name]
     name = template_name(ask, kind)
-    raise SettingError(f"there is no prompt template {name!r}: it belongs beside the others")
+    raise SettingError(f"there is no prompt template {name!r}")
 
 
 @lru_cache(maxsize=256)
 def asks_for_code(template: str) -> bool:
-    """Whether a template asks for the code of the case; then texts are shown as they are."""
+    """Whether a template asks for the code of the case; then texts are shown unchanged."""
     return any(slot[2] == "code" for slot in _SLOT.finditer(template))
 
 
@@ -61,8 +61,8 @@ def render(
 ) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
 
-    `quoting` is `show` where the template asks for a code, else `quote`, or one of them that remembers.
-    One user message: many servers know no system role, and a cached prefix does not need one.
+    `quoting` defaults to `show` if the template asks for a code, else to `quote`. There is one user message,
+    since many servers have no system role and prefix caching does not need one.
     """
     form = _form_of(template, len(views))
     if asks_for_code(template):
@@ -78,7 +78,7 @@ def render(
         values["candidate"] = fenced("CANDIDATE", views[0], nonce, quoting=quoting)
     else:
         blocks = (
-            fenced(f"CANDIDATE {place}", view, nonce, quoting=quoting) for place, view in enumerate(views, 1)
+            fenced(f"CANDIDATE {index}", view, nonce, quoting=quoting) for index, view in enumerate(views, 1)
         )
         values["candidates"] = "\n\n".join(blocks)
     filled = [values[piece] if slot else piece for slot, piece in _pieces_of(template)]
@@ -86,7 +86,7 @@ def render(
 
 
 def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
-    """The problem in a fence; of several messages each in its own, so that no text can feign a role."""
+    """The problem in a fence; each of several messages has its own, so that no text can fake a role."""
     if len(problem.messages) <= 1:
         return fenced("PROBLEM", problem.text, nonce, quoting=quoting)
     roles = (" ".join(re.findall(r"\w{1,20}", one.role)[:1]).upper() or "MESSAGE" for one in problem.messages)
@@ -96,7 +96,7 @@ def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
 
 @lru_cache(maxsize=256)
 def _pieces_of(template: str) -> tuple[tuple[bool, str], ...]:
-    """The template as words and slots in turn; true for a slot."""
+    """The template as text and slots; true for a slot."""
     pieces, at, text = list[tuple[bool, str]](), 0, template.strip()
     for slot in _SLOT.finditer(text):
         pieces.append((False, text[at : slot.start()]))
@@ -107,16 +107,16 @@ def _pieces_of(template: str) -> tuple[tuple[bool, str], ...]:
 
 @lru_cache(maxsize=256)
 def _form_of(template: str, count: int) -> tuple[str, ...]:
-    """Which candidate slots the template has; raise where its slots or the number of views do not fit."""
+    """The candidate slots of a template; raises if its slots or the number of views are wrong."""
     slots = [slot[2] for slot in _SLOT.finditer(template) if slot[2]]
     for slot in slots:
         if slot not in SLOTS:
             raise SettingError(
                 f"unknown slot {{{slot}}} in a prompt template: allowed are {_listed(SLOTS)};"
-                f" for the word itself write {{{{{slot}}}}}"
+                f" for the literal text write {{{{{slot}}}}}"
             )
         if slot not in _REPEATED and slots.count(slot) > 1:
-            raise SettingError(f"slot {{{slot}}} stands twice in a prompt template: each may be filled once")
+            raise SettingError(f"slot {{{slot}}} occurs twice in a prompt template: use it once")
     if "problem" not in slots:
         raise SettingError("slot {problem} is missing from a prompt template: it is always needed")
     form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", *_REPEATED))
@@ -135,12 +135,10 @@ def _listed(slots: Sequence[str]) -> str:
     return ", ".join(f"{{{slot}}}" for slot in slots)
 
 
-# A generation template and a problem become the chat that asks a model for an answer.
+# Generation templates
 #
-# A template is a chat: a line `[user]`, `[assistant]` or `[system]` begins a turn; without one it is a
-# single turn of the user. Turns are told apart before slots are filled, and slots are filled in one pass:
-# a problem can neither feign a turn nor have a slot of its own filled.
-
+# A line `[user]`, `[assistant]` or `[system]` begins a turn; a template without one is a single user turn.
+# Turns are split before slots are filled, so a problem cannot fake a turn.
 
 GENERATION_VERSION = "v1"
 STYLES = ("plain", "instruct", "few-shot")
@@ -150,20 +148,20 @@ _GENERATION_SLOT = re.compile(r"\{(problem|interface)\}")
 
 
 def generation_name(style: str, kind: str, *, function: bool = False) -> str:
-    """The file whose words ask for an answer; `function`: code that is called, not run on standard input."""
+    """The template file that asks for an answer; `function`: code is called, not run on standard input."""
     return f"{style}-{'function' if function else kind}.{GENERATION_VERSION}.txt"
 
 
 def ask_for_answer(template: str, problem: Problem, *, interface: str = "") -> tuple[Message, ...]:
-    """The chat to send: worked examples, earlier turns of the problem, its last question in the template.
+    """The chat to send: system messages, worked examples, earlier turns, and the last question.
 
-    What the problem's system says goes first, as chat templates want it.
+    System messages go first, as chat templates require.
     """
     *examples, last = _turns(template)
     if last.role != "user" or "{problem}" not in last.content:
         raise SettingError("slot {problem} is missing from the last turn of a generation template")
-    asked = [place for place, one in enumerate(problem.messages) if one.role == "user"]
-    at = asked[-1] if asked else len(problem.messages) - 1
+    user_turns = [index for index, one in enumerate(problem.messages) if one.role == "user"]
+    at = user_turns[-1] if user_turns else len(problem.messages) - 1
     values = {"problem": problem.messages[at].content, "interface": interface}
     question = Message("user", _GENERATION_SLOT.sub(lambda slot: values[slot[1]], last.content))
     before, after = problem.messages[:at], problem.messages[at + 1 :]

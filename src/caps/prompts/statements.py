@@ -1,6 +1,6 @@
 r"""Verdicts stated in plain words: only an unmistakable final statement counts.
 
-Three kinds of statement are told apart, because they may stand in different places:
+There are three kinds of statement, which may occur in different places:
 
 * a *keyed* line says what it is and nothing else (`**Winner:** B`, `| Winner | B |`): anywhere;
 * a *bare* line is only the label (`\boxed{B}`, `[[A]]`, `A HIGH`): at the very end;
@@ -18,11 +18,11 @@ from caps.prompts import forms
 from caps.prompts.own_words import Line, fields, sentences, without_marks, words_of
 from caps.prompts.tags import WORDS, bare, compared, on_scale, opposed, plainly, sureness, tags, unopposed
 
-_SENTENCES = 6  # a sentence that states the verdict is among so many at the end
+_SENTENCES = 6  # at the end of a reply, in which a verdict may be stated
 
 
 class Found(NamedTuple):
-    """What a line or sentence says; None as the value where it says something that counts against itself."""
+    """The value that a line or sentence states; None if it contradicts itself."""
 
     value: str | float | int | None
 
@@ -31,7 +31,7 @@ Reader: TypeAlias = Callable[[str], Found | None]
 
 
 class Forms(NamedTuple):
-    """How one kind of answer is stated: as a keyed line, below a key, as a bare last line, in a sentence.
+    """The forms of one kind of answer: a keyed line, below a key, a bare last line, a sentence.
 
     `below` also reads what stands in double brackets, or is all of a reply.
     """
@@ -44,7 +44,7 @@ class Forms(NamedTuple):
 
 
 def stated(forms: Forms, lines: Sequence[Line]) -> str | float | int | None:
-    """The answer that the lines of a whole reply state at its end, if it is unmistakable."""
+    """The answer that a whole reply states at its end, if it is unambiguous."""
     keyed = list(_keyed(forms, lines))
     if keyed:
         values = {found.value for _, found in keyed}
@@ -67,13 +67,13 @@ def stated(forms: Forms, lines: Sequence[Line]) -> str | float | int | None:
 
 
 def statements(forms: Forms, lines: Sequence[Line]) -> set[str | float | int | None]:
-    """All that keyed lines and sentences say; to see whether words go against a tag."""
+    """All values that keyed lines and sentences state, to check whether they contradict a tag."""
     keyed = {found.value for _, found in _keyed(forms, lines)}
     return (keyed | set(_in_sentences(forms, [line.words for line in lines]))) - {None}
 
 
 def retracted(lines: Sequence[Line]) -> bool:
-    """Whether lines take back what was said before them."""
+    """Whether lines retract what was said before them."""
     return any(forms.RETRACTS.search(line.words) for line in lines)
 
 
@@ -89,7 +89,7 @@ def _keyed(forms: Forms, lines: Sequence[Line]) -> Iterator[tuple[int, Found]]:
 def _bare(forms: Forms, line: Line) -> Found | None:
     if _heading(line):
         return None
-    # A number in a box may be the judge's own solution of the problem; one in double brackets is not.
+    # A boxed number may be the judge's own solution; one in double brackets is not.
     return forms.below(line.words) if "[[" in line.raw else forms.bare(line.words)
 
 
@@ -114,7 +114,7 @@ def _final_sentence(forms: Forms, lines: Sequence[Line]) -> str | float | int | 
 
 
 def _taken_back(after: Sequence[str], value: object, *, strictly: bool = False) -> bool:
-    """Whether what follows a statement turns against it; strictly, if it only praises the other side."""
+    """Whether the text after a statement contradicts it; `strictly`: praise of the other side counts."""
     other = {"A": "B", "B": "A"}.get(str(value))
     for words in after:
         if forms.RETRACTS.search(words):
@@ -132,7 +132,7 @@ def _says_sureness(words: str) -> bool:
 
 
 def stated_sureness(lines: Sequence[str]) -> str | None:
-    """`HIGH` or `LOW` where one of the last lines states how sure the judge is."""
+    """`HIGH` or `LOW` if one of the last lines states a confidence."""
     for words in reversed(lines[-forms.SURE_LINES :]):
         found = [*forms.SURE.finditer(words)]
         of = [*forms.SURE_OF.finditer(words)]
@@ -282,7 +282,7 @@ PLACE = Forms(_keyed_place, forms.KEY_ONLY, _place_below, _bare_place, _sentence
 
 
 def stated_ratings(lines: Sequence[Line]) -> dict[str, float]:
-    """The ratings of A and B that lines state; nothing where they differ from line to line."""
+    """The ratings of A and B that lines state; empty if lines differ."""
     rated, heading = list[tuple[str, list[tuple[str, float]]]](), None
     for line in lines:
         named = forms.SIDE_HEADING.match(line.words)
@@ -315,14 +315,13 @@ def _sides_rated(words: str) -> list[tuple[str, float]]:
     ]
 
 
-# Texts that could be read as a verdict, if a judge repeated them without their fence.
+# Texts that would be parsed as a verdict if a judge repeated them without their fence
 #
-# Whatever `read_reply` reads in a reply without a code, `readable` finds in a text: it looks for the same
-# forms, but wherever they stand.
+# `readable` finds everything that `read_reply` accepts without a code: the same forms, but anywhere.
 
 
 def readable(text: str, ask: Ask | None = None) -> bool:
-    """Whether any part of a text, repeated by a judge without its fence, may be read as an answer.
+    """Whether a part of a text, repeated by a judge without its fence, could be parsed as an answer.
 
     To one kind of ask where it is given, otherwise to any: a line that is a number alone may be read as a
     rating or a pick, but never as the winner of a pair. In doubt it is true. Linear in the text.
@@ -338,7 +337,7 @@ def readable(text: str, ask: Ask | None = None) -> bool:
 
 
 def _any_line(text: str, kinds: Collection[Forms]) -> bool:
-    """Whether a line of a text, or a part of one, would state an answer if it stood in the right place."""
+    """Whether a line of a text, or part of one, would state an answer in the right position."""
     text = plainly(text)
     versions = {text} if text.isascii() else {text, forms.UNSEEN.sub("", text)}
     return any(_resembles(without_marks(one), kinds) for one in versions)

@@ -24,7 +24,7 @@ NUMBER = (
 )
 PLACE = r"(?<![\w.-])([0-9]{1,6}+)(?![\w/]|[.,][0-9])(?! ?(?:,|-|–|to|or|and) ?[0-9])"
 
-# The names the prompts ask for, and those that models use instead of `winner`, `rating` and `best`.
+# The requested names, and those that models use instead of `winner`, `rating` and `best`.
 _ASKED = r"winner|confidence|best|rating[ _-]?[ab]|rating"
 _ALIASES = (
     r"final[ _-]?(?:answer|verdict|choice|decision)|verdict|answer|choice|preference|preferred|decision"
@@ -42,7 +42,7 @@ _SQUARE = re.compile(
     rf"\[[ \t]{{0,4}}{_NAMES}([^\[\]\n]{{0,60}}?)[ \t]{{0,4}}\]([^\[]{{0,200}})(?=(\[)[ \t]{{0,4}}/)",
     re.IGNORECASE,
 )
-# `=A`, `: A`, ` value="A"`, ` A`: the value stands in the tag itself.
+# `=A`, `: A`, ` value="A"`, ` A`: the value is in the tag itself.
 _VALUE = re.compile(
     r"[ \t]{0,4}(?:[=:]|[ \t](?:value|is|winner|rating|best|answer)[ \t]{0,4}[=:])[ \t]{0,4}([^ \t].{0,60})"
     r"|[ \t]{1,4}((?-i:A|B|TIE))[ \t]{0,4}$",
@@ -74,7 +74,7 @@ _BEFORE_LABEL = (
     r"|候选|方案|[,:=-]) ?){0,5}"
 )
 _SIDE = re.compile(rf"{_BEFORE_LABEL}(?<![^\W_])([ab])(?![^\W_])(?! s\b)(.*)", re.IGNORECASE)
-# What may follow the label: nothing, a reason, or praise. Anything else might be its opposite.
+# What may follow a label: nothing, a reason or praise. Anything else might mean the opposite.
 _SIDE_REST = re.compile(
     r" ?(?:[.,;:–—-].*|(?:wins|because|since|as|with|over|due to|confidence|high|low)\b.*"
     r"|(?:is|seems|looks)(?: (?:the|a|more|much|clearly|slightly|far|likely|also)){0,3}"
@@ -169,12 +169,12 @@ class Tag(NamedTuple):
 
 
 def plainly(text: str) -> str:
-    """The text with full-width and other look-alike letters as plain ones; nothing is moved."""
+    """The text with full-width and look-alike letters as plain ones; positions do not change."""
     return text if text.isascii() else text.translate(_LOOKS)
 
 
 def without_code(text: str, code: str | None) -> tuple[str, bool]:
-    """The text with the code blanked wherever it stands as a word, and whether it did."""
+    """The text with the code blanked wherever it is a word, and whether it occurred."""
     if not code or code not in text.lower():
         return text, False
     blanked, count = re.subn(
@@ -184,7 +184,7 @@ def without_code(text: str, code: str | None) -> tuple[str, bool]:
 
 
 def tags(text: str, code: str | None = None) -> Iterator[Tag]:
-    """Every verdict tag in order; the closing tag of one in angle brackets may be missing."""
+    """All verdict tags in order; the closing tag may be missing for angle brackets."""
     found = [*_TAG.finditer(text)] if "<" in text or "&lt;" in text else []
     if "[" in text:
         found = sorted([*found, *_SQUARE.finditer(text)], key=lambda one: one.start())
@@ -221,7 +221,7 @@ _PLAIN_NAME = re.compile(_ASKED, re.IGNORECASE)
 
 
 def canonical(name: str) -> str:
-    """The name of a tag or field as the prompts write it; `verdict` for what may stand for any of them.
+    """The canonical name of a tag or field; `verdict` for a name that may mean any of them.
 
     `answer` stands for a winner only: a number in it may be the judge's own solution of the problem.
     """
@@ -244,7 +244,7 @@ def bare(text: str) -> str:
 
 
 def side(content: str) -> str | None:
-    """Read `A`, `B` or `TIE`; what might also mean the opposite is None."""
+    """Read `A`, `B` or `TIE`; None if it is ambiguous."""
     if content in ("A", "B", "TIE"):
         return content
     more = _MORE.match(content.strip(" \t\n*_`\"'"))
@@ -274,7 +274,7 @@ def compared(more: re.Match[str]) -> str | None:
 
 
 def unopposed(label: str, rest: str) -> bool:
-    """Whether what follows a label leaves it the winner: a reason or praise, and no turn to the other one."""
+    """Whether the text after a label keeps it the winner: a reason or praise, not the other label."""
     if not _SIDE_REST.fullmatch(rest):
         return False
     before = re.split(rf"(?<![^\W_]){_OTHER[label]}(?![^\W_])|[.,;]", rest, maxsplit=1)[0]
@@ -304,7 +304,7 @@ def praised(label: str, words: str) -> bool:
 
 
 def sureness(content: str) -> str | None:
-    """Read `HIGH` or `LOW`; whatever lies between them is LOW, and a choice of both is None."""
+    """Read `HIGH` or `LOW`; anything in between is LOW, and both together are None."""
     if content in ("HIGH", "LOW"):
         return content
     line = content.strip().partition("\n")[0]
@@ -368,7 +368,7 @@ def _first_line(content: str) -> str:
 # The paper's verdict-to-rating table: a winner and a confidence become two ratings from 1 to 10.
 
 
-MIDDLE = 5.0  # what V1 puts in for a rating that is missing
+MIDDLE = 5.0  # the value of V1 for a missing rating
 
 RATINGS = {
     ("A", "HIGH"): Verdict(9, 3),
