@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import dissect, final_answer, lay_out, spoken
+from caps.evidence.anatomy import boxed_answer, dissect, final_answer, lay_out, spoken
 from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
 
 # JSON values and tool calls in one spelling each, whatever their spacing, key order and call ids.
@@ -117,8 +117,16 @@ _FRACTION = re.compile(r"\\[dt]frac(?![a-z])")
 
 
 def math_answer(candidate: Candidate) -> str | None:
-    """The stated or last boxed answer, lowercase, without white space and LaTeX spacing."""
-    answer = final_answer(candidate)
+    """The stated or last boxed answer, lowercase, without white space and LaTeX spacing: the paper's."""
+    return _normalised(boxed_answer(candidate))
+
+
+def math_final(candidate: Candidate) -> str | None:
+    """The final answer alike; boxes in a row are one answer, and one may be announced in words."""
+    return _normalised(final_answer(candidate))
+
+
+def _normalised(answer: str | None) -> str | None:
     if answer is None:
         return None
     if not answer.isalnum():
@@ -156,7 +164,7 @@ def code_behaviour(candidate: Candidate) -> str | None:
 
 def math_equivalent(candidate: Candidate) -> str | None:
     """The class of equal answers it was found to be in; where nobody looked, the answer as written."""
-    return _found(candidate) or math_answer(candidate)
+    return _found(candidate) or math_final(candidate)
 
 
 def general_text(candidate: Candidate) -> str | None:
