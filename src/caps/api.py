@@ -70,8 +70,10 @@ class ModelOptions(TypedDict, total=False):
     judge: Judge | JudgeFunction | str | None
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
+    max_tokens_e1: int | None
     reply_format: Literal["free", "tags"] | None
     extra: Mapping[str, object] | None
+    extra_e1: Mapping[str, object] | None
     prompts: str | Path | None
     prompt_version: Literal["v1", "v2"]
     strategy: Strategy | str

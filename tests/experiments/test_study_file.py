@@ -11,7 +11,7 @@ from caps.studies.suites import narrowed, shards_of
 from caps.studies.tables import AVERAGE, make_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
-PAPER = sorted(path for path in (STUDIES / "paper").glob("*.toml") if path.name != "suites.toml")
+PAPER = sorted(path for path in (STUDIES / "paper").glob("*.toml") if path.name not in ("suites.toml", "all.toml"))
 
 PLAIN = """
 title = "t"

@@ -19,8 +19,10 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.core.play import Strategy
+from caps.core.standings import EPSILON
 from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Selection, Unanswered, Verdict
 from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
+from caps.strategies.caps import Caps
 
 MARK = "study.json"
 
@@ -54,6 +56,8 @@ class Result:
     unanswered: int = 0
     difficulty: str | None = None
     sure: float | None = None  # how likely the strategy said its choice is right
+    narrow: bool | None = None  # of a rescue: within the margin, or only within twice that of a singleton
+    rescued_wins: bool = False
 
     @property
     def unit(self) -> Unit:
@@ -162,6 +166,15 @@ def _holds_results(path: Path) -> bool:
         return False
 
 
+def selection_line(one: Result) -> bytes:
+    """What was chosen for a case, as a line of JSON."""
+    told = {
+        "case": one.case, "winner": one.winner, "correct": one.right, "rescued": one.rescued,
+        "calls": sum(one.calls), "tokens": sum(one.tokens),
+    }  # fmt: skip
+    return _ENCODER.encode(told) + b"\n"
+
+
 _DECODER: "msgspec.json.Decoder[Result]" = msgspec.json.Decoder(Result)
 _ENCODER = msgspec.json.Encoder()
 
@@ -254,7 +267,17 @@ def measure(
         unanswered=sum(isinstance(one.answer, Unanswered) for one in heard),
         difficulty=pool.difficulty,
         sure=selection.facts.get("probability"),
+        narrow=_narrow(turn.strategy, selection),
+        rescued_wins=selection.winner in selection.rescued,
     )
+
+
+def _narrow(strategy: Strategy, selection: Selection) -> bool | None:
+    """Whether the first one rescued had lost by no more than delta; None where nobody was, or who knows."""
+    gap = selection.facts.get("rescue_gap")
+    if gap is None or not selection.rescued or not isinstance(strategy, Caps):
+        return None
+    return gap <= strategy.rescue_margin + EPSILON
 
 
 def _sums(by_level: Sequence[Sequence[AnsweredAsk]], name: str) -> tuple[int, int]:

@@ -53,7 +53,7 @@ def columns_of(
 
 def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None) -> bool:
     """Whether a metric would compare a method with itself."""
-    against = {"gain": spec.baseline or study.reference, "mcnemar": spec.baseline or study.reference}
+    against = dict.fromkeys(("gain", "mcnemar", "same_choice"), spec.baseline or study.reference)
     return method is not None and method == {**against, "accuracy_change": study.reference}.get(metric)
 
 
