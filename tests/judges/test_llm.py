@@ -181,3 +181,19 @@ def test_partial_views_may_have_another_room_and_other_fields():
     assert told == [(512, "low"), (16_384, "high")]
     most = [judge.max_usage(BOUT, Pairing(0, 1, level)).output for level in (Level.PARTIAL, Level.FULL)]
     assert most[1] == 32 * most[0]
+
+
+def test_a_thought_among_the_tokens_is_not_weighed():
+    thought = [TokenLogprob(word, 0.0) for word in ("Hmm: <winner>", "A", "</winner>, no.", "\n\n")]
+    own = [
+        TokenLogprob("<winner>", 0.0),
+        TokenLogprob("\n", 0.0),
+        TokenLogprob("B", -0.36, (("B", -0.36), ("A", -1.2))),
+        TokenLogprob("</winner>", 0.0),
+    ]
+    text = "<winner>\nB</winner>"
+    for tokens, weight in (((*thought, *own), 0.4), (tuple(thought), 2 / 9), ((), 2 / 9)):
+        reply = Completion(text, "stop", Usage(100, 5), reasoning="Hmm", logprobs=tokens)
+        _, ruling = rule([reply], confidence="logprobs")
+        assert ruling.answer.outcome == 0.0
+        assert ruling.answer.weight == pytest.approx(weight, abs=0.02)
