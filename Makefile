@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench soak peers growth node-client tools wheel clean
+.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ peers: $(VENV)/.dev      ## The whole job beside other tools (network, some minu
 
 growth: $(VENV)/.dev     ## How the job grows with candidates, problems, connections; writes its page
 	$(BIN)/python benchmarks/growth.py --into docs/explanation/benchmarks.md
+
+real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder; writes its page
+	$(BIN)/python benchmarks/real_judges.py --data $(DATA) --into docs/explanation/real-judges.md
 
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py

@@ -2,7 +2,7 @@
 
     python benchmarks/beyond.py                        made-up pools: the front, and where it loses
     python benchmarks/beyond.py --cases A.jsonl B.gz   labelled cases; --findings J looks into them first
-    python benchmarks/beyond.py --calibration          how sure, how right; votes fitted on a fourth
+    python benchmarks/beyond.py --calibration          how sure, how right; fitted on the other half
     python benchmarks/beyond.py --wrong                what happens where the assumptions are false
 
 What a judge is worth is estimated from other problems as `caps diagnose` does, never given. Intervals are
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from beyond_played import Played, contests, ours, paired, rivals, simulated
+from beyond_played import APART, Played, contests, ours, paired, rivals, simulated, worse_by_chance
 from beyond_pools import Pools, imagined, read
 from beyond_sure import calibration
 from beyond_wrong import wrong
@@ -36,7 +36,8 @@ def cell(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) ->
         with np.load(file) as kept:
             return {name: Played(kept[name]) for name in kept.files}
     everyone: dict[str, Strategy] = rivals() | {"posterior": ours(*judge)}
-    everyone |= {name: ours(*judge, max_share=cap, worth=0.0005) for name, cap in LIMITED.items()}
+    if given.limits:
+        everyone |= {name: ours(*judge, max_share=cap, worth=0.024) for name, cap in LIMITED.items()}
     each = max(1, round(given.contests / len(pools.merged)))
     played = contests(pools, everyone, simulated(*judge), given.seeds, each)
     if file:
@@ -53,7 +54,7 @@ def front(cells: Sequence[Mapping[str, Played]]) -> list[str]:
     lines = [
         "  " + ", ".join(f"{name} {right:.1f} at {share:.0f} %" for name, (right, share) in mean.items())
     ]
-    for name, cap in LIMITED.items():
+    for name, cap in LIMITED.items() if "posterior 5 %" in mean else ():
         within = {rival: mean[rival][0] for rival in rivals() if mean[rival][1] <= 100 * cap}
         best = max(within, key=lambda rival: within[rival])
         verdict = "on the front" if mean[name][0] >= within[best] else "BEHIND"
@@ -63,18 +64,45 @@ def front(cells: Sequence[Mapping[str, Played]]) -> list[str]:
     return lines
 
 
-def max_usage(name: str, cell: Mapping[str, Played]) -> list[str]:
-    """Differences to everyone that takes no more tokens; marked where the lower bound is below -2 points."""
-    lines = []
-    for who in ("posterior", *LIMITED):
-        for rival in ("majority", "tests-first", "caps-r", "v1-infer"):
-            if cell[rival].share <= cell[who].share:
-                middle, low, high = paired(cell[who], cell[rival])
-                if low < -2:
-                    lines.append(
-                        f"  {name}: {who} - {rival} {middle:+.1f} [{low:+.1f}, {high:+.1f}]  BELOW -2"
-                    )
+def max_usage(cells: Mapping[tuple[str, str], Mapping[str, Played]]) -> list[str]:
+    """Pools on which `posterior` is worse than a rival that takes no more tokens, and by how much.
+
+    `p` is one-sided, of a paired permutation of signs over problems; `Holm` is p corrected for all
+    comparisons of this run. Only differences with p below .05 are listed.
+    """
+    found = []
+    for (judge, name), cell in cells.items():
+        for rival in rivals():
+            if cell[rival].share <= cell["posterior"].share:
+                chance = worse_by_chance(cell["posterior"], cell[rival])
+                found.append((chance, judge, name, rival, paired(cell["posterior"], cell[rival])))
+    found.sort()
+    lines, corrected = [f"{len(found)} comparisons with rivals that take no more tokens"], 0.0
+    for place, (chance, judge, name, rival, (middle, low, high)) in enumerate(found):
+        corrected = max(corrected, min(1.0, chance * (len(found) - place)))
+        if chance < 0.05:
+            lines.append(
+                f"  {judge}, {name}: - {rival} {middle:+.1f} [{low:+.1f}, {high:+.1f}], p {chance:.4f}, "
+                f"Holm {corrected:.2f}"
+            )
     return lines
+
+
+def programs(cells: Mapping[str, Mapping[str, Played]], names: Sequence[str]) -> list[str]:
+    """The mean over pools of programs against the cascade that leaves failing ones out."""
+    some = [cells[name] for name in names if name in cells]
+    if not some:
+        return []
+    gaps = [paired(cell["posterior"], cell[APART]) for cell in some]
+    spread = sum(((high - low) / 3.92) ** 2 for _, low, high in gaps) ** 0.5 / len(gaps)
+    middle = fmean(gap for gap, *_ in gaps)
+    figures = ", ".join(
+        f"{name} {fmean(c[name].right for c in some):.1f} at {fmean(c[name].share for c in some):.0f} %"
+        for name in ("posterior", APART)
+    )
+    return [
+        f"  programs: {figures}: {middle:+.1f} [{middle - 1.96 * spread:+.1f}, {middle + 1.96 * spread:+.1f}]"
+    ]
 
 
 def grid(everything: Sequence[Pools], given: argparse.Namespace) -> None:
@@ -85,21 +113,24 @@ def grid(everything: Sequence[Pools], given: argparse.Namespace) -> None:
             (pools.name, judge): workers.submit(cell, pools, judge, given)
             for judge, pools in product(judges, everything)
         }
+        everyone: dict[tuple[str, str], dict[str, Played]] = {}
         for judge in judges:
             cells = {pools.name: waiting[pools.name, judge].result() for pools in everything}
-            for which, chosen in (("all", cells), ("odd", {n: _odd(one) for n, one in cells.items()})):
-                print(f"simulated judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}, {which} problems")
-                print("\n".join(front(list(chosen.values()))))
-                for name, one in chosen.items():
-                    print("\n".join([*_pool_line(name, one), *max_usage(name, one)]), flush=True)
+            print(f"simulated judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}")
+            print("\n".join([*front(list(cells.values())), *programs(cells, given.programs)]))
+            for name, one in cells.items():
+                print("\n".join(_pool_line(name, one)), flush=True)
+            everyone |= {(f"{100 * judge[0]:.0f} %, {judge[1]:g}", name): one for name, one in cells.items()}
+        print("\n".join(max_usage(everyone)))
 
 
-def _odd(cells: Mapping[str, Played]) -> dict[str, Played]:
-    return {name: one.where(odd=True) for name, one in cells.items()}
+def _at_most(pools: Pools, limit: int) -> Pools:
+    step = max(1, -(-len(pools.merged) // limit))
+    return Pools(pools.name, pools.merged[::step], pools.apart[::step])
 
 
 def _pool_line(name: str, cell: Mapping[str, Played]) -> list[str]:
-    some = ("tests-first", "caps-r", "caps-r, tests", "v1-infer", "posterior")
+    some = ("tests-first", "pointwise", "caps-r", APART, "v1-infer", "posterior")
     figures = ", ".join(f"{one} {cell[one].right:.1f} at {cell[one].share:.0f}" for one in some)
     return [f"    {name}: {figures}; ECE {cell['posterior'].error:.3f}, Brier {cell['posterior'].brier:.3f}"]
 
@@ -122,12 +153,20 @@ def main() -> None:
     options.add_argument("--calibration", action="store_true", help="how sure against how often right")
     options.add_argument("--plot", help="calibration: begin of the names of reliability plots")
     options.add_argument("--wrong", action="store_true", help="false assumptions")
+    options.add_argument("--limits", action="store_true", help="also under limits of tokens")
+    options.add_argument(
+        "--limit", type=int, default=10_000, help="problems of a pool at most, spread evenly"
+    )
+    options.add_argument(
+        "--programs", nargs="*", default=[], help="names of pools of programs, for their mean"
+    )
     options.add_argument("--keep", help="folder for what was played")
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()
     pools = [read(one, given.n, given.findings) for one in given.cases]
     pools += [read(one, given.n, None) for one in given.plain]
     pools = pools or imagined(given.problems, given.n)
+    pools = [_at_most(one, given.limit) for one in pools]
     if given.odd:
         pools = [Pools(one.name, one.merged[1::2], one.apart[1::2]) for one in pools]
     run = calibration if given.calibration else wrong if given.wrong else grid

@@ -13,7 +13,7 @@ from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.core.settings import settings_of
 from caps.core.types import Answer, Ask, Pairing, Verdict
-from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge, judge_of
 from caps.strategies.posterior import Posterior
 from caps.studies.diagnosis import estimated
 from caps.studies.simulation import LabelledPool
@@ -23,10 +23,9 @@ APART = "caps-r, tests"  # as `caps select` runs it on programs: told apart by s
 Array = np.ndarray  # type: ignore[type-arg]
 
 
-def simulated(accuracy: float, shared: float, *, position: float = 0.2) -> JudgeModel:
-    """A judge as `caps simulate` has them, with errors that persist and a pull towards slot A."""
-    partial = round(0.5 + 0.7 * (accuracy - 0.5), 3)
-    return JudgeModel(accuracy=accuracy, accuracy_partial=partial, shared_bias=shared, position_bias=position)
+def simulated(accuracy: float, shared: float) -> JudgeModel:
+    """The usual judge of this accuracy; `shared` is the part of its errors that an answer shares."""
+    return judge_of(accuracy, shared_bias=shared)
 
 
 def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
@@ -36,7 +35,7 @@ def ours(accuracy: float, shared: float, **settings: float) -> Posterior:
 
 def rivals() -> dict[str, Strategy]:
     """Everyone else."""
-    names = ("majority", "tests-first", "caps-r", "sprint", "knockout", "v1-infer")
+    names = ("majority", "tests-first", "pointwise", "caps-r", "sprint", "knockout", "v1-infer")
     return {
         **{name: make_strategy(name) for name in names},
         APART: make_strategy("caps-r", {"shortlist": "tests"}),
@@ -113,16 +112,12 @@ def contests(
 
 
 def _play(pool: LabelledPool, strategy: Strategy, judge: Hostile, seed: int) -> list[float]:
-    contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}")
-    sizes, tokens, asks = {one.id: one.sizes for one in pool.entrants}, 0, 0
-    while round_ := contest.pending:
-        asks += len(round_.asks)
-        tokens += sum(pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks)
-        contest.answer([judge.answer(ask) for ask in round_.asks])
-    chosen = contest.selection
-    right = dict(zip(sizes, pool.correct, strict=True))[chosen.winner]
-    whole = 3 * len(sizes) * (pool.overhead + 2 * fmean(one.sizes[2] for one in pool.entrants))
-    return [pool.number, right, tokens, whole, asks, chosen.facts.get("probability", math.nan)]
+    contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}").play(judge.answer)
+    asks = [ask for turn in contest.transcript for ask in turn.round.asks]
+    chosen, tokens = contest.selection, sum(map(pool.tokens, asks))
+    right = {one.id: right for one, right in zip(pool.entrants, pool.correct, strict=True)}[chosen.winner]
+    whole = 3 * len(pool.entrants) * (pool.overhead + 2 * fmean(one.sizes[2] for one in pool.entrants))
+    return [pool.number, right, tokens, whole, len(asks), chosen.facts.get("probability", math.nan)]
 
 
 def calibration_error(sure: Array, right: Array) -> float:
@@ -144,6 +139,13 @@ def paired(ours: Played, theirs: Played) -> tuple[float, float, float]:
     gap = 100 * (ours.by_problem() - theirs.by_problem())
     draws = np.random.default_rng(1).choice(gap, (2000, len(gap))).mean(axis=1)
     return float(gap.mean()), *map(float, np.quantile(draws, [0.025, 0.975]))
+
+
+def worse_by_chance(ours: Played, theirs: Played) -> float:
+    """Chance of so low a difference if neither were better: signs of problems exchanged at random."""
+    gap = ours.by_problem() - theirs.by_problem()
+    signs = np.random.default_rng(2).choice([-1.0, 1.0], (20_000, len(gap)))
+    return float(((signs @ gap) <= gap.sum() + 1e-9).mean())
 
 
 def vote_share(pools: Iterable[LabelledPool]) -> tuple[Array, Array]:

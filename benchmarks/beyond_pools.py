@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
-from math import log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +15,8 @@ from caps.findings.base import Findings
 from caps.findings.programs import BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
-from caps.strategies.posterior import Posterior, beliefs
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools
 from caps.studies.suites import pool_of
-
-VOTES = (0.3, 0.6, 1.0, 1.5, 2.1, 3.0)
-NOBODY = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1000.0)
 
 
 class Pools(NamedTuple):
@@ -65,25 +59,6 @@ async def _looked_into(path: str, n: int, journal: str | None) -> list[Case]:
         return [await findings.find(case) for case in cases]
     finally:
         await findings.close()
-
-
-def fitted(pools: Sequence[LabelledPool]) -> dict[str, float]:
-    """`votes` and `nobody` that make it likeliest how often the first choice is right before any verdict."""
-
-    def likelihood(values: tuple[float, float]) -> float:
-        strategy = Posterior(votes=values[0], nobody=values[1])
-        return sum(_likelihood(strategy, pool) for pool in pools)
-
-    votes, nobody = max(product(VOTES, NOBODY), key=likelihood)
-    return {"votes": votes, "nobody": nobody}
-
-
-def _likelihood(strategy: Posterior, pool: LabelledPool) -> float:
-    chances = beliefs(strategy, pool.entrants, [])[0]
-    best = max(chances.values())
-    first = [right for one, right in zip(pool.entrants, pool.correct, strict=True) if chances[one.id] == best]
-    chance, share = min(0.995, max(0.005, best)), sum(first) / len(first)
-    return share * log(chance) + (1 - share) * log(1 - chance)
 
 
 def split(pool: LabelledPool) -> LabelledPool | None:

@@ -1,4 +1,8 @@
-"""How sure `posterior` is against how often it is right, beside the share of votes; verdicts SIMULATED."""
+"""How sure `posterior` is against how often it is right, beside the share of votes; verdicts SIMULATED.
+
+Each pool is cut into two halves. What is fitted, as `--calibrate` does it with labels, is fitted on the first
+`FITTED` cases of one half and measured on the other half, and the other way round.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -15,46 +19,80 @@ from beyond_played import (
     stacked,
     vote_share,
 )
-from beyond_pools import Pools, fitted
+from beyond_pools import Pools
 
+from caps.core.contest import Contest
 from caps.core.play import Strategy
+from caps.core.types import Pairing, Verdict
+from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.strategies.posterior import Posterior
+from caps.studies.calibration import Probe, ProbedCase, conclude
+from caps.studies.simulation import LabelledPool
 
-SEVERAL = 4  # problems of which one is for fitting
+FITTED = 40
+LARGE = 150  # problems; smaller pools are also taken together
 
 
 def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
-    """With `votes` and `nobody` as they stand, and fitted on other problems of each pool."""
-    told = {
-        pools.name: fitted([pool for pool in pools.merged if pool.number % SEVERAL == 0])
-        for pools in everything
-    }
+    """As it stands, and with what labels of other cases of the same pool say."""
     for judge in product(given.accuracy, given.shared):
-        found: dict[str, list[Played]] = {"as it stands": [], "fitted": []}
+        print(f"judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}")
+        found: dict[str, list[Played]] = {}
+        small: dict[str, list[Played]] = {}
         shares = []
         for pools in everything:
-            rest = Pools(pools.name, *([p for p in some if p.number % SEVERAL] for some in pools[1:]))
-            both: dict[str, Strategy] = {
-                "as it stands": ours(*judge),
-                "fitted": ours(*judge, **told[pools.name]),
-            }
-            played = contests(rest, both, simulated(*judge), given.seeds, 1)
+            played = _crossed(pools, judge, given.seeds)
             for name, one in played.items():
-                found[name].append(one)
-            shares.append(vote_share(rest.merged))
-            line = "; ".join(
-                f"{n} {one.right:.1f} %, sure {100 * one.column('sure').mean():.1f}, ECE {one.error:.3f}"
-                for n, one in played.items()
-            )
-            print(f"  {pools.name} {told[pools.name]}: {line}", flush=True)
+                found.setdefault(name, []).append(one)
+                if len(pools.merged) < LARGE:
+                    small.setdefault(name, []).append(one)
+            shares.append(vote_share(pools.merged))
+            print(f"  {pools.name}, {len(pools.merged)} problems: {_in_words(played)}", flush=True)
         sure, right = (np.concatenate(column) for column in zip(*shares, strict=True))
-        print(f"judge {100 * judge[0]:.0f} %, shared bias {judge[1]:g}, {len(sure)} problems not fitted to")
         error, brier = calibration_error(sure, right), ((sure - right) ** 2).mean()
-        print(f"  share of votes: ECE {error:.3f}, Brier {brier:.3f}")
-        for name, some in found.items():
-            one = stacked(some)
-            print(f"  {name}: ECE {one.error:.3f}, Brier {one.brier:.3f}")
-            if given.plot:
-                _plot(f"{given.plot}-{name.replace(' ', '-')}-{100 * judge[0]:.0f}-{judge[1]:g}.svg", one)
+        print(f"  share of votes, {len(sure)} problems: ECE {error:.3f}, Brier {brier:.3f}")
+        for title, some in (("pools below 150 problems", small), ("all", found)):
+            together = {name: stacked(rows) for name, rows in some.items()}
+            print(f"  {title}: {_in_words(together)}")
+            if given.plot and title == "all":
+                for name, one in together.items():
+                    words = name.replace(" ", "-")
+                    _plot(f"{given.plot}-{words}-{100 * judge[0]:.0f}-{judge[1]:g}.svg", one)
+
+
+def _crossed(pools: Pools, judge: tuple[float, float], seeds: int) -> dict[str, Played]:
+    """Both halves, each with what was fitted on the other."""
+    rows: dict[str, list[Played]] = {}
+    for here, there in ((0, 1), (1, 0)):
+        strategy = ours(*judge)
+        cases = [
+            _probed(pool, strategy, simulated(*judge), seeds) for pool in pools.merged[there::2][:FITTED]
+        ]
+        both: dict[str, Strategy] = {
+            "as it stands": strategy,
+            "fitted": conclude(cases, strategy).inform(strategy, "posterior", {}),
+        }
+        half = Pools(pools.name, pools.merged[here::2], pools.apart[here::2])
+        for name, one in contests(half, both, simulated(*judge), seeds, 1).items():
+            rows.setdefault(name, []).append(one)
+    return {name: stacked(some) for name, some in rows.items()}
+
+
+def _probed(pool: LabelledPool, believer: Posterior, model: JudgeModel, seeds: int) -> ProbedCase:
+    probe, seed = Probe(believer, pool.correct), 7 * pool.number % seeds
+    contest = Contest(probe, pool.entrants, seed=f"{seed}/{pool.number}")
+    judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=seed, case=pool.number)
+    asks = contest.pending.asks if contest.pending else ()
+    answers = ((ask, judge.answer(ask)) for ask in asks)
+    asked = [(a, v) for a, v in answers if isinstance(a, Pairing) and isinstance(v, Verdict)]
+    return ProbedCase(probe, pool.entrants, asked, pool.number)
+
+
+def _in_words(played: dict[str, Played]) -> str:
+    return "; ".join(
+        f"{name} {one.right:.1f} %, says {100 * one.column('sure').mean():.1f}, ECE {one.error:.3f}"
+        for name, one in played.items()
+    )
 
 
 def _plot(path: str, played: Played) -> None:

@@ -120,11 +120,8 @@ class Tally:
 
 def _played(pool: LabelledPool, strategy: Posterior, judge: SimulatedJudge, seed: int) -> tuple[float, ...]:
     """Whether the choice is right, the tokens it took, and how sure it was."""
-    contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}")
-    sizes, tokens = {one.id: one.sizes for one in pool.entrants}, 0
-    while round_ := contest.pending:
-        tokens += sum(pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks)
-        contest.answer([judge.answer(ask) for ask in round_.asks])
+    contest = Contest(strategy, pool.entrants, seed=f"{seed}/{pool.number}").play(judge.answer)
+    tokens = sum(pool.tokens(ask) for turn in contest.transcript for ask in turn.round.asks)
     chosen = contest.selection
     return float(pool.correct[chosen.winner]), tokens, chosen.facts["probability"]
 
@@ -168,7 +165,7 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=4)
     options.add_argument("--accuracy", type=float, nargs="*", default=[0.55, 0.65, 0.8, 0.9])
     options.add_argument("--shared", type=float, default=0.5)
-    options.add_argument("--noise", type=float, default=0.5)
+    options.add_argument("--noise", type=float, default=JudgeModel().noise)
     options.add_argument("--echo", action="store_true", help="right, to the judge, is what most say")
     options.add_argument("--processes", type=int, default=2)
     given = options.parse_args()

@@ -94,9 +94,9 @@ def play(folder: Path, count: int) -> float:
 def write(run: Path) -> tuple[list[Path], float]:
     """The page and the files beside it."""
     started = time.process_time()
-    with open_run(run) as retold:
-        told = load_report(retold)
-        files = write_page(run_page(told), receipts(told), run / "report.html")
+    with open_run(run) as run_:
+        report = load_report(run_)
+        files = write_page(run_page(report), receipts(report), run / "report.html")
     return files, time.process_time() - started
 
 
@@ -123,7 +123,7 @@ def look(path: Path) -> Iterator[tuple[str, float, float]]:
         yield timed("open", lambda: page.goto(path.as_uri()))
         yield timed("filter: wrong", lambda: _click(page, r"^wrong"))
         yield timed("filter: all", lambda: _click(page, r"^all"))
-        yield timed("next page", lambda: page.get_by_role("button", name="Rows after").click())
+        yield timed("next page", lambda: page.get_by_role("button", name="Next rows").click())
         yield timed("sort by tokens", lambda: _click(page, r"^tokens read$"))
         yield timed("sort by name", lambda: _click(page, r"^case$"))
         yield timed("find 'case 77'", lambda: page.get_by_label("Find a case").fill("case 77"))

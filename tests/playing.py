@@ -58,9 +58,7 @@ def erratic(seed: int) -> Judge:
 
 def play(contest: Contest, judge: Judge = lower_id_wins) -> Selection:
     """Answer everything until the contest is over."""
-    while round_ := contest.pending:
-        contest.answer([judge(ask) for ask in round_.asks])
-    return contest.selection
+    return contest.play(judge).selection
 
 
 def played(

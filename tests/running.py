@@ -30,7 +30,7 @@ class Connected(ScriptedModel):
         """Nothing is held open."""
 
 
-def connect(wiring: ConnectOptions) -> Connected:
+def connect(options: ConnectOptions) -> Connected:
     return Connected(REPLY[-1])
 
 

@@ -377,3 +377,79 @@ def test_a_notebook_shows_answer_probability_and_a_picture_of_the_scores():
     assert "answer: <code>2</code>" in page
     assert "probability 0." in page or "probability 1." in page
     assert page.count("<rect") == 3
+
+
+@pytest.mark.parametrize("strategy", ["caps", "posterior", "knockout", "round-robin", "v1-infer", "majority"])
+def test_a_receipt_is_drawn_for_any_strategy(strategy):
+    result = caps.select_sync(cases(1)[0], judge=better, strategy=strategy)
+    receipt = result.receipt()
+    assert str(receipt).startswith("case case 0: candidate")
+    tags = Tags()
+    tags.feed(receipt._repr_html_())
+    assert tags.seen <= {"div", "b", "pre", "span"}
+    if sum(result.ledger.calls.values()):
+        assert str(result.winner) in str(receipt).partition("\n")[2]
+    else:
+        assert "no judge was asked" in str(receipt)
+
+
+def test_a_result_without_a_contest_has_no_receipt():
+    failed = caps.select_many_sync([{"problem": "?"}], judge=better)[0]
+    with pytest.raises(caps.InputError, match="candidates"):
+        failed.receipt()
+
+
+# Two lists of results
+
+
+def worse(problem, a, b):
+    return {"A": "B", "B": "A", "TIE": "TIE"}[better(problem, a, b)]
+
+
+worse.full_views = True
+
+
+def test_results_are_compared_case_by_case_with_intervals():
+    made = cases(20)
+    good, bad = (caps.select_many_sync(made, judge=judge) for judge in (better, worse))
+    compared = caps.compare_results(bad, good)
+    assert (compared.cases, compared.different, compared.labelled) == (20, 20, 20)
+    assert compared.correct == (0, 1)
+    assert compared.gain == (1, 1, 1)
+    assert compared.p_value < 1e-4
+    assert "a difference of +100.0 points" in str(compared)
+    same = caps.compare_results(good, good)
+    assert (same.different, same.gain, same.p_value) == (0, (0, 0, 0), 1)
+    own = caps.compare_results(bad, good, correct=lambda one: one.answer == "0")
+    assert own.gain != compared.gain
+
+
+def test_tokens_are_compared_as_a_ratio(server):
+    where = {"model": "stub", "base_url": server.url}
+    usual = caps.select_many_sync(cases(6), **where)
+    all_pairs = caps.select_many_sync(cases(6), strategy="round-robin", **where)
+    ratio = caps.compare_results(usual, all_pairs).token_ratio
+    assert 1 < ratio.low <= ratio.value <= ratio.high
+    assert ratio.value == sum(one.tokens for one in all_pairs) / sum(one.tokens for one in usual)
+
+
+def test_a_case_that_failed_counts_as_wrong_and_one_without_labels_does_not_count():
+    labelled, bare = cases(2)[:1], caps.Case.of("?", ["quality=0.1 ", "quality=0.2 "], name="bare")
+    good = caps.select_many_sync([*labelled, bare], judge=better)
+    bad = caps.select_many_sync([*labelled, bare], judge=lambda *_: "nonsense")
+    compared = caps.compare_results(bad, good)
+    assert (compared.labelled, compared.correct) == (1, (0, 1))
+    nobody_knows = caps.compare_results(good[1:], good[1:])
+    assert (nobody_knows.labelled, nobody_knows.correct, nobody_knows.gain) == (0, None, None)
+    assert "right" not in str(nobody_knows)
+
+
+def test_lists_of_different_cases_are_not_compared():
+    results = caps.select_many_sync(cases(3), judge=better)
+    for first, second, words in (
+        (results, results[:2], "case 2"),
+        (results[:1] * 2, results[:1], "two results of case 'case 0'"),
+        ([], [], "nothing to compare"),
+    ):
+        with pytest.raises(caps.InputError, match=words):
+            caps.compare_results(first, second)

@@ -66,14 +66,26 @@ def test_every_strategy_file_stands_in_the_registry():
     assert files == registered
 
 
+def test_every_public_name_has_a_docstring():
+    aliases = {"Play"}  # of types, which have none: a comment stands beside it
+    bare = [
+        name
+        for name in caps.__all__
+        if not (getattr(caps, name).__doc__ or "").strip()
+        or getattr(caps, name).__doc__.startswith(f"{name}(")
+    ]
+    assert set(bare) <= aliases
+
+
 def test_the_public_names_are_these():
     assert set(caps.__all__) == {
         "AnswerError", "Candidate", "Capabilities", "Caps", "CapsError", "Case", "Completion", "Contest", "Dataset", "Domain",
         "Entrant", "Finder", "Found", "Grade", "Grader", "Group", "InputError",
         "JournalError", "Judge", "Keys", "Level", "LoadedRun", "Message", "MissingExtraError", "Model", "ModelError", "Pairing", "Pick", "Play",
-        "Posterior", "Problem", "Rating", "Request", "Resources", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
+        "Posterior", "Problem", "Rating", "RecordedJudge", "Request", "Resources", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
         "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "Usage", "UserError", "V1Infer",
-        "Verdict", "ConnectOptions", "best", "best_sync", "compare", "load_run", "pick", "rate", "register_domain", "rows", "select", "select_many",
+        "Comparison", "Interval", "Verdict", "ConnectOptions", "best", "best_sync", "compare", "compare_results", "load_run", "pick", "rate",
+        "register_domain", "rows", "select", "select_many",
         "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream",
     }  # fmt: skip
     assert all(hasattr(caps, name) for name in caps.__all__)
@@ -88,7 +100,7 @@ def test_importing_caps_alone_loads_neither_models_nor_third_party_packages():
 
 def test_nothing_compares_the_name_of_a_domain():
     """What differs between domains is a field of `Domain`; only tables name them. Made-up pools and modules are none."""
-    known, tables = set(DOMAINS.table), {"registry.py", "experiments/pools.py", "graders/inside/prelude.py"}
+    known, tables = set(DOMAINS.table), {"registry.py", "studies/simulation.py", "sandbox/inside/prelude.py"}
     found = []
     for path in MODULES:
         where = str(path.relative_to(SOURCE))

@@ -17,7 +17,7 @@ from caps.doctor import (
     check_sandbox,
     check_weights,
 )
-from caps.models.discovery import Place
+from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path
 from models.server import StubServer
 from shell import caps, installed
@@ -53,7 +53,7 @@ def test_weights_are_whole_or_missing_or_damaged(tmp_path):
 
 def test_an_endpoint_is_asked_for_its_models_and_nothing_that_costs():
     with StubServer(models=("a", "b")) as server:
-        place = Place("CAPS_BASE_URL", server.url)
+        place = ServerAddress("CAPS_BASE_URL", server.url)
         assert check_endpoint(place, "b").state == "ok"
         assert "serves 2 models" in check_endpoint(place).found
         wrong = check_endpoint(place, "c")
@@ -61,9 +61,9 @@ def test_an_endpoint_is_asked_for_its_models_and_nothing_that_costs():
         assert server.requests == 0
     gone = check_endpoint(place)
     assert gone.state == "broken"
-    assert "nobody listens" in gone.found
+    assert "nothing is listening" in gone.found
     assert check_endpoint(None).state == "missing"
-    assert check_endpoint(Place("CAPS_BASE_URL", "localhost:8000")).state == "broken"
+    assert check_endpoint(ServerAddress("CAPS_BASE_URL", "localhost:8000")).state == "broken"
 
 
 def test_the_folder_of_the_journal_is_tried(tmp_path):
@@ -125,6 +125,6 @@ def test_every_server_of_a_fleet_is_looked_at(monkeypatch):
     monkeypatch.setenv("CAPS_BASE_URL", "http://a:8000/v1, http://b:8000/v1=2")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert environment_places() == [
-        Place("CAPS_BASE_URL", "http://a:8000/v1", "key"),
-        Place("CAPS_BASE_URL", "http://b:8000/v1", "key"),
+        ServerAddress("CAPS_BASE_URL", "http://a:8000/v1", "key"),
+        ServerAddress("CAPS_BASE_URL", "http://b:8000/v1", "key"),
     ]

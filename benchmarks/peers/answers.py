@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
-from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.judging.simulated import JudgeModel, SimulatedJudge, judge_of
 from peers.pools import MARK, Marked
 
-JUDGE = JudgeModel(accuracy=0.8, accuracy_partial=0.71, shared_bias=0.5, position_bias=0.2)
+JUDGE = judge_of(0.8, shared_bias=0.5)
 REASONS = ("Both were read with care, step by step, and held against the problem. " * 6)[:392]
 LETTERS = [chr(ord("A") + place) for place in range(20)]  # of llm-verifier, best first
 LOOK = re.compile(r"look (\d+)")

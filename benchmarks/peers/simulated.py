@@ -1,8 +1,8 @@
 """Accuracy against rating one by one at equal tokens; pools, verdicts and ratings are SIMULATED.
 
-A rating is the same belief as in a pair, with half of a comparison's fresh variance, so that the difference
-of two ratings is as noisy as one verdict; it is then rounded to 1-10, one scale for all calls. A real judge's
-ratings drift from call to call, which this leaves out: it favours the ratings.
+A rating is the same belief as in a pair, with half of the rest of a comparison's variance, so that the
+difference of two ratings is as noisy as one verdict; it is then rounded, one scale for all calls. A real
+judge's ratings drift from call to call, which this leaves out: it favours the ratings.
 
 Ratings can be bought in any amount: of the first few candidates only, or of all several times.
 """
@@ -56,13 +56,8 @@ def _played(pools: Sequence[LabelledPool], strategy: Strategy) -> tuple[float, f
     spent = right = 0
     for pool in pools:
         judge = SimulatedJudge(JUDGE, pool.entrants, pool.correct, seed=SEED, case=pool.number)
-        contest = Contest(strategy, pool.entrants, seed=f"{SEED}/{pool.number}")
-        sizes = {one.id: one.sizes for one in pool.entrants}
-        while round_ := contest.pending:
-            spent += sum(
-                pool.overhead + sum(sizes[x][ask.level] for x in ask.entrants) for ask in round_.asks
-            )
-            contest.answer([judge.answer(ask) for ask in round_.asks])
+        contest = Contest(strategy, pool.entrants, seed=f"{SEED}/{pool.number}").play(judge.answer)
+        spent += sum(pool.tokens(ask) for turn in contest.transcript for ask in turn.round.asks)
         right += pool.correct[contest.selection.winner]
     return spent / len(pools), right / len(pools)
 

@@ -43,11 +43,14 @@ from caps.strategies.v1_infer import V1Infer
 
 if TYPE_CHECKING:
     from caps.api import (
+        Comparison,
+        Interval,
         LoadedRun,
         Selected,
         Solved,
         best,
         best_sync,
+        compare_results,
         load_run,
         rows,
         select,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from caps.datasets.published import Dataset
     from caps.evidence.domains import register_domain
     from caps.judging.base import Judge, Ruling
+    from caps.judging.recorded import RecordedJudge
     from caps.models.base import Completion, ConnectOptions, Model, Request
     from caps.runner import Runner
     from caps.strategies.posterior import Posterior
@@ -75,6 +79,7 @@ __all__ = [
     "Caps",
     "CapsError",
     "Case",
+    "Comparison",
     "Completion",
     "ConnectOptions",
     "Contest",
@@ -87,6 +92,7 @@ __all__ = [
     "Grader",
     "Group",
     "InputError",
+    "Interval",
     "JournalError",
     "Judge",
     "Keys",
@@ -102,6 +108,7 @@ __all__ = [
     "Posterior",
     "Problem",
     "Rating",
+    "RecordedJudge",
     "Request",
     "Resources",
     "Round",
@@ -125,6 +132,7 @@ __all__ = [
     "best",
     "best_sync",
     "compare",
+    "compare_results",
     "load_run",
     "pick",
     "rate",
@@ -146,6 +154,7 @@ _HOMES = {
     "Judge": "caps.judging.base",
     "Keys": "caps.config",
     "Model": "caps.models.base",
+    "RecordedJudge": "caps.judging.recorded",
     "Posterior": "caps.strategies.posterior",
     "Request": "caps.models.base",
     "Ruling": "caps.judging.base",

@@ -13,17 +13,27 @@ named. Engines other than the local one are reached through `Runner`.
 """
 
 import asyncio
+import gc
 import inspect
 import threading
+import time
 import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
-from caps.config import Keys, RunConfig, find_option, options, read_environment, renamed
+from caps.config import (
+    Keys,
+    RunConfig,
+    find_option,
+    options,
+    read_environment,
+    refuse_misspelt_variables,
+    renamed,
+)
 from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.settings import nearest
@@ -37,13 +47,23 @@ from caps.judging.callables import JudgeFunction
 from caps.runner import Runner
 from caps.sampling.base import Method, Sampled
 from caps.sampling.presets import Preset
-from caps.selected import LoadedRun, Selected, failed, load_run, rows, selected_of
+from caps.selected import (
+    Comparison,
+    Interval,
+    LoadedRun,
+    Selected,
+    compare_results,
+    failed,
+    load_run,
+    rows,
+    selected_of,
+)
 from caps.solving import question_case, solve_case
 
 __all__ = [
-    "BestOptions", "LoadedRun", "ManyOptions", "SelectOptions", "Selected", "SolveOptions", "Solved", "best",
-    "best_sync", "load_run", "rows", "select", "select_many", "select_many_sync", "select_sync", "solve",
-    "solve_sync", "stream",
+    "BestOptions", "Comparison", "Interval", "LoadedRun", "ManyOptions", "SelectOptions", "Selected",
+    "SolveOptions", "Solved", "best", "best_sync", "compare_results", "load_run", "rows", "select",
+    "select_many", "select_many_sync", "select_sync", "solve", "solve_sync", "stream",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -68,6 +88,8 @@ class ModelOptions(TypedDict, total=False):
     judge_api_key_e1: str | None
     judge_api_key_e1_env: str
     judge: Judge | JudgeFunction | str | None
+    recorded: str | Path | None
+    recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
     max_tokens_e1: int | None
@@ -76,9 +98,11 @@ class ModelOptions(TypedDict, total=False):
     extra_e1: Mapping[str, object] | None
     prompts: str | Path | None
     prompt_version: Literal["v1", "v2"]
+    tokenizer: str | Path | None
     strategy: Strategy | str
     settings: Mapping[str, object] | None
     skip_failing: bool
+    explain: bool
     judge_profile: str | Path | None
     seed: int
     profile: str | None
@@ -301,6 +325,7 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     judge = None if isinstance(given.get("judge"), str) else given.pop("judge", None)
     objects = {name: given.pop(name) for name in _OBJECTS if not isinstance(given.get(name, ""), str)}
     fields = {_RENAMED.get(name, name) for name in known} & options().keys()
+    refuse_misspelt_variables()
     values = read_environment(fields - given.keys() - objects.keys())
     for name, value in given.items():
         empty = value is None and not find_option(name).optional
@@ -340,7 +365,7 @@ async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[t
     runner = _runner(keywords, ManyOptions)
     await _find_models(runner)
     async with runner.session(probe=runner.config.confidence != "verbal") as session:
-        with _bar(source.total, shown=keywords.get("progress", False)) as advance:
+        with _SPARING, _bar(source.total, shown=keywords.get("progress", False)) as advance:
             async with aclosing(session.run(source)) as outcomes:
                 async for outcome in outcomes:
                     advance()
@@ -412,19 +437,91 @@ def _stated(domain: str | None) -> str | None:
     return None if domain is None else domain_named(domain).name
 
 
+class _SparedCollector:
+    """While many cases run, the cycle collector looks at new objects less often; afterwards as before.
+
+    Judging leaves little in cycles, but with Python's defaults the heap of the program is searched for them
+    again and again: a tenth of the time of a run, which the command line does not spend either. Where the
+    collector is off, or runs less often than this already, nothing is changed.
+    """
+
+    NEW_OBJECTS = (20_000, 20, 20)
+
+    def __init__(self) -> None:
+        self._lock, self._calls = threading.Lock(), 0
+        self._before: tuple[int, int, int] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._calls += 1
+            before = gc.get_threshold()
+            if self._calls == 1 and gc.isenabled() and 0 < before[0] < self.NEW_OBJECTS[0]:
+                self._before = before
+                gc.set_threshold(*self.NEW_OBJECTS)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            if self._calls == 0 and self._before is not None:
+                if gc.get_threshold() == self.NEW_OBJECTS:  # else someone has set others in between
+                    gc.set_threshold(*self._before)
+                self._before = None
+
+
+_SPARING = _SparedCollector()
+
+
 @contextmanager
 def _bar(total: int | None, *, shown: bool) -> Iterator[Callable[[], object]]:
-    """A progress bar of cases on standard error, or nothing; hands out how to count one."""
+    """A progress bar of cases on standard error, or in a notebook, or nothing; hands out how to count one."""
     if not shown:
         yield lambda: None
         return
     from rich.console import Console  # noqa: PLC0415  (rich takes a while to load)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
+    console = Console(stderr=True)
+    if console.is_jupyter:
+        bar = _NotebookBar(total)
+        try:
+            yield bar.advance
+        finally:
+            bar.show()
+        return
     columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=console) as progress:
         task = progress.add_task("cases", total=total)
         yield lambda: progress.advance(task)
+
+
+class _NotebookBar:
+    """The progress bar of a notebook's cell; one output that is replaced, also from another thread."""
+
+    SECONDS = 0.2  # between two pictures
+
+    def __init__(self, total: int | None) -> None:
+        from IPython.display import display  # noqa: PLC0415  (there in every notebook, and only there)
+
+        self._total, self._done, self._shown_at = total, 0, time.monotonic()
+        self._handle = display(self, display_id=True)
+
+    def advance(self) -> None:
+        """Count a case."""
+        self._done += 1
+        if time.monotonic() - self._shown_at >= self.SECONDS:
+            self.show()
+
+    def show(self) -> None:
+        """Show how far it is."""
+        self._shown_at = time.monotonic()
+        self._handle.update(self)
+
+    def __repr__(self) -> str:
+        return f"cases {self._done}/{'?' if self._total is None else self._total}"
+
+    def _repr_html_(self) -> str:
+        known = "" if self._total is None else f" value='{self._done}' max='{self._total}'"
+        return f"<div><progress{known} style='width:20em'></progress> {self!r}</div>"
 
 
 def _waited_for(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -436,19 +533,41 @@ def _waited_for(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _in_a_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run in a loop of its own, since this thread's is taken."""
+    """Run in a loop of its own, since this thread's is taken.
+
+    Whatever interrupts the waiting, such as a notebook's stop button, also ends the run: it would go on
+    spending where nobody sees it.
+    """
     done: list[T] = []
     failures: list[BaseException] = []
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
+    given_up = threading.Event()
+
+    async def guarded() -> T:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
+        begun.append((asyncio.get_running_loop(), task))
+        if given_up.is_set():
+            raise asyncio.CancelledError
+        return await work()
 
     def run() -> None:
         try:
-            done.append(asyncio.run(work()))
+            done.append(asyncio.run(guarded()))
         except BaseException as error:
             failures.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join()
+    try:
+        thread.join()
+    except BaseException:
+        given_up.set()
+        for loop, task in begun:
+            with suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        raise
     if failures:
         raise failures[0]
     return done[0]

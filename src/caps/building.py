@@ -1,7 +1,7 @@
 """From names to objects: strategies, prompt templates, graders, finders, journals, cases of a file."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from inspect import isawaitable
 from pathlib import Path
@@ -14,16 +14,18 @@ from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import override
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
+from caps.datasets.verdicts import Records, read_records
 from caps.engines.ray import Cluster
 from caps.evidence.domains import all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
-from caps.files import read_text
+from caps.files import is_stream, read_text
 from caps.graders.base import Opening
 from caps.journal.store import Journal
 from caps.judging.base import Judge
 from caps.judging.callables import as_judge
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import with_profile
+from caps.judging.recorded import RecordedJudge
 from caps.prompts.render import VERSION, VERSIONS
 from caps.registry import (
     FINDERS,
@@ -157,6 +159,25 @@ async def _opened(name: str, grader: str | MakeGrader, resources: Resources) -> 
     grading = checked(GRADERS, name, await opened if isawaitable(opened) else opened)
     _check_version("grader", name, grading)
     return cast(Grader, grading)
+
+
+def read_recorded_judge(path: str, judge: str | None) -> RecordedJudge:
+    """The judge of that name in a file of recorded verdicts; a file is read again only if it has changed."""
+    if is_stream(path):
+        return RecordedJudge.read(path, judge)
+    try:
+        about = Path(path).stat()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"--recorded {path}: {reason}") from None
+    records = _records(path, about.st_mtime_ns, about.st_size)
+    name, answers = records.of(judge)
+    return RecordedJudge(name, answers, digest=records.digest)
+
+
+@lru_cache(maxsize=2)
+def _records(path: str, changed: int, size: int) -> Records:  # noqa: ARG001  (they tell a changed file)
+    return read_records(path)
 
 
 def make_finders(sandbox: str, texts: TextWorkers | None = None) -> dict[str, Finder]:

@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -39,6 +40,12 @@ LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
 PROMPT_VERSIONS = ("v1", "v2")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
+PREFIX = "CAPS_"  # of environment variables
+#: Variables of single commands, and of what is fetched; they are no settings of a run.
+OTHER_VARIABLES = {
+    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
+    "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +239,16 @@ class RunConfig:
         guarded=True,
         advanced=True,
     )
+    recorded: str | None = option(
+        None,
+        "File of recorded verdicts, which answer in place of a model.",
+        "recorded",
+        metavar="FILE",
+        guarded=True,
+    )
+    recorded_judge: str | None = option(
+        None, "Judge of --recorded, if the file holds several.", "recorded", metavar="NAME"
+    )
     confidence: str = option(
         "verbal",
         "Where the judge's confidence comes from: verbal (it writes HIGH or LOW), logprobs (token "
@@ -290,6 +307,14 @@ class RunConfig:
         choices=PROMPT_VERSIONS,
         advanced=True,
     )
+    tokenizer: str | None = option(
+        None,
+        "Count tokens with this tokenizer.json where the server reports no usage.",
+        "asking",
+        metavar="FILE",
+        guarded=True,
+        advanced=True,
+    )
     strategy: str = option(
         DEFAULT_STRATEGY,
         "Method that chooses the winner; see caps list strategies.",
@@ -312,6 +337,11 @@ class RunConfig:
     )
     skip_failing: bool = switch(
         "Do not judge programs that fail a public example, unless all of them fail (caps strategies only).",
+        "strategy",
+        per_request=True,
+    )
+    explain: bool = switch(
+        "Add to each result what moved its probability: votes, findings and verdicts (posterior).",
         "strategy",
         per_request=True,
     )
@@ -595,6 +625,19 @@ def read_environment(names: Iterable[str], environment: Mapping[str, str] | None
     return found
 
 
+def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> None:
+    """Refuse a variable that is nearly the name of a setting; others may belong to someone else."""
+    known = {name for one in options().values() for name in (*one.env, *one.old_env)} | OTHER_VARIABLES
+    bare = [name.removeprefix(PREFIX) for name in sorted(known) if name.startswith(PREFIX)]
+    for name in os.environ if environment is None else environment:
+        if name.startswith(PREFIX) and name not in known:
+            close = get_close_matches(name.removeprefix(PREFIX), bare, n=1)
+            if close:
+                raise SettingError(
+                    f"environment variable {name}: no such setting; did you mean '{PREFIX}{close[0]}'?"
+                )
+
+
 def _read_word(kind: str, word: str) -> Any:
     """The value that a word of the environment stands for."""
     try:
@@ -616,6 +659,8 @@ def per_request_options() -> tuple[Option, ...]:
 def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
     """The settings of a TOML file; one `found` in the working directory may not set guarded ones."""
     values = read_toml(path, option="" if found else "--config")
+    for name, value in values.items():
+        _refuse_table(path, name, value)
     if found:
         for name, value in values.items():
             one = _by_alias().get(name.replace("-", "_"))
@@ -625,6 +670,26 @@ def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
                     f"name the file with --config {path.name} if you trust it"
                 )
     return values
+
+
+def _refuse_table(path: Path, name: str, value: object) -> None:
+    """Refuse a `[table]` that is no setting: whoever writes one expects sections, and there are none."""
+    one = _by_alias().get(name.replace("-", "_"))
+    inside = value[0] if isinstance(value, list) and value else value
+    if not isinstance(inside, Mapping) or (one is not None and one.kind == "mapping"):
+        return
+    tables = sorted(alias for alias, each in _by_alias().items() if each.kind == "mapping")
+    inner = [key for key in inside if key.replace("-", "_") in _by_alias()]
+    if one is not None:
+        hint = f"{name} is not a table: write {name} = ..., {one.expected}; "
+    elif inner:
+        hint = f"move {', '.join(inner)} to the top of the file, without [{name}]; "
+    else:
+        hint = nearest(name, tables) or nearest(name, list(_by_alias()))
+    raise SettingError(
+        f"{path}: [{name}]: no such table; {hint}settings stand at the top level, and the only tables are "
+        f"{', '.join(tables)}; see caps select --help"
+    )
 
 
 def names_code(value: object) -> bool:

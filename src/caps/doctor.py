@@ -1,4 +1,4 @@
-"""What works on this machine, what does not, and the command that mends it."""
+"""Checks of this machine: what works, what does not, and the command that fixes it."""
 
 import asyncio
 import shutil
@@ -11,23 +11,23 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from caps.models.discovery import Place
+from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path, is_intact
 
-LEAST_PYTHON = (3, 11)
-LEAST_FREE = 200 << 20
-PATIENCE = 20.0
+MIN_PYTHON = (3, 11)
+MIN_FREE = 200 << 20  # bytes
+TIMEOUT = 20.0  # seconds
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-# As little as a sandbox needs: its own namespaces over a file system that can only be read.
+# The minimum of a sandbox: separate namespaces and a read-only file system.
 SANDBOXED = ("--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
-# The first is Debian's name for it, the second Ubuntu's; a container has what its host allows.
+# Debian and Ubuntu name the setting differently; a container has what its host allows.
 USER_NAMESPACES = (
     "sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0, on the host"
 )
 
 
 class Extra(NamedTuple):
-    """An optional part: the name pip knows, what is imported for it, and what it is for."""
+    """An optional dependency group: its name, its imports, and its purpose."""
 
     name: str
     imports: tuple[str, ...]
@@ -41,12 +41,13 @@ EXTRAS = (
     Extra("ray", ("ray",), "many machines (--engine ray)"),
     Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),
     Extra("prices", ("genai_prices",), "listed prices of models"),
+    Extra("tokenizers", ("tokenizers",), "counting tokens with a tokenizer.json (--tokenizer)"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: `missing` is optional and not there, `broken` is there and does not work."""
+    """The result of one check: `missing` is optional and absent, `broken` is present and does not work."""
 
     name: str
     state: Literal["ok", "missing", "broken"]
@@ -55,9 +56,9 @@ class Check:
 
 
 def examine(
-    *, cache: Path, journal: Path, endpoints: Sequence[Place] = (), model: str | None = None
+    *, cache: Path, journal: Path, endpoints: Sequence[ServerAddress] = (), model: str | None = None
 ) -> list[Check]:
-    """Look at everything; endpoints are asked for their lists of models, nothing that costs."""
+    """Run all checks; endpoints are only asked for their lists of models, which costs nothing."""
     return [
         check_python(),
         *map(check_extra, EXTRAS),
@@ -70,19 +71,19 @@ def examine(
 
 
 def check_python() -> Check:
-    """Whether this Python is new enough."""
+    """Check the Python version."""
     found = f"{sys.version.split()[0]}, {sys.executable}"
-    if sys.version_info >= LEAST_PYTHON:
+    if sys.version_info >= MIN_PYTHON:
         return Check("python", "ok", found)
     return Check("python", "broken", found, "install Python 3.11 or newer")
 
 
 def check_extra(extra: Extra) -> Check:
-    """Whether an optional part is installed and can be imported, tried in a process of its own."""
-    name, mend = f"extra {extra.name}", f"pip install 'caps-select[{extra.name}]'"
+    """Check that an extra is installed and can be imported, in a separate process."""
+    name, fix = f"extra {extra.name}", f"pip install 'caps-select[{extra.name}]'"
     absent = [module for module in extra.imports if find_spec(module) is None]
     if absent:
-        return Check(name, "missing", f"no {absent[0]}: {extra.purpose}", mend)
+        return Check(name, "missing", f"no {absent[0]}: {extra.purpose}", fix)
     problem = _run([sys.executable, "-c", f"import {', '.join(extra.imports)}"])
     if problem:
         return Check(name, "broken", problem, f"pip install --force-reinstall 'caps-select[{extra.name}]'")
@@ -90,63 +91,61 @@ def check_extra(extra: Extra) -> Check:
 
 
 def check_weights(cache: Path) -> Check:
-    """Whether the default weights are in the cache, whole."""
-    path, mend = cached_path(cache), "caps doctor --fetch"
+    """Check the default weights in the cache."""
+    path, fix = cached_path(cache), "caps doctor --fetch"
     if not path.exists():
-        return Check("default weights", "missing", "not fetched yet: 93 MB, for --model embedded", mend)
+        return Check("default weights", "missing", "not fetched yet: 93 MB, for --model embedded", fix)
     if not is_intact(path):
-        return Check("default weights", "broken", f"{path}: its digest is wrong", mend)
+        return Check("default weights", "broken", f"{path}: its digest is wrong", fix)
     return Check("default weights", "ok", str(path))
 
 
-def check_endpoint(endpoint: Place | None, model: str | None = None) -> Check:
-    """Whether the endpoint of the environment lists its models, the chosen one among them."""
-    name = "endpoint"
+def check_endpoint(endpoint: ServerAddress | None, model: str | None = None) -> Check:
+    """Check that an endpoint lists its models, including the chosen one."""
     if endpoint is None:
-        mend = "export CAPS_BASE_URL=http://localhost:8000/v1 CAPS_MODEL=NAME"
-        return Check(name, "missing", "none in the environment; --model embedded needs none", mend)
+        fix = "export CAPS_BASE_URL=http://localhost:8000/v1 CAPS_MODEL=NAME"
+        return Check("endpoint", "missing", "none in the environment; --model embedded needs none", fix)
     from caps.models.discovery import discover  # noqa: PLC0415  (aiohttp takes a while to load)
 
     (found,) = asyncio.run(discover([endpoint], seconds=5.0))
-    if found.state == "silent":
-        mend = "start the server, or export another CAPS_BASE_URL"
-        return Check(name, "broken", f"{found.base_url}: {found.problem}", mend)
-    if found.state == "refusing":
-        return Check(name, "broken", f"{found.base_url}: {found.problem}", "export CAPS_API_KEY=…")
-    if found.state == "strange":
-        mend = "export CAPS_BASE_URL=…; it often ends in /v1"
-        return Check(name, "broken", f"{found.base_url}: {found.problem}", mend)
+    fixes = {
+        "silent": "start the server, or export another CAPS_BASE_URL",
+        "refusing": "export CAPS_API_KEY=…",
+        "strange": "export CAPS_BASE_URL=…; it often ends in /v1",
+    }
+    if found.state in fixes:
+        return Check("endpoint", "broken", f"{found.base_url}: {found.problem}", fixes[found.state])
     served = [one.name for one in found.models]
     if model and served and model not in served:
         return Check(
-            name, "broken", f"{found.base_url} serves no {model!r}", f"export CAPS_MODEL={served[0]}"
+            "endpoint", "broken", f"{found.base_url} serves no {model!r}", f"export CAPS_MODEL={served[0]}"
         )
-    return Check(name, "ok", f"{found.base_url} serves {len(served)} model{'s' * (len(served) != 1)}")
+    return Check("endpoint", "ok", f"{found.base_url} serves {len(served)} model{'s' * (len(served) != 1)}")
 
 
 def check_journal(path: Path) -> Check:
-    """Whether the journal's folder can be written to and has room."""
+    """Check that the folder of the journal is writable and has free space."""
     folder = path.parent
     while not folder.exists():
         folder = folder.parent
-    mend = "export CAPS_JOURNAL=/another/folder/journal.sqlite"
+    fix = "export CAPS_JOURNAL=/another/folder/journal.sqlite"
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
         free = shutil.disk_usage(folder).free
     except OSError as error:
-        return Check("journal", "broken", f"{folder}: {error.strerror}", mend)
-    if free < LEAST_FREE:
-        return Check("journal", "broken", f"{folder}: only {free >> 20} MB free", mend)
+        return Check("journal", "broken", f"{folder}: {error.strerror}", fix)
+    if free < MIN_FREE:
+        return Check("journal", "broken", f"{folder}: only {free >> 20} MB free", fix)
     return Check("journal", "ok", f"{path}, {free / (1 << 30):.1f} GB free")
 
 
 def check_sandbox(program: str = "bwrap") -> Check:
-    """Whether bubblewrap is there and can really start a program, which many containers forbid."""
+    """Check that bubblewrap is installed and can start a program, which many containers forbid."""
     found = shutil.which(program)
     if found is None:
-        words = "no bubblewrap: programs of candidates cannot be run safely"
-        return Check("sandbox", "missing", words, "apt-get install bubblewrap, or dnf install bubblewrap")
+        message = "no bubblewrap: programs of candidates cannot be run safely"
+        return Check("sandbox", "missing", message, "apt-get install bubblewrap, or dnf install bubblewrap")
     problem = _run([found, *SANDBOXED, "true"])
     if problem:
         return Check("sandbox", "broken", problem, USER_NAMESPACES)
@@ -154,22 +153,24 @@ def check_sandbox(program: str = "bwrap") -> Check:
 
 
 def check_browser() -> Check:
-    """Whether there is a browser, which only the tests of the report look for."""
+    """Check for a browser, which only the tests of the report need."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
-        return Check("browser", "missing", "only the report's tests want one", "apt-get install chromium")
+        return Check(
+            "browser", "missing", "only the tests of the report need one", "apt-get install chromium"
+        )
     return Check("browser", "ok", found)
 
 
 def _run(command: list[str]) -> str:
-    """Run a program for nothing but its end; why it did not end well, or nothing."""
+    """Run a command; the reason why it failed, or an empty text."""
     try:
         done = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+            command, capture_output=True, text=True, timeout=TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{Path(command[0]).name}: {error}"
     if done.returncode == 0:
         return ""
-    said = done.stderr.strip().splitlines()
-    return said[-1] if said else f"{Path(command[0]).name} ended with {done.returncode}"
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"{Path(command[0]).name} ended with exit code {done.returncode}"

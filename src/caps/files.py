@@ -1,12 +1,12 @@
-"""Files that users name: read within bounds, written whole or not at all, and nothing that was there is lost.
+"""Reading and writing the files that users name: reads are bounded, writes are atomic.
 
 Every output of a command goes through `Output`, `write_file` or `append_file`. Rules that must not be broken:
 
-* A regular file is replaced only when the new one is whole, by a rename; it keeps its mode and owner.
-* Whatever is not a regular file is never replaced: devices, FIFOs and open files (`/dev/stdout`,
-  `/dev/fd/3`) are written into, directories and disks are refused. A symbolic link stays; its target is
-  what is replaced. Another hard link keeps the old content.
-* A database (such as a journal) and a file the command reads from are never replaced.
+* A regular file is replaced only when the new one is complete, by a rename; it keeps its mode and owner.
+* Only regular files are replaced: devices, FIFOs and open files (`/dev/stdout`, `/dev/fd/3`) are written
+  into, directories and disks are refused. A symbolic link stays, and its target is replaced. Another hard
+  link keeps the old content.
+* A database (such as a journal) and an input of the command are never replaced.
 * A failing or full disk is an `InputError` of one sentence that names the file.
 """
 
@@ -27,19 +27,19 @@ from caps.core.errors import InputError
 from caps.core.text import printable_json
 
 BOM = b"\xef\xbb\xbf"
-MOST_BYTES = 64 << 20  # of a file that is read as one text: settings, prompts, profiles
+MAX_BYTES = 64 << 20  # of a file that is read as a whole: settings, prompts, profiles
 PARTIAL = ".partial"
 _SQLITE = b"SQLite format 3\x00"
 _DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd|/dev/fd")
-_MOST_LINKS = 40
-_PLAIN = getattr(os, "O_BINARY", 0)  # Windows alone has it, and lacks the others
-_UNWAITED = getattr(os, "O_NONBLOCK", 0)  # a FIFO without a reader is refused, not waited for
-_LINES_OF_OURS = (b'{"id":', b"\x1f\x8b")  # how a part that an earlier run left begins
+_MAX_LINKS = 40
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows only
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # a FIFO without a reader is refused, not waited for
+_CAPS_PREFIXES = (b'{"id":', b"\x1f\x8b")  # how a partial file of an earlier run begins
 
 
 @contextmanager
 def file_errors(name: str, after: str = "") -> Iterator[None]:
-    """Turn what the system says of a file into one sentence; a closed pipe is nobody's mistake."""
+    """Turn an `OSError` into an `InputError` that names the file; a closed pipe is not an error."""
     try:
         yield
     except BrokenPipeError:
@@ -52,12 +52,16 @@ def file_errors(name: str, after: str = "") -> Iterator[None]:
 
 
 def open_input(path: str | Path) -> IO[bytes]:
-    """Open a file for reading; a disk or an endless device is refused, a pipe is read as it comes."""
+    """Open a file for reading; pipes are accepted, disks and endless devices are refused."""
     file = Path(path).open("rb")  # noqa: SIM115  # the caller closes it
     try:
-        found = os.fstat(file.fileno())
-        endless = stat.S_ISCHR(found.st_mode) and not file.isatty() and not _is_null(found)
-        if endless or stat.S_ISBLK(found.st_mode):
+        status = os.fstat(file.fileno())
+        endless = (
+            stat.S_ISCHR(status.st_mode)
+            and not file.isatty()
+            and status.st_rdev != Path(os.devnull).stat().st_rdev
+        )
+        if endless or stat.S_ISBLK(status.st_mode):
             raise InputError(f"{path}: is a device, not a file")
     except BaseException:
         file.close()
@@ -76,8 +80,8 @@ def is_stream(path: str | Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def read_file(path: str | Path, *, option: str = "", most: int = MOST_BYTES) -> bytes:
-    """All bytes of a file, within a limit, without the byte order mark at its beginning."""
+def read_file(path: str | Path, *, option: str = "", most: int = MAX_BYTES) -> bytes:
+    """Read all bytes of a file, within a limit and without a byte order mark."""
     name = f"{option} {path}".strip()
     with file_errors(name):
         if str(path) == "-":
@@ -90,8 +94,8 @@ def read_file(path: str | Path, *, option: str = "", most: int = MOST_BYTES) -> 
     return data.removeprefix(BOM)
 
 
-def read_text(path: str | Path, *, option: str = "", most: int = MOST_BYTES) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark."""
+def read_text(path: str | Path, *, option: str = "", most: int = MAX_BYTES) -> str:
+    """Read a UTF-8 file, with or without a byte order mark."""
     try:
         return read_file(path, option=option, most=most).decode().replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -99,12 +103,12 @@ def read_text(path: str | Path, *, option: str = "", most: int = MOST_BYTES) -> 
 
 
 def read_toml(path: str | Path, *, option: str = "") -> dict[str, Any]:
-    """The values of a TOML file."""
+    """Read a TOML file."""
     try:
         return tomllib.loads(read_text(path, option=option))
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{option} {path}: {error}".strip()) from None
-    except (RecursionError, ValueError):  # lists in lists, or a number of thousands of digits
+    except (RecursionError, ValueError):  # deeply nested lists, or a number of thousands of digits
         raise InputError(f"{option} {path}: nests too deep, or holds too long a number".strip()) from None
 
 
@@ -112,22 +116,22 @@ def read_toml(path: str | Path, *, option: str = "") -> dict[str, Any]:
 
 
 class Output:
-    """A file in the making; a context manager. `finish` puts it in its place, gzipped if its name says so.
+    """An output file, gzipped if its name says so; a context manager. `finish` moves it into place.
 
-    `-` is standard output. With `keep`, the part made so far is called `NAME.partial` and stays when the
-    run ends early; otherwise nothing is left behind. `inputs` are files that must not be replaced.
+    `-` is standard output. With `keep`, the unfinished file is called `NAME.partial` and stays when the run
+    ends early; otherwise it is removed. `inputs` are files that must not be replaced.
     """
 
     def __init__(
         self, name: str | Path, *, option: str = "", keep: bool = False, inputs: Iterable[str | Path] = ()
     ) -> None:
         self.name, self._keep = str(name), keep
-        self._said = "standard output" if self.name == "-" else f"{option} {name}".strip()
-        self._place: str | None = None  # of a regular file that is to be replaced
+        self._label = "standard output" if self.name == "-" else f"{option} {name}".strip()
+        self._target: str | None = None  # the regular file to create or replace
         self._partial: str | None = None
-        with file_errors(self._said):
+        with file_errors(self._label):
             self._refuse_inputs(inputs)
-            self._raw = self._opened()
+            self._raw = self._open()
         self._terminal = (self._raw or sys.stdout.buffer).isatty()
         self._zip = (
             gzip.GzipFile(filename=Path(self.name).name, mode="wb", fileobj=self._raw)
@@ -143,15 +147,15 @@ class Output:
     ) -> None:
         for file in (self._zip, self._raw):
             if file is not None:
-                with suppress(OSError, ValueError):  # a disk that is full is full when closing, too
+                with suppress(OSError, ValueError):  # closing fails on a full disk too
                     file.close()
         if self._partial is not None and not self._keep:
             with suppress(OSError):
                 Path(self._partial).unlink()
 
     def write(self, data: bytes) -> None:
-        """Write bytes, whole and at once."""
-        with file_errors(self._said):
+        """Write and flush bytes."""
+        with file_errors(self._label):
             if self._terminal:
                 data = printable_json(data)
             file = self._zip or self._raw or sys.stdout.buffer
@@ -160,62 +164,62 @@ class Output:
                 file.flush()
 
     def finish(self) -> None:
-        """Put the file in its place."""
-        with file_errors(self._said):
+        """Complete the file and move it into place."""
+        with file_errors(self._label):
             if self._zip is not None:
                 self._zip.close()
             if self._raw is None:
                 return
             self._raw.flush()
-            if self._partial is None or self._place is None:
+            if self._partial is None or self._target is None:
                 self._raw.close()
                 return
             os.fsync(self._raw.fileno())
             self._raw.close()
-            Path(self._partial).replace(self._place)
+            Path(self._partial).replace(self._target)
             self._partial = None
 
-    def _opened(self) -> IO[bytes] | None:
+    def _open(self) -> IO[bytes] | None:
         if self.name == "-":
             return None
         number = _descriptor(self.name)
         if number is not None:
             sys.stdout.flush()
             return os.fdopen(os.dup(number), "wb")
-        place = os.path.realpath(self.name)
+        target = os.path.realpath(self.name)
         try:
-            found: os.stat_result | None = os.stat(place)  # noqa: PTH116
+            status: os.stat_result | None = os.stat(target)  # noqa: PTH116
         except FileNotFoundError:
-            found = None
-        if found is not None and not stat.S_ISREG(found.st_mode):
-            return _opened_special(place, found)
-        if found is not None:
-            _refuse_precious(place)
-        self._place = place
-        file = self._create(place)
-        if found is not None:
-            _copy_owner(file.fileno(), found)
+            status = None
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            return _open_special(target, status)
+        if status is not None:
+            _refuse_protected(target)
+        self._target = target
+        file = self._create(target)
+        if status is not None:
+            _copy_owner(file.fileno(), status)
         return file
 
-    def _create(self, place: str) -> IO[bytes]:
-        """Open the part: under a name of its own, so that two runs at once never write into one file."""
+    def _create(self, target: str) -> IO[bytes]:
+        """Open the partial file; its name is unique, so that two runs never write into one file."""
         if self._keep:
-            self._partial = place + PARTIAL
-            return _taken_over(self._partial)
-        folder, name = os.path.split(place)
+            self._partial = target + PARTIAL
+            return _open_partial(self._partial)
+        folder, name = os.path.split(target)
         self._partial = os.path.join(folder, f".{name[:40]}.{token_hex(6)}{PARTIAL}")  # noqa: PTH118
-        return os.fdopen(os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o666), "wb")
+        return os.fdopen(os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666), "wb")
 
     def _refuse_inputs(self, inputs: Iterable[str | Path]) -> None:
-        """Refuse to write over what is read: a line that cannot be read, or is left out, would be lost."""
-        ours = _regular(1 if self.name == "-" else self.name)
+        """Refuse to replace an input: lines that are unreadable or left out would be lost."""
+        output = _file_id(1 if self.name == "-" else self.name)
         for one in inputs:
-            if ours is not None and ours == _regular(0 if str(one) == "-" else one):
-                raise InputError(f"{self._said}: is the file that is read: name another one")
+            if output is not None and output == _file_id(0 if str(one) == "-" else one):
+                raise InputError(f"{self._label}: is the file that is read: name another one")
 
 
 def write_file(path: str | Path, data: bytes | Iterable[bytes], *, option: str = "") -> None:
-    """Write a file as a whole; what was there stays as it is until the new one is complete."""
+    """Write a file atomically; an existing one stays until the new one is complete."""
     with Output(path, option=option) as output:
         for chunk in (data,) if isinstance(data, bytes) else data:
             output.write(chunk)
@@ -223,8 +227,8 @@ def write_file(path: str | Path, data: bytes | Iterable[bytes], *, option: str =
 
 
 def append_file(path: Path, *, empty: bool = False) -> IO[bytes]:
-    """Open a regular file that grows while a run goes on, `empty` or behind what is in it."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _PLAIN | _UNWAITED, 0o666)
+    """Open a regular file for appending; `empty` truncates it first."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _BINARY | _NONBLOCK, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise InputError(f"{path}: is not a regular file")
@@ -237,7 +241,7 @@ def append_file(path: Path, *, empty: bool = False) -> IO[bytes]:
 
 
 class FolderLock:
-    """Keeps other processes from writing into a folder; a context manager. It ends with the process."""
+    """A lock that keeps other processes from writing into a folder; a context manager."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor: int | None = None
@@ -263,50 +267,50 @@ class FolderLock:
         self.close()
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def is_own_output(path: Path) -> bool:
-    """Whether a file is our own standard output or error, as a shell redirects them."""
-    return _regular(path) is not None and _regular(path) in (_regular(1), _regular(2))
+    """Whether a file is the redirected standard output or error of this process."""
+    return _file_id(path) is not None and _file_id(path) in (_file_id(1), _file_id(2))
 
 
 def is_database(path: str | Path) -> bool:
-    """Whether a regular file is a database of SQLite, such as a journal."""
+    """Whether a regular file is an SQLite database, such as a journal."""
     with Path(path).open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 
 
-def _opened_special(place: str, found: os.stat_result) -> IO[bytes]:
-    if stat.S_ISDIR(found.st_mode):
+def _open_special(path: str, status: os.stat_result) -> IO[bytes]:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(21, "Is a directory")
-    if stat.S_ISBLK(found.st_mode):
-        raise InputError(f"{place}: is a disk; a file is wanted")
-    return os.fdopen(os.open(place, os.O_WRONLY | _PLAIN | getattr(os, "O_NOCTTY", 0)), "wb")
+    if stat.S_ISBLK(status.st_mode):
+        raise InputError(f"{path}: is a disk; name a file")
+    return os.fdopen(os.open(path, os.O_WRONLY | _BINARY | getattr(os, "O_NOCTTY", 0)), "wb")
 
 
-def _refuse_precious(place: str) -> None:
-    if not os.access(place, os.W_OK):
+def _refuse_protected(path: str) -> None:
+    if not os.access(path, os.W_OK):
         raise PermissionError(13, "Permission denied")
-    if is_database(place):
-        raise InputError(f"{place}: is a database, such as a journal: it is left as it is; name another file")
+    if is_database(path):
+        raise InputError(f"{path}: is a database, such as a journal: it is left as it is; name another file")
 
 
-def _copy_owner(descriptor: int, found: os.stat_result) -> None:
-    mode = stat.S_IMODE(found.st_mode) & 0o777
+def _copy_owner(descriptor: int, status: os.stat_result) -> None:
+    mode = stat.S_IMODE(status.st_mode) & 0o777
     with suppress(OSError, AttributeError):
-        if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
-            os.fchown(descriptor, found.st_uid, found.st_gid)
+        if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(descriptor, status.st_uid, status.st_gid)
     with suppress(OSError, AttributeError):
         os.fchmod(descriptor, mode)
 
 
-def _taken_over(partial: str) -> IO[bytes]:
-    """The part of an earlier run, emptied; one that another process writes, or caps did not, is refused."""
-    flags = os.O_RDWR | os.O_CREAT | _PLAIN | _UNWAITED | getattr(os, "O_NOFOLLOW", 0)
+def _open_partial(partial: str) -> IO[bytes]:
+    """Open and empty a partial file; one that is in use or was not written by caps is refused."""
+    flags = os.O_RDWR | os.O_CREAT | _BINARY | _NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
     file = os.fdopen(os.open(partial, flags, 0o666), "r+b")
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -315,8 +319,8 @@ def _taken_over(partial: str) -> IO[bytes]:
             import fcntl  # noqa: PLC0415  # not on Windows
 
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        head = file.read(len(_LINES_OF_OURS[0]))
-        if head and not head.startswith(_LINES_OF_OURS):
+        head = file.read(len(_CAPS_PREFIXES[0]))
+        if head and not head.startswith(_CAPS_PREFIXES):
             raise InputError(f"{partial}: holds something that caps did not write: move it away")
         file.seek(0)
         file.truncate()
@@ -330,12 +334,12 @@ def _taken_over(partial: str) -> IO[bytes]:
 
 
 def _descriptor(name: str) -> int | None:
-    """The open file that a name such as `/dev/stdout` or `/dev/fd/3` stands for."""
-    for _ in range(_MOST_LINKS):
+    """The descriptor that a name such as `/dev/stdout` or `/dev/fd/3` refers to."""
+    for _ in range(_MAX_LINKS):
         folder, last = os.path.split(name)
         folder = os.path.realpath(folder or ".")
-        found = _DESCRIPTORS.fullmatch(folder)
-        if found is not None and last.isdecimal() and found[1] in (None, str(os.getpid())):
+        match = _DESCRIPTORS.fullmatch(folder)
+        if match is not None and last.isdecimal() and match[1] in (None, str(os.getpid())):
             return int(last)
         name = os.path.join(folder, last)  # noqa: PTH118
         try:
@@ -345,14 +349,10 @@ def _descriptor(name: str) -> int | None:
     return None
 
 
-def _regular(file: str | Path | int) -> tuple[int, int] | None:
-    """What identifies a regular file; nothing else is anyone's to lose."""
+def _file_id(file: str | Path | int) -> tuple[int, int] | None:
+    """Device and inode of a regular file; None for anything else."""
     try:
-        found = os.stat(file)  # noqa: PTH116
+        status = os.stat(file)  # noqa: PTH116
     except (OSError, ValueError):
         return None
-    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
-
-
-def _is_null(found: os.stat_result) -> bool:
-    return found.st_rdev == Path(os.devnull).stat().st_rdev
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None

@@ -9,9 +9,10 @@ a sampler or the finders, so the same config chooses the same way everywhere.
 
 An object passed instead of a name (`judge`, `model`, `strategy`) replaces what the config would have built;
 journal, budgets, costs and reports stay. It is recorded by its name, and a replay needs it again. A judge may
-also be a function: see `judges.callables`.
+also be a function: see `judging.callables`.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -28,11 +29,12 @@ from caps.building import (
     make_prepare,
     make_strategy,
     open_journal,
+    read_recorded_judge,
     with_skip_failing,
 )
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, MissingFeatureError, SettingError
-from caps.core.play import Strategy, capabilities_of
+from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
 from caps.core.settings import override, settings_of, share_out
 from caps.core.types import Ask, Case, Level, Usage
@@ -53,25 +55,28 @@ from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import read_profile
 from caps.judging.recorded import RecordedJudge
+from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
-from caps.models.base import ConnectOptions, HasConnections, Model, Tell, ignore
+from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
 from caps.models.canary import canary
 from caps.models.discovery import connect, locate
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
-from caps.models.journaled import JournaledModel, RecordedModel
+from caps.models.journaled import JournaledModel
+from caps.models.replayed import ReplayedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
 from caps.registry import DEFAULT_JUDGE, allow, allowed
 from caps.sampling.base import Method
-from caps.sampling.methods import make_method, make_preset, usual_preset
+from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
 
 if TYPE_CHECKING:
-    from caps.engines.batch import MakeConvoy
+    from caps.engines.batch import MakeBatchState
     from caps.models.pending import PendingRequests
+    from caps.models.tokenizing import Tokenizer
 
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # that wait where the limit is found automatically: it grows only if some do
@@ -133,7 +138,7 @@ class Runner:
         generating: bool = False,
         offline: bool = False,
         any_model: bool = False,
-        warn: Tell = ignore,
+        warn: Notify = ignore,
         fetching: Report | None = None,
         grace: float = 0.0,
     ) -> None:
@@ -153,14 +158,22 @@ class Runner:
 
     @property
     def has_own_judge(self) -> bool:
-        """Whether the judge is an object or a plug-in; then no model is asked."""
-        return self._given_judge is not None or self.config.judge != DEFAULT_JUDGE
+        """Whether the judge is an object, a plug-in or a record of verdicts; then no model is asked."""
+        return (
+            self._given_judge is not None
+            or self.config.judge != DEFAULT_JUDGE
+            or self.config.recorded is not None
+        )
 
     @cached_property
     def _judge(self) -> Judge | None:
         """The judge that was given or named, if it is another than a model."""
-        if self._given_judge is not None or not self.has_own_judge:
+        if self._given_judge is not None or self.config.judge == DEFAULT_JUDGE:
             return self._given_judge
+        if self.config.recorded is not None:
+            raise SettingError(
+                "judge and recorded: recorded verdicts answer in place of a judge; give only one"
+            )
         return make_judge(self.config.judge, self.config.timeout)
 
     @property
@@ -207,6 +220,21 @@ class Runner:
     def asks_model(self) -> bool:
         """Whether a model has to be found to judge."""
         return self.asks_judge and not self.has_own_judge
+
+    @cached_property
+    def own_judge(self) -> Judge | None:
+        """The judge that needs no model: given, named, or of recorded verdicts."""
+        if self._judge is None and self.config.recorded is not None:
+            return read_recorded_judge(self.config.recorded, self.config.recorded_judge)
+        return self._judge
+
+    @property
+    def judge_name(self) -> str:
+        """What the judge is called: its model, the name it is recorded by, or the class of an object."""
+        if not self.asks_judge:
+            return ""
+        judge = self.own_judge
+        return self.endpoints.full.model if judge is None else getattr(judge, "name", None) or _path_of(judge)
 
     @cached_property
     def endpoints(self) -> Endpoints:
@@ -287,8 +315,7 @@ class Runner:
             or self._offline
             or self._model is not None
             or self.config.engine == "batch"
-            or not self.asks_judge
-            or self.has_own_judge
+            or not self.asks_model
         ):
             return stated
         return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
@@ -298,6 +325,22 @@ class Runner:
         """What a token of the generating model costs."""
         where = self.endpoints.generator
         return self.stated_price or listed_price(where.model, where.base_url)
+
+    @cached_property
+    def tokenizer(self) -> "Tokenizer | None":
+        """What counts tokens where a server does not say, if anything."""
+        if self.config.tokenizer is None:
+            return None
+        from caps.models.tokenizing import Tokenizer  # noqa: PLC0415  (loads aiohttp)
+
+        return Tokenizer(Path(self.config.tokenizer))
+
+    def _counted(self, model: Model) -> Model:
+        if self.tokenizer is None:
+            return model
+        from caps.models.tokenizing import CountedModel  # noqa: PLC0415
+
+        return CountedModel(model, self.tokenizer)
 
     @property
     def merges_found(self) -> bool:
@@ -362,7 +405,7 @@ class Runner:
 
     @property
     def _preset_name(self) -> str:
-        return usual_preset(self.config.preset, self.config.model)
+        return resolve_preset(self.config.preset, self.config.model)
 
     def with_config(self, config: RunConfig, *, model: Model | None = None) -> "Runner":
         """A runner for the same objects and keys with another config, and perhaps another model."""
@@ -386,7 +429,8 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker process: all but the callbacks, which belong to this one."""
-        return {**self.__dict__, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
+        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
+        return {**state, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Code that the user has named may be imported in a worker process too."""
@@ -394,7 +438,7 @@ class Runner:
             allow((name,), folder)
         self.__dict__.update(state)
 
-    def recorded(self, confidence: str | None = None) -> RunConfig:
+    def stated_config(self, confidence: str | None = None) -> RunConfig:
         """The config as a run file records it: everything that was found or derived is stated.
 
         So a replay does not depend on defaults that may change, on a list of prices, or on the working
@@ -404,7 +448,12 @@ class Runner:
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
         changes["settings"] = settings or dict(config.settings)
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
+        changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
+        if config.recorded is not None:
+            changes["recorded"] = str(Path(config.recorded).resolve())
+            if isinstance(self.own_judge, RecordedJudge):
+                changes["recorded_judge"] = self.own_judge.name
         if self.asks_model:
             generator, full, at_partial = self.endpoints
             changes |= {"model": generator.model, "base_url": generator.base_url}
@@ -429,8 +478,8 @@ class Runner:
         texts: TextWorkers | None = None,
     ) -> Judge:
         """The judge of the run over models found by their endpoints; the one place where one is made."""
-        if self._judge is not None:
-            return self._judge
+        if self.own_judge is not None:
+            return self.own_judge
         if not self.asks_judge:
             return NoJudge()
         _, full, at_partial = self.endpoints
@@ -445,11 +494,11 @@ class Runner:
             settings = replace(settings, confidence=confidence)
         return LlmJudge(level_models, self.templates, settings, texts=texts)
 
-    def recorded_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
+    def replayed_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
         """The judge of the run, answering from its journal alone."""
-        model = RecordedModel(journal)
+        model = ReplayedModel(journal)
         judge = self.judge(lambda _: model)
-        return RecordedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
+        return ReplayedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
 
     def findings(self, journal: ReplyStore | None, texts: TextWorkers | None = None) -> Findings | None:
         """What is found out before any judge is asked, unless that is off."""
@@ -470,10 +519,7 @@ class Runner:
         budget_pool: BudgetPool | None = None,
     ) -> LocalEngine:
         """The engine that runs contests in this process; the one place where one is made."""
-        kept = {
-            where: model if journal is None else JournaledModel(model, journal)
-            for where, model in models.items()
-        }
+        kept = {where: self._counted(_kept(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
         judge = self.judge(kept.__getitem__, confidence=confidence, texts=texts)
         if journal is not None and isinstance(judge, CallableJudge):
@@ -502,7 +548,9 @@ class Runner:
         from caps.models.fleet import FleetModel  # noqa: PLC0415  (loads a third of what a command loads)
 
         config = self.config
+        await asyncio.to_thread(lambda: self.own_judge)  # reads recorded verdicts
         self._check_judge()
+        _ = self.tokenizer  # one that cannot be read is found before anything is asked
         if config.engine == "batch":
             self.check_batch()
         for budget in (self.case_budget, self.total_budget):
@@ -551,7 +599,7 @@ class Runner:
             if probe:
                 await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
             yield Sampler(
-                model if journal is None else JournaledModel(model, journal),
+                self._counted(_kept(model, journal)),
                 where.model,
                 self.preset,
                 load_templates(self.prompts_folder, shelf="generation"),
@@ -563,24 +611,36 @@ class Runner:
 
     def _check_judge(self) -> None:
         """Refuse a judge that cannot answer what the strategy asks, before anything is asked."""
-        judge, able = self._judge, capabilities_of(self.strategy)
-        if not isinstance(judge, CallableJudge) or not able.asks_judge:
+        judge, able = self.own_judge, capabilities_of(self.strategy)
+        if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return
         method = {"pair": "__call__", "rating": "rate", "pick": "pick"}
-        for kind in able.asks:
-            if kind not in judge.answers:
+        for kind in self.unanswerable(self.strategy):
+            if isinstance(judge, RecordedJudge):
                 raise SettingError(
-                    f"strategy {self.strategy_name!r} asks the judge for a {kind}, and this one compares "
-                    f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
+                    f"strategy {self.strategy_name!r} asks for a {kind}, and no {kind} of judge "
+                    f"{judge.name!r} is recorded in {self.config.recorded}: choose another strategy"
                 )
+            raise SettingError(
+                f"strategy {self.strategy_name!r} asks the judge for a {kind}, and this one compares "
+                f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
+            )
         if self.config.engine != "local":
-            raise SettingError(f"engine {self.config.engine}: a function cannot be the judge; use local")
+            said = "recorded verdicts" if isinstance(judge, RecordedJudge) else "a function"
+            raise SettingError(f"engine {self.config.engine}: {said} cannot be the judge; use local")
+
+    def unanswerable(self, strategy: Strategy) -> list[AskKind]:
+        """The kinds of asks of a strategy that the judge of this run is known not to answer."""
+        judge, able = self.own_judge, capabilities_of(strategy)
+        if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
+            return []
+        return [kind for kind in able.asks if kind not in judge.answers]
 
     def check_batch(self) -> None:
         """Refuse what no batch can do, before anything is sent."""
-        from caps.engines.batch import refuse_unkept  # noqa: PLC0415
+        from caps.engines.batch import check_batch_budgets  # noqa: PLC0415
 
-        refuse_unkept(self.case_budget, self.total_budget)
+        check_batch_budgets(self.case_budget, self.total_budget)
         if self.config.journal is None:
             raise SettingError("batches need a journal: leave out --no-journal")
 
@@ -604,7 +664,7 @@ class Runner:
 
             yield WorkerContext(engine, findings)
 
-    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeConvoy":
+    def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeBatchState":
         """How cases move through batches together, with a judge whose models wait for replies."""
         from caps.engines.batch import BatchState  # noqa: PLC0415
         from caps.models.pending import PendingModel  # noqa: PLC0415
@@ -675,7 +735,7 @@ class Runner:
             partial(remote.worker, confidence),
             self.prepare,
             cluster=replace(self.cluster, workers=workers),
-            room=CASES_AT_ONCE if share == "auto" else share,
+            capacity=CASES_AT_ONCE if share == "auto" else share,
             journal=None if self.journal_path is None else self.journal_path.resolve(),
             durable=config.durable,
             total_budget=self.total_budget,
@@ -713,7 +773,7 @@ class Runner:
                 timeout=config.timeout,
                 context=config.context_tokens,
                 threads=config.threads,
-                tell=self._warn,
+                notify=self._warn,
             )
         )
 
@@ -724,7 +784,7 @@ class Runner:
         if not rooms and stated != "auto":
             return lambda: stated
         if not rooms:
-            return lambda: getattr(self._judge, "connections", OWN_CONNECTIONS)
+            return lambda: getattr(self.own_judge, "connections", OWN_CONNECTIONS)
         surplus = SURPLUS_CALLS if self.config.max_connections == "auto" else 0
         return lambda: sum(room() for room in rooms) + surplus
 
@@ -757,6 +817,11 @@ class NoJudge:
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
+
+
+def _kept(model: Model, journal: ReplyStore | None) -> Model:
+    """A model with a journal around it, if there is one."""
+    return model if journal is None else JournaledModel(model, journal)
 
 
 def _room_at(model: Model) -> Callable[[], int]:

@@ -1,11 +1,16 @@
-"""`Selected`: the result of a case as an object, a row of a table, and a picture in a notebook."""
+"""`Selected`: the result of a case as an object, a row of a table, and a picture in a notebook.
 
+Results of two strategies on the same cases are set against each other by `compare_results`; a folder that a
+command wrote is read back by `load_run`.
+"""
+
+import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from caps.config import RunConfig
 from caps.core.contest import Contest
@@ -16,8 +21,10 @@ from caps.costs.ledger import Ledger
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
+from caps.reports.bracket import draw
 from caps.runs.folder import read_rulings, read_run
 from caps.runs.result_lines import Line, selection_line
+from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval
 
 SHOWN_TEXT = 2000  # characters of a text in a notebook
 SHOWN_BARS = 32
@@ -63,6 +70,27 @@ class Selected:
         """How likely the choice is right, where the strategy says so, as `posterior` does."""
         return None if self.selection is None else self.selection.facts.get("probability")
 
+    @property
+    def correct(self) -> bool | None:
+        """Whether the choice is right: the label of the chosen candidate, where the case has labels."""
+        return None if self._candidate is None else self._candidate.correct
+
+    def receipt(self) -> "DrawnReceipt":
+        """How the case was decided, to be printed or shown in a notebook: who met whom, and who went on.
+
+        Raises `InputError` where the contest is not known: for a case that failed, and for a result that was
+        read back from a run folder (`caps report` draws those).
+        """
+        if self.contest is None or self.selection is None:
+            why = self.error or "it was read from a run folder, which caps report draws"
+            raise InputError(f"case {self.id!r}: its contest is not known: {why}")
+        return DrawnReceipt(self.id, self._headline(), self.contest)
+
+    def _headline(self) -> str:
+        sure = "" if self.probability is None else f", probability {self.probability:.2f}"
+        cost = f"{self.tokens:,} tokens" + ("" if self.usd is None else f", ${self.usd:.4f}")
+        return f"candidate {self.winner} of {len(self.order)}{sure} ({cost})"
+
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data: what `caps select` prints for the case."""
         return dict(self._line)
@@ -71,13 +99,11 @@ class Selected:
         """The chosen answer, its probability and the scores of all candidates, for a notebook."""
         if self.error is not None:
             return f"<div><b>case {_html(self.id)}</b>: failed<pre>{_html(self.error)}</pre></div>"
-        sure = "" if self.probability is None else f", probability {self.probability:.2f}"
-        cost = f"{self.tokens:,} tokens" + ("" if self.usd is None else f", ${self.usd:.4f}")
         text = self.text if len(self.text) <= SHOWN_TEXT else self.text[:SHOWN_TEXT] + " ..."
         answer = self.answer
         final = "" if answer is None else f"<div>answer: <code>{_html(answer[:SHOWN_TEXT])}</code></div>"
         return (
-            f"<div><b>case {_html(self.id)}</b>: candidate {self.winner} of {len(self.order)}{sure} ({cost})"
+            f"<div><b>case {_html(self.id)}</b>: {self._headline()}"
             f"{final}<pre style='white-space:pre-wrap'>{_html(text)}</pre>{self._picture()}</div>"
         )
 
@@ -108,6 +134,38 @@ class Selected:
             f"role='img' aria-label='{kind} of each candidate'><title>{kind} of each candidate</title>"
             f"{''.join(bars)}</svg>"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnReceipt:
+    """A picture of how a case was decided: `print(receipt)`, or the last line of a notebook's cell."""
+
+    id: str
+    headline: str
+    contest: Contest = field(repr=False)
+
+    def __str__(self) -> str:
+        return self._drawn()[0]
+
+    def _repr_html_(self) -> str:
+        return f"<div><b>case {_html(self.id)}</b>: {_html(self.headline)}{self._drawn()[1]}</div>"
+
+    def _drawn(self) -> tuple[str, str]:
+        """The picture as plain text and as markup."""
+        from rich.console import Console  # noqa: PLC0415  (takes a while to load)
+        from rich.text import Text  # noqa: PLC0415
+
+        lines = draw(self.contest) or [Text("no judge was asked")]
+        width = max((line.cell_len for line in lines), default=1)
+        console = Console(file=io.StringIO(), record=True, width=width, force_jupyter=False)
+        for line in lines:
+            console.print(line, soft_wrap=True, highlight=False)
+        page = console.export_html(inline_styles=True, code_format=_RECEIPT_CODE, clear=False)
+        text = "\n".join(line.rstrip() for line in console.export_text().splitlines())
+        return f"case {printable(self.id)}: {self.headline}\n{text}\n", page
+
+
+_RECEIPT_CODE = "<pre style='line-height:1.1;overflow-x:auto'>{code}</pre>"
 
 
 def selected_of(outcome: Outcome, config: RunConfig, price: Price | None) -> Selected:
@@ -162,6 +220,107 @@ def _row(one: Selected) -> dict[str, Any]:
     }
 
 
+class Interval(NamedTuple):
+    """A figure with the interval that holds it with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two lists of results on the same cases, the second against the first; `print` it for a summary.
+
+    Intervals are of a paired bootstrap over cases. What needs labels is None where no case has any.
+    """
+
+    cases: int
+    different: int  # cases in which another candidate was chosen
+    labelled: int
+    correct: tuple[float, float] | None  # share of right choices: the first, the second
+    gain: Interval | None  # the second's share less the first's
+    p_value: float | None  # McNemar's exact test
+    tokens: tuple[int, int]
+    token_ratio: Interval | None  # tokens of the second over those of the first
+
+    def __str__(self) -> str:
+        words = [f"{self.cases} cases, another choice in {self.different}"]
+        if self.correct is not None and self.gain is not None:
+            first, second = self.correct
+            words.append(
+                f"right: {100 * first:.1f} % and {100 * second:.1f} % of {self.labelled}, a difference of "
+                f"{100 * self.gain.value:+.1f} points ({100 * self.gain.low:+.1f} to "
+                f"{100 * self.gain.high:+.1f}; p = {self.p_value:.2g})"
+            )
+        words.append(f"tokens: {self.tokens[0]:,} and {self.tokens[1]:,}")
+        if self.token_ratio is not None:
+            ratio = self.token_ratio
+            words[-1] += f", {ratio.value:.2f} times as many ({ratio.low:.2f} to {ratio.high:.2f})"
+        return "\n".join(words)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{_html(str(self))}</pre>"
+
+
+def compare_results(
+    first: Sequence[Selected],
+    second: Sequence[Selected],
+    *,
+    correct: Callable[[Selected], bool | None] | None = None,
+) -> Comparison:
+    """Compare two lists of results on the same cases, such as those of two strategies, with intervals.
+
+    A case counts as right where the chosen candidate is labelled `correct`, or where the function `correct`
+    says so; a case that failed counts as wrong if its other result has a label. Raises `InputError` unless
+    both lists have the same cases, each once.
+    """
+    one, two = _by_id(first, "first"), _by_id(second, "second")
+    if one.keys() != two.keys():
+        odd = sorted(one.keys() ^ two.keys())
+        raise InputError(f"the lists have different cases: {odd[0]!r} is in one of them only")
+    if not one:
+        raise InputError("the lists are empty: there is nothing to compare")
+    label = correct or (lambda result: result.correct)
+    rights = []
+    for name, result in one.items():
+        pair = (result, two[name])
+        marks = [label(each) if each.error is None else None for each in pair]
+        known = [mark is not None or each.error is not None for mark, each in zip(marks, pair, strict=True)]
+        if all(known) and marks != [None, None]:
+            rights.append((bool(marks[0]), bool(marks[1])))
+    gaps = [float(right) - float(left) for left, right in rights]
+    spent = [(result.tokens, two[name].tokens) for name, result in one.items()]
+    before, after = [left for left, _ in spent], [right for _, right in spent]
+    ratio = ratio_interval(after, before) if sum(before) else None
+    return Comparison(
+        cases=len(one),
+        different=sum(result.winner != two[name].winner for name, result in one.items()),
+        labelled=len(rights),
+        correct=None if not rights else (_share(a for a, _ in rights), _share(b for _, b in rights)),
+        gain=None if not rights else Interval(sum(gaps) / len(gaps), *mean_interval(gaps)),
+        p_value=None if not rights else exact_mcnemar(*discordant(rights)),
+        tokens=(sum(before), sum(after)),
+        token_ratio=None if ratio is None else Interval(sum(after) / sum(before), *ratio),
+    )
+
+
+def _by_id(results: Sequence[Selected], which: str) -> dict[str, Selected]:
+    found: dict[str, Selected] = {}
+    for one in results:
+        if one.id in found:
+            raise InputError(
+                f"the {which} list has two results of case {one.id!r}: give each case its own id"
+            )
+        found[one.id] = one
+    return found
+
+
+def _share(values: Iterable[bool]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
     """A run folder that was read back: the config with everything derived stated, results and totals."""
@@ -192,7 +351,9 @@ def _loaded(line: Line, ledger: Ledger) -> Selected:
     if line.get("error") is not None:
         return Selected(name, None, "", None, ledger, error=str(line["error"]), usd=usd, _line=line)
     rescued = line.get("rescued")
-    facts = {key: float(line[key]) for key in ("probability", "abstain") if line.get(key) is not None}
+    facts = {
+        key: float(line[key]) for key in ("probability", "abstain", "calibrated") if line.get(key) is not None
+    }
     selection = Selection(
         int(line["winner"]),
         tuple(line["order"]),

@@ -1,4 +1,4 @@
-"""From a question to an answer: generate candidates, then let a strategy choose among them."""
+"""Solving a problem: generate candidates, then select one."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,18 +10,18 @@ from caps.engines.base import Outcome
 from caps.evidence.domains import guess_domain
 from caps.registry import DEFAULT_DOMAIN
 from caps.runner import Runner, Session
-from caps.sampling.base import Aids, Grading, Ranking, Sample, Sampled
+from caps.sampling.base import Grading, Ranking, Sample, Sampled, SamplingTools
 from caps.sampling.sampler import sample_all
 
 
 async def solve_case(
     runner: Runner, case: Case, *, watch: Callable[[Sample], object] | None = None
 ) -> tuple[Sampled, Outcome | None]:
-    """Generate, then choose; without a candidate there is nothing to choose from."""
-    async with runner.sampler(probe=False) as sampler, aids_for(runner) as aids:
+    """Generate candidates and select one; the outcome is None if there is no candidate."""
+    async with runner.sampler(probe=False) as sampler, sampling_tools(runner) as tools:
         sampler.watch = watch or sampler.watch
         stream = sample_all(
-            [case], runner.method, sampler, n=runner.config.samples, aids=aids, grace=runner.grace
+            [case], runner.method, sampler, n=runner.config.samples, tools=tools, grace=runner.grace
         )
         (sampled,) = [one async for one in stream]
     if sampled.case is None:
@@ -33,17 +33,17 @@ async def solve_case(
 
 
 @asynccontextmanager
-async def aids_for(
+async def sampling_tools(
     runner: Runner, *, grade: Grading | None = None, paid: Ledger | None = None
-) -> AsyncIterator[Aids]:
-    """What a method needs beside the model: a judge, where it selects between its loops."""
+) -> AsyncIterator[SamplingTools]:
+    """Open what a method needs besides the model: a judge, if the method ranks its populations."""
     fitness = getattr(runner.method, "fitness", "")
     if not fitness:
-        yield Aids(grade=grade)
+        yield SamplingTools(grade=grade)
         return
     judging = runner.with_config(replace(runner.config, strategy=fitness, settings={}))
     async with judging.session(probe=runner.config.confidence != "verbal") as session:
-        yield Aids(_ranking(session, paid or Ledger()), grade)
+        yield SamplingTools(_ranking(session, paid or Ledger()), grade)
 
 
 def _ranking(session: Session, paid: Ledger) -> Ranking:
@@ -56,12 +56,12 @@ def _ranking(session: Session, paid: Ledger) -> Ranking:
 
 
 def question_case(text: str, domain: str | None = None) -> Case:
-    """A question as a problem without candidates."""
+    """Turn a question into a case without candidates."""
     return Case(DEFAULT_ID, Problem.of(text), (), domain or DEFAULT_DOMAIN, guessed=domain is None)
 
 
 def with_domain(case: Case) -> Case:
-    """Guess the domain again where it was not given, now that there are answers to see."""
+    """Guess the domain again from the answers, unless it was given."""
     if not case.guessed:
         return case
     return replace(case, domain=guess_domain(dict(case.extra), case.candidates))

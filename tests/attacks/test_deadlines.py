@@ -191,7 +191,7 @@ def test_a_case_that_cannot_be_prepared_in_its_time_fails_by_name_and_the_others
         done = caps(*select(server, cases, "--budget-seconds", "0.001"))
     assert done.returncode == 1
     assert "long" in done.stderr
-    assert "characters of text could not be read: its time ended first" in done.stderr
+    assert "characters of text could not be read: the deadline passed first" in done.stderr
     assert json_lines(done)[-1]["id"] == "short"
     assert "Traceback" not in done.stderr
 
@@ -205,7 +205,7 @@ def test_a_request_that_cannot_be_prepared_in_its_time_is_an_error_object():
     with StubServer(better_quality_wins) as stub:
         answer = inside(stub.url, work, model="m")
     assert answer.status == 400
-    assert "its time ended first" in answer.json["error"]["message"]
+    assert "the deadline passed first" in answer.json["error"]["message"]
 
 
 def interrupted(process, ready, sign=signal.SIGINT):

@@ -45,7 +45,7 @@ from caps.models import faults
 from caps.models.base import Request
 from caps.models.batch_api import Batches, read_batch, read_id, read_item, read_page, read_result
 from caps.models.canary import canary
-from caps.models.discovery import Place, discover
+from caps.models.discovery import ServerAddress, discover
 from caps.models.faults import Retries, retry_after
 from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel, Timeouts
@@ -55,10 +55,10 @@ from caps.models.wire import (
     ERROR_BYTES,
     REPLY_BYTES,
     TEXT_CHARS,
-    completion_in,
     decode,
     embedded_status,
-    tidy,
+    parse_completion,
+    sanitize,
 )
 from judging import write_cases
 from models.server import Raw, Reply, StubServer
@@ -66,7 +66,7 @@ from server.serving import asked, inside, running
 from shell import caps
 from waiting import PATIENCE
 
-ONCE = Retries(most=0, loading=0.0, strangers=0)
+ONCE = Retries(most=0, loading=0.0, most_unknown=0)
 BROTLI_BOMB = base64.b64decode(  # 64 MiB of blanks
     "y///P/glQOKxQCD3/o///3/wSwDEYRGA7v0f////4JcAiMMCAN37P/7//8EvARCHBQC693/8//+DXwIgDgsAdO//+P//B78EQBwWAOje//H//w9+"
     "CYA4LADQvf/j//8f/BIAcVgAoHv/Nw=="
@@ -135,7 +135,7 @@ from caps.models.faults import Retries
 
 async def attack(url):
     seconds = 1.5 if "small" in url else 60  # aiohttp takes a minute for so many
-    model = HttpModel(url, retries=Retries(most=0, loading=0.0, strangers=0), timeouts=Timeouts(read=seconds))
+    model = HttpModel(url, retries=Retries(most=0, loading=0.0, most_unknown=0), timeouts=Timeouts(read=seconds))
     try:
         got = await model.complete(Request((Message("user", "Which?"),), "m"))
         return ["reply", str(len(got.text))]
@@ -266,7 +266,7 @@ def test_a_drip_is_given_up_when_the_time_of_the_reply_is_over(parts):
 )
 def test_whatever_lists_its_models_without_end_is_named_strange_or_silent(name):
     with RawEndpoint(always(BODIES[name])) as endpoint:
-        (found,) = asyncio.run(discover([Place("vLLM", endpoint.url)], seconds=60))
+        (found,) = asyncio.run(discover([ServerAddress("vLLM", endpoint.url)], seconds=60))
     assert found.state in {"strange", "silent"}
     assert found.models == ()
 
@@ -276,7 +276,7 @@ def test_a_place_that_answers_its_own_questions_without_end_is_still_listed():
         return answer(b'{"data": [{"id": "m\\u001b[2J"}]}') if path.endswith("/models") else endless(JUNK)
 
     with RawEndpoint(answers) as endpoint:
-        places = [Place(kind, endpoint.url) for kind in ("Ollama", "LM Studio", "llama.cpp")]
+        places = [ServerAddress(kind, endpoint.url) for kind in ("Ollama", "LM Studio", "llama.cpp")]
         found = asyncio.run(discover(places, seconds=60))
     assert [[model.name for model in one.models] for one in found] == [["m [2J"]] * 3
 
@@ -331,7 +331,7 @@ def batches(url, work):
 def test_a_batch_api_without_an_end_is_an_error(name, tmp_path):
     with RawEndpoint(always(BODIES[name])) as endpoint:
         for work in (
-            lambda desk: desk.look("batch_1"),
+            lambda desk: desk.retrieve("batch_1"),
             lambda desk: desk.create("file_1"),
             lambda desk: desk.find("f"),
         ):
@@ -523,11 +523,11 @@ def kept(payload):
     failed = embedded_status(reply)
     if failed is not None:
         return str(faults.refused(failed, reply, {}, address="here", model="m", now=0.0).error)
-    completion = completion_in(reply, lambda: 1)
+    completion = parse_completion(reply, lambda: 1)
     row = to_reply("key", "digest", ask(), completion)
     for count in (row.prompt_tokens, row.output_tokens, row.cached_tokens, row.reasoning_tokens):
         assert 0 <= count < 2**62
-    return msgspec.json.encode([row, tidy(reply["choices"][0])]).decode()
+    return msgspec.json.encode([row, sanitize(reply["choices"][0])]).decode()
 
 
 @pytest.mark.parametrize(
@@ -815,7 +815,7 @@ def test_a_batch_whose_status_is_garbage_ends_in_a_sentence(tmp_path):
         return answer(json.dumps({"id": "b", "status": DEEP, "errors": 5, "request_counts": [1]}).encode())
 
     with RawEndpoint(answers) as endpoint:
-        found = batches(endpoint.url, lambda desk: desk.look("b"))
+        found = batches(endpoint.url, lambda desk: desk.retrieve("b"))
         assert (found.id, found.status, found.total) == ("b", "", 0)
         with pytest.raises(GarbledError, match="no list of batches"):
             batches(endpoint.url, lambda desk: desk.find("f"))

@@ -188,7 +188,7 @@ def test_public_tests_alone_label_nobody_as_correct(tmp_path):
         assert [one["passed_public_tests"] for one in public] == [True, True, False]
         assert not any("correct" in one for one in public)
         assert [one["correct"] for one in known] == [True, False]
-        assert "2 candidates of 2 cases: 1 right" in done.stderr
+        assert "2 candidates in 2 cases: 1 right" in done.stderr
         assert "3 candidates without a label" in done.stderr
         assert "2 passed public tests, 1 failed public tests" in done.stderr
         assert "case 'sum', candidate 2: wrong answer" in done.stderr

@@ -457,7 +457,7 @@ def test_other_cases_through_a_pipe_are_refused_by_their_first(server, tmp_path,
     assert caps("select", "-", *where, stdin=cases.read_text()).returncode == 0
     before = tree(tmp_path / "run")
     one_sentence(
-        caps("select", "-", *where, stdin=case_line("x", spread(2)) + "\n"), "another case", "--force"
+        caps("select", "-", *where, stdin=case_line("x", spread(2)) + "\n"), "first case is", "--force"
     )
     assert tree(tmp_path / "run") == before
 
@@ -590,8 +590,8 @@ def test_a_lock_ends_with_its_process(server, cases, tmp_path):
 
 
 def page_of(tmp_path, count, monkeypatch):
-    monkeypatch.setattr(pages, "WHOLE", 10)
-    monkeypatch.setattr(pages, "SHARD", 5)
+    monkeypatch.setattr(pages, "INLINE_LIMIT", 10)
+    monkeypatch.setattr(pages, "SHARD_SIZE", 5)
     return write_page(Page("A page", []), [f'"{i} receipt"' for i in range(count)], tmp_path / "page.html")
 
 
@@ -601,7 +601,7 @@ def test_a_folder_beside_a_page_that_caps_did_not_make_is_never_touched(tmp_path
     own.parent.mkdir(parents=True)
     own.write_text("window.mine = 1")
     (tmp_path / "page.html").write_text("the old page")
-    with pytest.raises(InputError, match="not a folder that caps report made"):
+    with pytest.raises(InputError, match="not written by caps report"):
         page_of(tmp_path, 9, monkeypatch)
     assert tree(tmp_path) == {
         Path("page_files") / name: b"window.mine = 1",
@@ -618,7 +618,7 @@ def test_a_folder_of_an_earlier_page_is_replaced_and_one_with_something_added_is
     assert {path.name for path in (tmp_path / "page_files").iterdir()} == {path.name for path in second[1:]}
     (tmp_path / "page_files" / "mine.txt").write_text("my own")
     before = tree(tmp_path)
-    with pytest.raises(InputError, match="not a folder that caps report made"):
+    with pytest.raises(InputError, match="not written by caps report"):
         page_of(tmp_path, 9, monkeypatch)
     assert tree(tmp_path) == before
 

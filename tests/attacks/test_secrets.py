@@ -30,7 +30,7 @@ from caps.core.types import Message
 from caps.journal.keys import request_key
 from caps.models.base import ConnectOptions, Request
 from caps.models.batch_api import Batches
-from caps.models.discovery import Place, discover
+from caps.models.discovery import ServerAddress, discover
 from caps.models.faults import Retries
 from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
@@ -49,7 +49,7 @@ QUERY, EXTRA, NESTED, PASSWORD = (
 )
 ALL = (KEY, QUERY, EXTRA, NESTED, PASSWORD)
 FOUND = Secrets([KEY])
-ONCE = Retries(most=0, loading=0.0, strangers=0)
+ONCE = Retries(most=0, loading=0.0, most_unknown=0)
 
 
 def encodings(key):
@@ -260,7 +260,7 @@ def test_a_credential_of_the_address_is_a_secret_too(address, key, secret):
                 Endpoint(url, "m", key),
                 ConnectOptions(address=url, model="m"),
                 WeightedAddress(url),
-                Place("x", url),
+                ServerAddress("x", url),
             ]
             assert secret not in repr(shown)
         assert not leaks(words.encode())
@@ -287,7 +287,7 @@ def test_a_user_in_the_address_and_a_key_are_refused_in_a_sentence(tmp_path):
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert "leave one out" in done.stderr
     assert not leaks((done.stdout + done.stderr).encode())
-    (found,) = asyncio.run(discover([Place("given", url, KEY)], seconds=30))
+    (found,) = asyncio.run(discover([ServerAddress("given", url, KEY)], seconds=30))
     assert found.state == "strange"
     assert not leaks(repr(found).encode())
 
@@ -341,7 +341,9 @@ def test_a_batch_api_repeats_no_key(tmp_path):
         {"id": "b", "status": "failed", "errors": {"data": [{"message": f"bad key {KEY}"}]}}
     ).encode()
     with RawEndpoint(always(lambda: answer(failed))) as endpoint:
-        assert asyncio.run(run(endpoint.url, lambda desk: desk.look("b"))).said == f"bad key {MASK}"
+        assert (
+            asyncio.run(run(endpoint.url, lambda batches: batches.retrieve("b"))).error == f"bad key {MASK}"
+        )
 
 
 def test_a_redirect_of_results_carries_no_credential_to_another_host(tmp_path):

@@ -55,11 +55,11 @@ def folder(tmp_path_factory):
     run_cases(place / "cases.jsonl", place / "run", reply=reply)
     with open_run(place / "run") as run:
         _write([run], None, place / "report.html", texts=True)
-        pages_whole, pages.WHOLE = pages.WHOLE, 1000
+        inline_limit, pages.INLINE_LIMIT = pages.INLINE_LIMIT, 1000
         try:
             _write([run], None, place / "large.html", texts=True)
         finally:
-            pages.WHOLE = pages_whole
+            pages.INLINE_LIMIT = inline_limit
         _write([run], "case 1", place / "case.html", texts=True)
     write_findings(place)
     return place
@@ -174,7 +174,7 @@ def test_hostile_words_are_shown_as_words(visit):
     page = visit()
     page.locator("#listing tbody a", has_text="bad").click()
     page.locator("article").wait_for()
-    page.get_by_text("The problem").click()
+    page.get_by_text("Problem", exact=True).click()
     shown = text_of(page.locator("article pre").first)
     assert "<script>document.title='owned'</script></style>" in shown
     assert "⟦U+202E⟧gnihsif⟦U+2066⟧ javascript:alert(1)" in shown

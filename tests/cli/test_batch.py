@@ -195,7 +195,7 @@ def test_what_a_folder_remembers_is_not_overruled_and_what_cannot_be_is_refused(
         (("absorb", tmp_path), "holds no batch run"),
         (("absorb", tmp_path / "batch"), "no result files"),
         (("absorb", tmp_path / "nowhere.jsonl"), "no such file"),
-        (("status", tmp_path), "not the folder of a batch"),
+        (("status", tmp_path), "not a batch folder"),
     ):  # fmt: skip
         with pytest.raises((SettingError, InputError), match=complaint):
             batch(*words)
@@ -234,7 +234,7 @@ def test_select_goes_on_with_the_batch_under_way_after_ctrl_c_and_after_a_kill(t
             _, said = process.communicate()
             if sign == signal.SIGINT:
                 assert process.returncode == 130
-                assert "batch batch_0 goes on at" in said
+                assert "batch batch_0 continues at" in said
                 assert "run the same command again" in said
         shown = json.loads(batch("status", "--journal", tmp_path / "journal.sqlite", "--json").stdout)
         assert [(one["batch"], one["requests"]) for one in shown] == [("batch_0", 12)]

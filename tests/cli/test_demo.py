@@ -33,7 +33,7 @@ def test_the_tour_plans_plays_draws_and_tells_and_the_second_time_asks_nothing(t
         "caps select",
     ):
         assert said in first.stdout
-    assert re.search(r"preferred the right one in \d+ of \d+ games", first.stdout)
+    assert re.search(r"preferred the right one in \d+ of \d+ comparisons?", first.stdout)
     assert "all of them from the journal" in second.stdout
     assert "no judge to rely on" not in first.stdout
 

@@ -51,7 +51,7 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     assert found["advice"]["use"]["tokens"] > 0
     assert found["advice"]["command"].startswith(f"caps select {cases} --strategy ")
     kept = json.loads(saved.read_text())
-    assert (kept["model"], kept["counts"]["pairs"], kept["assumed"]) == ("m", 20, ["repeats", "shared"])
+    assert (kept["model"], kept["counts"]["pairs"], kept["assumed"]) == ("m", 20, ["shared"])
 
     asked = server.requests
     again = caps(*words)
@@ -69,6 +69,58 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     assert done.returncode == 0, done.stderr
     made = json.loads((tmp_path / "run" / "run.json").read_text())
     assert made["config"]["settings"]["e2_high"] == kept["e2_high"]
+
+
+def test_several_models_are_compared_in_one_table_with_what_they_cost(server, tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 12, n=2)
+    words = (
+        "diagnose", cases, "--model", "m", "--model", "other", "--base-url", server.url, "--no-journal",
+        "--contests", "10", "--quiet", "--ratings", "--price-input", "2", "--price-output", "8",
+    )  # fmt: skip
+    one, other = caps_json(*words)["judges"]
+    assert (one["judge"], other["judge"]) == ("m", "other")
+    assert one["accuracy"]["E2"]["value"] == 1
+    assert one["usd_per_1000_cases"] > 0
+    assert any("only 12 cases" in words for words in one["warnings"])
+    done = caps(*words)
+    assert "→ m" in done.stdout
+    assert "warning: m: only 12 cases" in done.stdout
+    refused = caps(*words, "--save", tmp_path / "judge.json")
+    assert refused.returncode == 2
+    assert "one judge" in refused.stderr
+
+
+def test_simulated_judges_are_compared_too():
+    rows = caps_json("diagnose", "--simulate", "90", "--simulate", "weak", "--contests", "20", "--quiet")[
+        "judges"
+    ]
+    assert [row["judge"] for row in rows] == ["simulated judge 90", "simulated judge weak"]
+    assert rows[0]["pass_at_1"] > rows[1]["pass_at_1"]
+    assert rows[0]["interval"][0] < rows[0]["pass_at_1"] < rows[0]["interval"][1]
+
+
+def test_a_judge_is_diagnosed_from_recorded_verdicts(tmp_path):
+    pools = tmp_path / "pools.jsonl"
+    verdicts = {"gpt": [[0, 1, 1], [1, 0, 2]], "other": [[0, 1, 1], [1, 0, 1]]}
+    lines = []
+    for number in range(40):
+        candidates = [
+            {"text": f"right {number}", "correct": True},
+            {"text": f"wrong {number}", "correct": False},
+        ]
+        row = {"id": f"q{number}", "problem": "?", "candidates": candidates, "verdicts": verdicts}
+        lines.append(json.dumps(row))
+    pools.write_text("\n".join(lines) + "\n")
+    words = ("diagnose", pools, "--recorded", pools, "--no-stop", "--contests", "10", "--quiet")
+    found = caps_json(*words, "--recorded-judge", "gpt")
+    assert found["judge"]["model"] == "gpt"
+    assert found["levels"]["E2"]["accuracy"]["value"] == 1
+    swayed = caps_json(*words, "--recorded-judge", "other")
+    assert swayed["levels"]["E2"]["accuracy"]["value"] == 0.5
+    assert swayed["levels"]["E2"]["first_slot"]["value"] > 0.9
+    refused = caps(*words, "--model", "m")
+    assert refused.returncode == 2
+    assert "leave --model out" in refused.stderr
 
 
 def test_labels_that_tell_nothing_apart_and_none_at_all_are_explained(tmp_path):

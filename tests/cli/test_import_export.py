@@ -82,7 +82,7 @@ def test_a_dataset_is_fetched_once(tmp_path):
         (["import", "missing.jsonl"], "missing.jsonl: No such file"),
         (["export", "x", "--format", "csv"], "must be one of livecodebench, openai-batch, text, preferences"),
         (["export", "x.jsonl", "--format", "preferences"], "needs the folder of a run"),
-        (["export", ".", "--format", "text"], "a folder made with --out is wanted"),
+        (["export", ".", "--format", "text"], "expected a run folder written with --out"),
     ],
 )
 def test_a_mistake_is_named(words, said, tmp_path, monkeypatch):

@@ -113,9 +113,9 @@ def test_bad_lines_and_failed_samples_are_named_and_the_good_ones_delivered(tmp_
         f"{path}:2: not JSON",
         f"{path}:3: problem: must be",
         f"{path}:4: id: 'a'",
-        "failed: problem 'dead': none of its 2 samples came in",
+        "failed: problem 'dead': none of its 2 samples succeeded",
         "sample failed: problem 'b': sample 1: ",
-        "samples that failed: 3 (refused 3)",
+        "failed samples: 3 (refused 3)",
     ):
         assert said in done.stderr
     assert "Traceback" not in done.stderr

@@ -61,7 +61,7 @@ def test_a_question_without_an_answer_exits_1_and_a_missing_one_is_asked_for(inv
     with StubServer([Status(400, "never")]) as silent:
         done = invoke("solve", "What?", "-n", 2, "--base-url", silent.url)
     assert done.exit_code == 1
-    assert "none of its 2 samples came in" in done.stderr
+    assert "none of its 2 samples succeeded" in done.stderr
     for words, said in [
         ([], "give one question"),
         (["a", "--file", "b"], "give one question"),

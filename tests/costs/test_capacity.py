@@ -4,11 +4,11 @@ from caps.costs.capacity import (
     CALL_SECONDS,
     CHARACTER_SECONDS,
     JOURNAL_ROWS,
-    KNOWN_SECONDS,
+    REPLAY_SECONDS,
     Bound,
     Fleet,
     Load,
-    scaled,
+    scale_load,
 )
 
 LOAD = Load(calls=1_000, tokens=1_000_000, output=400_000, rounds=3)
@@ -40,11 +40,11 @@ def test_where_nothing_else_is_known_our_own_work_is_left_and_then_the_journal()
 
 def test_a_batch_takes_a_trip_a_round_however_many_gpus_there_are():
     bound = Fleet(read_rate=1, gpus=1).batch(LOAD, hours=24)
-    assert bound.seconds == pytest.approx(3 * 86_400 + 3_000 * KNOWN_SECONDS)
+    assert bound.seconds == pytest.approx(3 * 86_400 + 3_000 * REPLAY_SECONDS)
     assert bound.by == "trips"
 
 
 def test_more_problems_are_more_calls_but_not_more_rounds():
-    assert scaled(LOAD, 10) == Load(10_000, 10_000_000, 4_000_000, 3)
-    assert LOAD.stored > 4 * LOAD.output
-    assert LOAD.moved == 4 * 1_400_000
+    assert scale_load(LOAD, 10) == Load(10_000, 10_000_000, 4_000_000, 3)
+    assert LOAD.journal_bytes > 4 * LOAD.output
+    assert LOAD.network_bytes == 4 * 1_400_000

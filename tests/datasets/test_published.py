@@ -243,7 +243,7 @@ def test_parquet_json_lists_gzip_and_lines_are_the_same_rows(tmp_path, monkeypat
     with pytest.raises(InputError, match="cut.parquet: not Parquet"):
         read("hmmt-feb-2025", tmp_path / "cut.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"caps\[parquet\]"):
+    with pytest.raises(MissingExtraError, match=r"caps-select\[parquet\]"):
         read("hmmt-feb-2025", tmp_path / "d.parquet")
 
 

@@ -39,7 +39,7 @@ def test_intervals_cover_what_the_judge_was_given(judge):
         found["flips"] += flips(looks).contains(wanted.flips)
         found["first slot"] += between_equals(looks, in_first_slot).contains(wanted.first_slot)
         found["at every look"] += watched(outcomes(looks, Level.FULL), wanted.accuracy)[0]
-    assert all(count / SEEDS >= 0.93 for count in found.values()), found
+    assert all(count / SEEDS >= 0.92 for count in found.values()), found
     assert found["accuracy"] < SEEDS, "an interval that is never wrong is too wide to be of use"
 
 

@@ -22,8 +22,8 @@ from caps.statistics.judge_errors import (
     preferred,
     repeats,
 )
-from caps.statistics.judge_measures import StopRule, measure, mixed, profile_of, standing, watch
-from caps.statistics.observations import Observation, complete
+from caps.statistics.judge_measures import StopRule, measure, mixed, profile_of, standing, thin, watch
+from caps.statistics.observations import Observation, Rated, complete
 from diagnostics.synthetic import looks_of
 
 
@@ -132,7 +132,9 @@ def test_two_coins_are_right_together_as_plackett_says():
 
 @pytest.mark.parametrize(("noise", "share"), [(0.2, 0.0), (0.2, 0.9), (0.95, 0.0)])
 def test_errors_that_stay_with_a_candidate_or_an_answer_are_found(noise, share):
-    judge = JudgeModel(accuracy=0.7, accuracy_partial=0.6, noise=noise, shared_bias=share)
+    judge = JudgeModel(
+        accuracy=0.7, accuracy_partial=0.6, noise=noise, order_noise=0, hardness=0, shared_bias=share
+    )
     found = repeats(looks_of(judge, 500, Random(3)))
     assert found.own == pytest.approx((1 - noise) * (1 - share), abs=0.15)
     assert found.shared == pytest.approx((1 - noise) * share, abs=0.15)
@@ -150,7 +152,7 @@ def test_a_profile_holds_what_was_seen():
     judge = JudgeModel(accuracy=0.8, accuracy_partial=0.65, position_bias=0.4)
     looks = looks_of(judge, 150, Random(1))
     profile, assumed = profile_of(looks, measure(looks, probabilities=False))
-    assert assumed == ()
+    assert assumed == ("rated", "rating_spread")
     assert profile.e2_high > profile.e2_low > 0.5
     assert profile.e2_high > profile.e1_high
     assert profile.first_slot == pytest.approx(0.655, abs=0.04)
@@ -164,11 +166,50 @@ def test_a_verdict_is_settled_when_its_interval_leaves_the_coin():
     assert watch([1.0, 0.0] * 20, 0.025).settled_after is None
 
 
-def test_the_stop_rule_waits_for_both_levels():
+def test_the_stop_rule_waits_for_both_levels_and_for_the_forecast():
     rule = StopRule()
-    for case in range(12):
+    for case in range(60):
         rule.hear([look(case)])
-    assert not rule.settled
-    for case in range(12):
+    assert not rule.settled, "nothing is known of partial views"
+    for case in range(20):
         rule.hear([replace(look(case), level=Level.PARTIAL)])
     assert rule.settled
+    soon = StopRule()
+    for case in range(20):
+        soon.hear([look(case), replace(look(case), level=Level.PARTIAL)])
+    assert not soon.settled, "told from chance, but the accuracy is not known well enough to forecast"
+
+
+def test_what_lasts_is_found_from_both_orders_where_no_candidate_repeats():
+    for model in (JudgeModel(accuracy=0.75, order_noise=0.08), JudgeModel(accuracy=0.75, order_noise=0.7)):
+        looks = [look for look in looks_of(model, 600, Random(2)) if (look.one, look.other) == (0, 10)]
+        found = repeats(looks)
+        assert found.lasting == pytest.approx(model.lasting, abs=0.12)
+        assert found.shared is None
+
+
+def test_how_hard_a_case_is_and_a_pull_that_varies_are_told_from_what_candidates_keep():
+    model = JudgeModel(accuracy=0.7, accuracy_partial=0.7, hardness=0.3, order_noise=0.1, pull_spread=0.6)
+    found = repeats(looks_of(model, 600, Random(2)))
+    assert found.hardness == pytest.approx(0.3 / 1.36, abs=0.1)
+    assert found.slot == pytest.approx(0.36 / 1.36, abs=0.1)
+    assert found.lasting == pytest.approx(0.88 / 1.36, abs=0.12)
+
+
+def test_ratings_are_measured_by_how_often_the_right_one_is_rated_higher():
+    rated = [Rated(case, 8.0, 8.0 if case % 4 == 0 else 6.0) for case in range(40)]
+    found = measure([look(case) for case in range(40)], probabilities=False, rated=rated).ratings
+    assert found.accuracy.value == pytest.approx(0.875)
+    assert found.ties.value == pytest.approx(0.25)
+    assert found.spread == pytest.approx(0.61, abs=0.01)
+
+
+def test_a_profile_that_rests_on_little_says_so():
+    few = measure([look(case) for case in range(8)], probabilities=False)
+    assert any("only 8 cases" in words for words in thin(few))
+    assert any("both orders" in words for words in thin(few))
+    middling = [look(case, verdict=Verdict(9, 3) if case % 4 else Verdict(3, 9)) for case in range(60)]
+    assert any(
+        "±9 points" in words or "±10 points" in words
+        for words in thin(measure(middling, probabilities=False))
+    )

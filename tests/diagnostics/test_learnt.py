@@ -1,7 +1,8 @@
 """What is fitted to a judge from looks whose truth is known for sure, by its odds, or not at all."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from random import Random
+from statistics import fmean
 
 import pytest
 
@@ -49,13 +50,18 @@ def test_with_labels_many_cases_show_what_the_judge_is(model, at_full):
     assert found.silent is None
     assert accuracies(found.profile)[1] == pytest.approx(at_full, abs=0.04)
     assert found.profile.first_slot == pytest.approx(NORMAL.cdf(0.3), abs=0.04)
-    assert found.profile.repeats + found.profile.shared == pytest.approx(1 - model.noise, abs=0.22)
+    assert found.profile.repeats + found.profile.shared == pytest.approx(model.lasting, abs=0.22)
 
 
 def test_true_odds_are_enough_and_few_of_them_leave_the_profile_near_what_was_assumed():
-    many, few = learn(guessed(GOOD, 150), START).profile, learn(guessed(GOOD, 12), START).profile
-    assert accuracies(many)[1] > 0.83
-    assert accuracies(START)[1] < accuracies(few)[1] < accuracies(many)[1]
+    many, few = (
+        fmean(
+            accuracies(learn(guessed(GOOD, cases, seed=seed), START).profile)[1] for seed in range(1, 20, 2)
+        )
+        for cases in (150, 12)
+    )
+    assert many > 0.8
+    assert accuracies(START)[1] < few < many
     assert accuracies(learn(guessed(WEAK, 150), START).profile)[1] < 0.65
 
 
@@ -69,7 +75,7 @@ def test_even_votes_tell_nothing_and_the_profile_stays():
     found = learn(guessed(GOOD, 100, chance=0.5), START)
     assert found.profile == START
     assert "votes too even" in found.silent
-    assert len(found.assumed) == 9
+    assert len(found.assumed) == len(fields(START))
 
 
 def test_too_few_cases_tell_nothing():

@@ -13,7 +13,7 @@ from caps.building import make_strategy
 from caps.config import RunConfig
 from caps.core.errors import AccessError, BusyError, MissingFeatureError, RefusedError, SettingError
 from caps.engines.base import CaseRun
-from caps.engines.batch_files import BatchNotes
+from caps.engines.batch_files import BatchRecords
 from caps.engines.local import fast_forward
 from caps.journal.store import Journal
 from caps.runner import Runner
@@ -38,11 +38,11 @@ def setup_at(server, tmp_path, *, engine="batch", **more):
     return RunConfig(**settings)
 
 
-async def played(setup, some, strategy="caps", heard=None, silent=None):
+async def played(setup, some, strategy="caps", messages=None, silent=None):
     """Selections, and what was asked, billed and went wrong, of each case."""
     async with Runner(setup).session() as ready:
-        if heard is not None:
-            ready.engine.batch_client.told = ready.engine.batch_client.warned = heard.append
+        if messages is not None:
+            ready.engine.batch_client.on_progress = ready.engine.batch_client.on_warning = messages.append
         found = {}
         async with aclosing(ready.engine.run(some, make_strategy(strategy), seed=3)) as outcomes:
             async for outcome in outcomes:
@@ -96,7 +96,7 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
     with Journal.open(tmp_path / "batch.sqlite") as journal, Journal.open(tmp_path / "local.sqlite") as other:
         assert len(journal.get_many(server.paid)) == len(other.get_many(server.paid)) > 0
         runner = Runner(live_setup)
-        judge, prepare = runner.recorded_judge(journal, silent), runner.prepare
+        judge, prepare = runner.replayed_judge(journal, silent), runner.prepare
         for number, case in enumerate(some):
             again = CaseRun(number, prepare(case), make_strategy(strategy), 3)
             assert fast_forward(again, judge) == []
@@ -104,17 +104,17 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
 
 
 def test_the_benchmark_moves_through_the_three_stages_together_and_the_second_time_nothing_is_sent(tmp_path):
-    some, heard = cases(5, n=16), []
+    some, messages = cases(5, n=16), []
     with BatchServer() as server:
-        first = play(setup_at(server, tmp_path), some, heard=heard)
+        first = play(setup_at(server, tmp_path), some, messages=messages)
         assert server.sizes == [5 * 8, 5 * 4, 5 * 6]
         again = play(setup_at(server, tmp_path), some)
         assert server.sizes == [5 * 8, 5 * 4, 5 * 6]
     assert [one[0] for one in again.values()] == [one[0] for one in first.values()]
     assert sum(one[2] for one in first.values()) == sum(one[1] for one in first.values()) > 0
     assert sum(one[2] for one in again.values()) == 0
-    assert heard[0] == "step 1: 40 requests open; batches: 1 new"
-    assert heard[-1] == "batch batch_2: completed, 0 of 30 done"
+    assert messages[0] == "step 1: 40 requests open; batches: 1 new"
+    assert messages[-1] == "batch batch_2: completed, 0 of 30 done"
 
 
 def test_identical_requests_are_sent_and_billed_once(tmp_path):
@@ -157,15 +157,15 @@ def test_what_fails_on_the_way_expires_drops_out_or_is_garbled_goes_again_and_th
         3: GARBAGE,
         4: Reply(None, message={"content": 3}, more={"choices": []}),
     }
-    heard = []
+    messages = []
     with BatchServer(lambda body, number: fates.get(number) or by_quality(body, number)) as server:
-        found = play(setup_at(server, tmp_path), cases(6), heard=heard)
+        found = play(setup_at(server, tmp_path), cases(6), messages=messages)
     with BatchServer() as server_at_peace:
         (tmp_path / "peace").mkdir()
         peace = play(setup_at(server_at_peace, tmp_path / "peace"), cases(6))
     assert {name: one[0] for name, one in found.items()} == {name: one[0] for name, one in peace.items()}
     assert sum(count - 1 for count in server.paid.values()) == 5, "only the five are sent again"
-    assert any(words.startswith("not a result: file-1:") for words in heard)
+    assert any(message.startswith("not a result: file-1:") for message in messages)
 
 
 def test_what_is_refused_for_good_is_asked_once_and_what_keeps_failing_three_times(tmp_path):
@@ -256,11 +256,11 @@ def test_what_a_batch_cannot_keep_is_refused_before_anything_is_sent(tmp_path, m
 
 def test_an_endpoint_that_is_away_while_a_batch_is_under_way_is_waited_for(tmp_path):
     away = Status(503, {"error": {"message": "maintenance"}}, {"retry-after": "900"})  # longer than one obeys
-    heard = []
+    messages = []
     with BatchServer() as server:
         server.away = [away, away]
-        assert len(play(setup_at(server, tmp_path), cases(1), heard=heard)) == 1
-    assert sum("looked at again in a while" in words for words in heard) == 2
+        assert len(play(setup_at(server, tmp_path), cases(1), messages=messages)) == 1
+    assert sum("checking again later" in message for message in messages) == 2
     assert max(server.paid.values()) == 1
 
 
@@ -285,10 +285,10 @@ def test_troubles_of_the_endpoint_are_waited_out_and_no_batch_is_made_twice(tmp_
     ],
 )
 def test_cut_off_at_any_point_it_goes_on_and_pays_nothing_twice(tmp_path, call, times):
-    heard = []
+    messages = []
 
     async def cut_off():
-        run = asyncio.ensure_future(played(setup_at(server, tmp_path), cases(3), heard=heard))
+        run = asyncio.ensure_future(played(setup_at(server, tmp_path), cases(3), messages=messages))
         await until(lambda: server.calls.count(call) >= times)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -296,27 +296,27 @@ def test_cut_off_at_any_point_it_goes_on_and_pays_nothing_twice(tmp_path, call, 
 
     with BatchServer(looks=3) as server:
         asyncio.run(cut_off())
-        found = play(setup_at(server, tmp_path), cases(3), heard=heard)
+        found = play(setup_at(server, tmp_path), cases(3), messages=messages)
     with BatchServer() as other:
         (tmp_path / "other").mkdir()
         whole = play(setup_at(other, tmp_path / "other"), cases(3))
     assert {name: one[0] for name, one in found.items()} == {name: one[0] for name, one in whole.items()}
     assert max(server.paid.values()) == 1
     if "batch_0" in call:
-        assert any("batch batch_0 goes on at" in words for words in heard)
-        assert any("under way already" in words for words in heard)
+        assert any("batch batch_0 continues at" in message for message in messages)
+        assert any("under way already" in message for message in messages)
 
 
 def test_a_batch_that_vanishes_while_it_is_waited_for_ends_the_run_and_is_not_paid_again_by_itself(tmp_path):
     with BatchServer() as server:
         server.away = [Status(404, {"error": {"message": "No such batch"}})] * 5
-        with pytest.raises(RefusedError, match="made batch batch_0 and does not know it any more"):
+        with pytest.raises(RefusedError, match="created batch batch_0 and no longer knows it"):
             play(setup_at(server, tmp_path), cases(1))
     assert server.sizes == [4]
 
 
 def test_a_batch_the_provider_forgot_is_sent_again_and_one_of_another_run_is_left_alone(tmp_path):
-    heard = []
+    messages = []
 
     async def leave():
         run = asyncio.ensure_future(played(setup_at(server, tmp_path), cases(3)))
@@ -331,8 +331,8 @@ def test_a_batch_the_provider_forgot_is_sent_again_and_one_of_another_run_is_lef
             "others need not wait for it"
         )
         with Journal.open(tmp_path / "batch.sqlite") as journal:
-            (left,) = BatchNotes(journal).under_way()
+            (left,) = BatchRecords(journal).under_way()
             assert (left.batch, len(left.awaited)) == ("batch_0", 12)
         del server.batches["batch_0"]
-        assert len(play(setup_at(server, tmp_path), cases(3), heard=heard)) == 3
-    assert any("knows batch batch_0 no more" in words for words in heard)
+        assert len(play(setup_at(server, tmp_path), cases(3), messages=messages)) == 3
+    assert any("no longer knows batch batch_0" in message for message in messages)

@@ -10,7 +10,7 @@ from caps.core.types import Found
 from caps.datasets.case_files import parse_case
 from caps.engines.base import in_order
 from caps.engines.local import LocalEngine
-from caps.engines.scheduler import MOST_LOOKING, MOST_WAITING
+from caps.engines.scheduler import MAX_PREPARING, MAX_WAITING
 from caps.judging.base import Ruling
 from judging import QUALITY, case_line, spread
 from waiting import until
@@ -99,12 +99,12 @@ def test_a_case_comes_out_when_it_is_over_and_waits_for_nobody():
     last = asyncio.Event()
 
     async def collect():
-        engine, heard = LocalEngine(Silent(), make_prepare(), capacity=lambda: 32), []
+        engine, seen = LocalEngine(Silent(), make_prepare(), capacity=lambda: 32), []
         async for outcome in engine.run(cases(5), Caps(), seed=1):
-            heard.append(outcome.number)
-            if len(heard) == 4:
+            seen.append(outcome.number)
+            if len(seen) == 4:
                 last.set()
-        return heard
+        return seen
 
     assert asyncio.run(collect())[-1] == 0
 
@@ -192,16 +192,16 @@ def test_what_would_fail_every_call_ends_the_run():
 
 
 async def leave_early(judge, **more):
-    """Leave a run while eight calls are under way; how many were heard in the end."""
-    engine, heard = LocalEngine(judge, make_prepare(), capacity=lambda: 8, **more), []
-    engine.watch = heard.append
+    """Leave a run while eight calls are under way; how many were seen in the end."""
+    engine, seen = LocalEngine(judge, make_prepare(), capacity=lambda: 8, **more), []
+    engine.watch = seen.append
     running = engine.run(cases(3), Caps(), seed=1)
     task = asyncio.ensure_future(anext(running))
     await until(lambda: judge.busy == 8)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await running.aclose()
-    return len(heard)
+    return len(seen)
 
 
 def test_leaving_early_cancels_what_is_under_way():
@@ -217,7 +217,7 @@ def test_with_grace_what_is_under_way_comes_in_and_nothing_more_is_asked():
 
 def test_cases_without_a_question_pass_in_numbers():
     same = parse_case(case_line("same", [0.5]), default_id="")
-    many = [replace(same, id=str(i)) for i in range(MOST_WAITING + 500)]
+    many = [replace(same, id=str(i)) for i in range(MAX_WAITING + 500)]
     outcomes = run(WatchfulJudge(), many, capacity=2)
     assert [outcome.name for outcome in outcomes] == [case.id for case in many]
     assert all(not outcome.judged for outcome in outcomes)
@@ -266,7 +266,7 @@ def test_cases_are_looked_into_first_a_few_at_once_and_come_out_in_order():
     outcomes = asyncio.run(collect())
     assert [outcome.name for outcome in outcomes] == [f"case {i}" for i in range(60)]
     assert all(outcome.ledger.calls == {"E1": 4, "E2": 6} for outcome in outcomes)
-    assert 2 <= looking.peak <= MOST_LOOKING
+    assert 2 <= looking.peak <= MAX_PREPARING
 
 
 def test_a_case_that_cannot_be_looked_into_fails_alone():

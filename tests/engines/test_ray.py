@@ -17,7 +17,7 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import AccessError, InputError
 from caps.datasets.case_files import read_cases
 from caps.engines.base import in_order
-from caps.engines.ray import AHEAD, Cluster, connect
+from caps.engines.ray import READ_AHEAD, Cluster, connect
 from caps.journal.store import Journal
 from caps.runner import Runner
 from judging import better_quality_wins, case_line, cases, spread, write_cases
@@ -62,13 +62,13 @@ def setup_for(server, tmp_path, **settings):
 async def played(setup, source, *, strike=None, key=None):
     """Play all; after three outcomes a strike may be made at the engine."""
     async with Runner(setup, keys=Keys(api_key=key), grace=60.0).session(probe=False) as ready:
-        heard, outcomes = [], []
-        ready.engine.watch = heard.append
+        rulings, outcomes = [], []
+        ready.engine.watch = rulings.append
         async for outcome in in_order(ready.run(source)):
             outcomes.append(outcome)
             if len(outcomes) == 3 and strike is not None:
                 await strike(ready.engine)
-        return outcomes, heard
+        return outcomes, rulings
 
 
 def seen(outcomes):
@@ -100,7 +100,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
         asyncio.run(interrupted(setup, iter(source), server))
         assert 30 <= server.requests < 20 * 18
         assert set(counted.came.values()) == {1}
-        outcomes, heard = asyncio.run(played(setup, iter(source), strike=kill))
+        outcomes, rulings = asyncio.run(played(setup, iter(source), strike=kill))
         assert server.requests - len(counted.came) <= flying[0] < 60
         assert max(counted.came.values()) <= 2
         asked = server.requests
@@ -109,7 +109,7 @@ def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_
     assert seen(outcomes) == seen(resumed)
     assert all(one.prepared.case.candidates[one.selection.winner].correct for one in outcomes)
     assert all(one.found.cluster for outcome in outcomes for one in outcome.prepared.case.candidates)
-    assert len(heard) == len(counted.came) == 20 * 18
+    assert len(rulings) == len(counted.came) == 20 * 18
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         assert journal.stats().replies == len(counted.came)
         assert len(journal.facts("finding")) == len(source)
@@ -142,7 +142,7 @@ def test_a_refused_key_ends_the_run_as_it_would_here_and_an_endless_source_is_no
         with pytest.raises(AccessError) as refused:
             asyncio.run(played(replace(setup, ray_workers=1), endless(), key="sk-wrong-key"))
     assert "sk-wrong-key" not in str(refused.value)
-    assert next(read) <= AHEAD * CONNECTIONS
+    assert next(read) <= READ_AHEAD * CONNECTIONS
 
 
 def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(cluster, tmp_path):

@@ -1,6 +1,7 @@
 """Every example runs as its own program, and mypy accepts all of them and rejects wrong keywords."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,13 @@ from models.server import Reply, StubServer
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+NOTEBOOK = ROOT / "examples" / "tour.ipynb"
+EXECUTE = """
+import sys, nbclient, nbformat
+book = nbformat.read(sys.argv[1], as_version=4)
+nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+nbformat.write(book, sys.argv[2])
+"""
 
 
 def right_sum_wins(body, number=0):
@@ -91,6 +99,47 @@ def test_own_dataset():
     assert run("own_dataset.py").stdout.startswith("capital-France: What is the capital of France?")
 
 
+def cells():
+    """The cells of the notebook that hold code, by their ids."""
+    book = json.loads(NOTEBOOK.read_text())
+    return {cell["id"]: cell for cell in book["cells"] if cell["cell_type"] == "code"}
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    done = tmp_path / "tour.ipynb"
+    command = [sys.executable, "-c", EXECUTE, NOTEBOOK, done]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CAPS_", "OPENAI_"))}
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300, env=clean, check=False)
+    assert said.returncode == 0, said.stderr
+    shown = {
+        cell["id"]: [output["data"] for output in cell.get("outputs", []) if "data" in output]
+        for cell in json.loads(done.read_text())["cells"]
+    }
+    streams = [
+        output
+        for cell in json.loads(done.read_text())["cells"]
+        for output in cell.get("outputs", [])
+        if "data" not in output
+    ]
+    assert streams == []  # no warnings
+    for cell in ("judge", "strategy"):
+        assert "".join(shown[cell][0]["text/plain"]) == "cases 200/200"
+        assert "<progress value='200' max='200'" in "".join(shown[cell][0]["text/html"])
+    assert len(shown["judge"]) == 2  # the bar is one output that is replaced, then the result
+    assert "<svg" in "".join(shown["judge"][1]["text/html"])
+    assert "of 200 right" in "".join(shown["rows"][0]["text/plain"])
+    compared = "".join(shown["compare"][0]["text/html"])
+    assert re.search(r"a difference of -[\d.]+ points \(-[\d.]+ to -[\d.]+; p = 0\.0", compared)
+    assert re.search(r"times as many \(0\.\d+ to 0\.\d+\)", compared)
+    assert "├─" in "".join(shown["receipt"][0]["text/html"])
+
+
+def test_the_notebook_is_kept_without_outputs_and_uses_the_public_names_only():
+    for cell in cells().values():
+        assert (cell["outputs"], cell["execution_count"]) == ([], None)
+        assert "caps." not in "".join(line for line in cell["source"] if line.startswith(("import", "from")))
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_tested_and_uses_the_public_names_only(path):
     assert path.name in Path(__file__).read_text()
@@ -131,6 +180,9 @@ caps.select_many([case], connection=3)
 caps.solve("?", temperature=0.3)
 caps.RunConfig(modle="m")
 caps.Runner(caps.RunConfig(), judges=judge)
+caps.compare_results(caps.select_sync(case), [])
+caps.compare_results([], [], correct=judge)
+caps.load_run(folder=3)
 """
 RIGHT = """
 import asyncio
@@ -147,6 +199,7 @@ text: str = caps.best_sync("?", ["a", "b"], judge=judge, domain="math").text
 usd: float | None = caps.select_sync(case, judge=costly, strategy=caps.Caps(finalists=2)).usd
 results: list[caps.Selected] = caps.select_many_sync([case, {"problem": "?"}], budget_total_usd=1.0, progress=True)
 run: caps.LoadedRun = caps.load_run("run")
+gain: caps.Interval | None = caps.compare_results(results, run.results, correct=lambda one: one.answer == "1").gain
 runner = caps.Runner(caps.RunConfig(seed=1), judge=costly)
 
 async def main() -> None:
@@ -161,7 +214,9 @@ asyncio.run(main())
 def test_mypy_accepts_the_examples_and_rejects_each_wrong_keyword(tmp_path):
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "right.py").write_text(RIGHT)
-    paths = [*EXAMPLES, tmp_path / "wrong.py", tmp_path / "right.py"]
+    notebook = "\n".join("".join(cell["source"]) + "\n" for cell in cells().values())
+    (tmp_path / "notebook.py").write_text(notebook)
+    paths = [*EXAMPLES, tmp_path / "notebook.py", tmp_path / "wrong.py", tmp_path / "right.py"]
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-color-output", *paths]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, check=False)
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]

@@ -213,6 +213,23 @@ def test_a_judge_that_fails_leaves_its_cases_open_and_the_exit_code_says_so(tmp_
     )  # the first sample asks nobody
 
 
+def test_an_option_given_goes_before_the_study_also_where_it_says_the_default(tmp_path):
+    study = LIVE.replace('"nobody"', '"stub", judge_model = "other"').replace(
+        '{ name = "CAPS", use = "caps-r" }, ', ""
+    )
+    (tmp_path / "study.toml").write_text(study)
+    write_cases(tmp_path / "cases.jsonl", 1, n=3)
+    asked = []
+    with StubServer(better_quality_wins, models=("stub", "other")) as server:
+        for more in ([], ["--judge-model", ""], ["--judge-model", "third"]):
+            words = ["bench", tmp_path / "study.toml", "--base-url", server.url, "--no-journal", *more]
+            done = caps(*words, "--out", tmp_path / f"out{len(asked)}", "--quiet")
+            assert done.returncode == 0, done.stderr
+            asked.append({body["model"] for body in server.bodies})
+            server.bodies.clear()
+    assert asked == [{"other"}, {"stub"}, {"third"}]
+
+
 @pytest.mark.xdist_group("llama.cpp")
 def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
     words = (

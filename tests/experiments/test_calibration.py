@@ -107,10 +107,31 @@ def test_a_good_judge_is_told_from_a_weak_one(labels):
 def test_votes_are_weighed_anew_only_where_labels_tell_and_nobody_has_set_them():
     assert concluded(GOOD, labels=False).strengths == {}
     found = concluded(GOOD, labels=True)
-    assert set(found.strengths) == {"votes", "nobody"}
+    assert set(found.strengths) == {"votes", "nobody", "loose_odds", "calibrated"}
     pools = generated_pools(PoolModel(kind="math", solve_rate=0.5), 12, seed=5)
     fixed = conclude([probed(pool, GOOD, labels=True) for pool in pools], Posterior(), fixed=["nobody"])
     assert fixed.strengths == {}
+
+
+def test_a_result_says_whether_its_probability_was_fitted_to_such_cases():
+    told = concluded(GOOD, labels=True).inform(Posterior(), "posterior", {})
+    guessed = concluded(GOOD, labels=False).inform(Posterior(), "posterior", {})
+    for strategy, fitted in ((Posterior(), 0.0), (guessed, 0.0), (told, 1.0)):
+        assert played(strategy, field(5, 3, 1)).selection.facts["calibrated"] == fitted
+
+
+def test_where_several_may_be_right_labels_move_the_odds_of_all():
+    hopeless, easy = (
+        conclude(
+            [
+                probed(pool, GOOD, labels=True)
+                for pool in generated_pools(PoolModel(solve_rate=rate), 30, seed=5)
+            ],
+            Posterior(),
+        ).strengths["loose_odds"]
+        for rate in (0.05, 0.9)
+    )
+    assert hopeless < -0.25 < 0.25 < easy
 
 
 def test_what_was_learnt_enters_the_strategy_and_what_a_user_set_stays():

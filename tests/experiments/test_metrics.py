@@ -1,5 +1,7 @@
 """What tables say, computed from results made by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from caps.costs.closed_form import eq6_tokens
@@ -127,3 +129,19 @@ def test_the_same_choice_is_the_same_candidate_with_the_same_seed():
     other = [result("a", 1, winner=3), result("a", 2, winner=2), result("b", 2, winner=0)]
     assert value("same_choice", *own, baseline=other) == 0.5
     assert value("same_choice", *own) is None
+
+
+def test_mixed_pools_are_those_in_which_a_choice_matters():
+    pools = [(True, 4), (True, 2), (False, 1), (False, 0)]
+    results = [result(str(i), right=right, rights=rights) for i, (right, rights) in enumerate(pools)]
+    assert METRICS["mixed"].compute(MethodResults(results)).value == 0.5
+    others = [replace(one, right=True) for one in results]
+    assert METRICS["mixed_gain"].compute(MethodResults(results, baseline=others)).value == -0.5
+
+
+def test_grades_are_averaged_over_seeds_and_compared_on_the_same_problems():
+    ours = [result(case="a", seed=seed, grade=grade) for seed, grade in enumerate([1.0, 2.0])]
+    theirs = [result(case="a", grade=1.0), result(case="b", grade=9.0)]
+    assert METRICS["grade"].compute(MethodResults(ours)).value == 1.5
+    assert METRICS["grade_gain"].compute(MethodResults(ours, baseline=theirs)).value == 0.5
+    assert METRICS["grade"].compute(MethodResults([result(case="a")])) is None

@@ -156,4 +156,4 @@ def test_money_is_unknown_without_a_price_and_the_least_is_all_reread():
     assert Terms(400).dollars(1e6, 10) is None
     terms = Terms(400, Price(2, 8, cached=0.5))
     assert terms.dollars(1_000_000, 1000) == pytest.approx(2 + 8 * 0.4)
-    assert terms.dollars(1_000_000, 1000, reread=True) == pytest.approx(0.5 + 8 * 0.4)
+    assert terms.dollars(1_000_000, 1000, all_cached=True) == pytest.approx(0.5 + 8 * 0.4)

@@ -37,7 +37,7 @@ def test_a_better_judge_chooses_better_and_judging_beats_not_judging():
 def test_per_pair_accuracy_on_random_pairs_is_what_the_judge_was_given():
     pools = generated_pools(PoolModel(), 300, seed=3)
     figures = summarise(run(["random-pairs"], pools)["random-pairs"], None)
-    assert figures["pair_accuracy"]["E2"] == pytest.approx(0.8, abs=0.015)
+    assert figures["pair_accuracy"]["E2"] == pytest.approx(0.8, abs=0.025)
     assert figures["pair_accuracy"]["E1"] is None
 
 

@@ -159,3 +159,19 @@ def test_the_papers_suites_have_room_to_think_and_its_own_views():
         "openai/gpt-oss-20b": 16_384,
     }
     assert {suite.profile for suite in study.suites} == {"code-paper", "math-paper"}
+
+
+@pytest.mark.parametrize("path", sorted((STUDIES / "recorded").glob("*.toml")), ids=lambda path: path.stem)
+def test_studies_of_recorded_verdicts_look_for_their_files_where_the_user_says(path, tmp_path):
+    study = load_study(path, tmp_path)
+    assert {suite.cases.parent for suite in study.suites} == {tmp_path}
+    assert all(
+        suite.recorded == suite.cases and suite.recorded_judge and suite.shuffle for suite in study.suites
+    )
+    missing = []
+    with pytest.raises(InputError, match="none of its suites has a file of cases"):
+        shards_of(
+            study, limit=None, runner_of=lambda *_: pytest.fail("nothing can be run"), skipped=missing.append
+        )
+    assert all(suite.get for suite in missing)
+    assert len(missing) == len(study.suites)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.graders.results import read_value, sort_key, spell
+from caps.graders.results import read_value, render, sort_key
 from caps.sandbox.inside.plain import NotPlainError, UnreadableError, decode, encode
 
 scalars = st.one_of(
@@ -39,7 +39,7 @@ def test_a_value_arrives_as_it_was(value):
     assert found == value
     assert type(found) is type(value)
     inert = read_value(encode(value))
-    assert spell(inert) == spell(read_value(encode(found)))
+    assert render(inert) == render(read_value(encode(found)))
     assert sort_key(inert) == sort_key(read_value(encode(found)))
 
 
@@ -51,7 +51,9 @@ def test_hostile_bytes_raise_nothing_else(data):
     except UnreadableError:
         return
     encoded = encode(found)
-    assert spell(read_value(encode(decode(encoded)))) == spell(read_value(encoded)), "a value like any other"
+    assert render(read_value(encode(decode(encoded)))) == render(read_value(encoded)), (
+        "a value like any other"
+    )
 
 
 def test_what_has_a_mind_of_its_own_arrives_without_it():

@@ -43,7 +43,7 @@ def test_a_worker_starts_when_asked_and_is_used_again():
 
 
 @pytest.mark.parametrize(
-    ("deed", "message"), [("sleep", "no reply within 1.5 s"), ("die", "died"), ("shout", "longer")]
+    ("deed", "message"), [("sleep", "no reply within 1.5 s"), ("die", "died"), ("shout", "too long")]
 )
 def test_a_worker_that_fails_is_replaced(deed, message):
     async def story():

@@ -317,7 +317,7 @@ class HalfAJudge:
 @pytest.mark.parametrize(
     ("judge", "words"),
     [
-        ("qwen3-14b", "must be a function"),
+        ("qwen3-14b", "no judge is called"),
         (HalfAJudge(), "no method 'max_usage'"),
         (HalfAJudge, "is a class"),
         (type("Wide", (Object,), {"connections": 0})(), "connections = 0"),

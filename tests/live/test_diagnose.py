@@ -27,7 +27,9 @@ def test_the_embedded_model_is_not_told_from_a_coin(tmp_path):
     for name in load_templates():  # in few words: one core reads a hundred tokens a second
         if name.startswith("pair"):
             (tmp_path / name).write_text("{problem}\n{a}\n{b}\nWho is right?")
-    config = RunConfig(model="embedded", prompts=str(tmp_path), context=512, threads=1, hard_evidence="off")
+    config = RunConfig(
+        model="embedded", prompts=str(tmp_path), context_tokens=512, threads=1, hard_evidence="off"
+    )
     plan = Plan(pairs=1)
     asked = asyncio.run(ask(Runner(config), schedule(list(subjects([SUM], make_prepare())), plan), plan))
     assert [look.malformed for look in asked.looks] == [False] * 4

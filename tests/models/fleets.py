@@ -23,7 +23,7 @@ def ask(group="", text="Which is right?", **fields) -> Request:
 
 def fleet(*servers: StubServer | str, **settings) -> FleetModel:
     words = ",".join(one if isinstance(one, str) else one.url for one in servers)
-    return FleetModel(parse_fleet(words), **{"retries": QUICK, "care": CARE, **settings})
+    return FleetModel(parse_fleet(words), **{"retries": QUICK, "health": CARE, **settings})
 
 
 def with_fleet(work: Callable, *servers: StubServer | str, **settings):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from caps.core.types import Message
 from caps.journal.keys import request_key
 from caps.models.base import Completion, Request
-from caps.models.batch_api import encode_line, key_in, read_batch, read_item, read_result
+from caps.models.batch_api import encode_line, parse_key, read_batch, read_item, read_result
 from caps.models.faults import Failure, Failures, Fault
 from caps.models.pending import PendingRequest
 from caps.models.wire import encode_body
@@ -30,7 +30,7 @@ def test_a_line_holds_the_bytes_of_a_live_call_under_the_key_of_the_journal(text
     line = encode_line(request_key(request), request)
     assert line.count(b"\n") == 1
     assert line.endswith(b',"body":' + encode_body(request) + b"}\n")
-    assert key_in(line) == json.loads(line)["custom_id"] == request_key(request)
+    assert parse_key(line) == json.loads(line)["custom_id"] == request_key(request)
 
 
 @settings(max_examples=40)
@@ -91,6 +91,6 @@ def test_a_request_taken_for_a_result_and_other_strangers_are_called_what_they_a
 
 def test_a_batch_is_read_as_servers_write_it():
     batch = read_batch({"id": "b", "status": "COMPLETED", "errors": {"data": [{"message": "one"}, "two"]}, "request_counts": {"completed": 3, "failed": 1}})  # fmt: skip
-    assert (batch.ended, batch.done, batch.said, batch.output) == (True, 4, "one; two", None)
+    assert (batch.ended, batch.done, batch.error, batch.output) == (True, 4, "one; two", None)
     with pytest.raises(ValueError, match="no id"):
         read_batch({"status": "completed"})

@@ -6,7 +6,7 @@ from time import perf_counter
 import pytest
 from aiohttp import web
 
-from caps.models.discovery import Place, ServedModel, discover, local_places
+from caps.models.discovery import ServedModel, ServerAddress, discover, local_endpoints
 
 VLLM = {"data": [{"id": "qwen3-14b", "max_model_len": 40960}, {"id": "qwen3-4b", "max_model_len": None}]}
 LLAMA = {"data": [{"id": "any.gguf", "meta": {"n_ctx_train": 8192, "n_ctx": 2048}}]}
@@ -44,7 +44,7 @@ def found(*places, seconds=2.0):
             runners.append(runner)
             ports.append((kind, runner.addresses[0][1]))
         started = perf_counter()
-        got = await discover(local_places(ports), seconds=seconds)
+        got = await discover(local_endpoints(ports), seconds=seconds)
         took = perf_counter() - started
         for runner in runners:
             await runner.cleanup()
@@ -107,16 +107,16 @@ def test_a_key_goes_to_its_own_address_and_is_shown_nowhere():
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port = runner.addresses[0][1]
-        mine = Place("CAPS_BASE_URL", f"http://127.0.0.1:{port}/v1?token=hidden", "sk-very-secret")
+        mine = ServerAddress("CAPS_BASE_URL", f"http://127.0.0.1:{port}/v1?token=hidden", "sk-very-secret")
         try:
-            return await discover([mine, *local_places([("vLLM", port)])])
+            return await discover([mine, *local_endpoints([("vLLM", port)])])
         finally:
             await runner.cleanup()
 
     got = asyncio.run(look())
     assert [one.state for one in got] == ["refusing", "refusing"]
     assert sorted(map(str, seen)) == ["Bearer sk-very-secret", "None"]
-    assert "secret" not in repr(got) + repr(Place("x", "y", "sk-very-secret"))
+    assert "secret" not in repr(got) + repr(ServerAddress("x", "y", "sk-very-secret"))
     assert "hidden" not in repr(got)
 
 
@@ -124,6 +124,6 @@ def test_a_key_goes_to_its_own_address_and_is_shown_nowhere():
     "base_url", ["nonsense", "http://", "http://127.0.0.1:1/v1", "http://no.such.host.invalid"]
 )
 def test_an_address_that_is_none_is_an_answer_too(base_url):
-    (one,) = asyncio.run(discover([Place("CAPS_BASE_URL", base_url)]))
+    (one,) = asyncio.run(discover([ServerAddress("CAPS_BASE_URL", base_url)]))
     assert one.state in ("silent", "strange")
     assert one.problem

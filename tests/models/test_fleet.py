@@ -8,13 +8,13 @@ import pytest
 from caps.core.errors import BusyError, ModelError, RefusedError, SettingError, UnreachableError
 from caps.models.base import ConnectOptions
 from caps.models.discovery import connect
-from caps.models.fleet import FleetModel, ranked
+from caps.models.fleet import FleetModel, rank
 from caps.models.http import Timeouts
 from models.fleets import CARE, FINE, ask, complete, said, with_fleet
 from models.server import Half, Hang, Raw, Reply, Reset, Status, StubServer
 from waiting import until
 
-NOBODY = "http://127.0.0.1:9/v1"  # the port of `discard`, where nobody listens
+NOBODY = "http://127.0.0.1:9/v1"  # the port of `discard`, where no server listens
 
 
 def test_calls_of_a_group_meet_at_one_server_while_that_has_room():
@@ -59,12 +59,15 @@ def test_a_call_that_fails_at_one_server_is_answered_by_the_next(trouble):
 
 
 def test_a_call_that_nobody_took_was_not_billed():
-    told = []
+    messages = []
     with StubServer([FINE]) as good:
-        got = complete(NOBODY, good, requests=[ask(f"problem {i}") for i in range(8)], tell=told.append)
+        got = complete(NOBODY, good, requests=[ask(f"problem {i}") for i in range(8)], notify=messages.append)
     assert [one.attempts for one in got] == [1] * 8
-    assert len(told) == 1
-    assert "a server is out, its calls go to the others: nobody answers at http://127.0.0.1:9/v1" in told[0]
+    assert len(messages) == 1
+    assert (
+        "a server is out, its calls go to the others: no server answers at http://127.0.0.1:9/v1"
+        in messages[0]
+    )
 
 
 def test_what_is_wrong_with_a_request_is_asked_once():
@@ -112,11 +115,11 @@ def test_one_that_drains_finishes_what_it_has():
 
 
 def model_first(model: FleetModel, group: str):
-    return ranked(group.encode(), model._ranks)[0].model
+    return rank(group.encode(), model._ranks)[0].model
 
 
 def test_a_server_that_returns_is_given_calls_again():
-    told = []
+    messages = []
 
     async def until_back(model):
         asks = [ask(f"problem {i}") for i in range(40)]
@@ -127,7 +130,7 @@ def test_a_server_that_returns_is_given_calls_again():
         await asyncio.gather(*(model.complete(one) for one in asks))
         assert model.connections == 8, "the engine's room follows"
         with StubServer([FINE], port=port) as again:
-            await until(lambda: any("is back" in words for words in told))
+            await until(lambda: any("is back" in words for words in messages))
             await model.complete(ask("problem 0"))
             for one in asks:
                 await model.complete(one)
@@ -139,13 +142,13 @@ def test_a_server_that_returns_is_given_calls_again():
         port = gone.port
     with StubServer([FINE]) as other:
         seen, records = with_fleet(
-            until_back, f"http://127.0.0.1:{port}", other, tell=told.append, connections=8
+            until_back, f"http://127.0.0.1:{port}", other, notify=messages.append, connections=8
         )
     assert seen >= 5
     assert [record.outs for record in records] == [1, 0]
     assert not records[0].out
     assert records[0].seconds_out > 0
-    assert ["out" in told[0], "back" in told[1]] == [True, True]
+    assert ["out" in messages[0], "back" in messages[1]] == [True, True]
 
 
 def test_one_that_lists_models_and_fails_every_call_is_tried_ever_more_rarely():
@@ -155,7 +158,7 @@ def test_one_that_lists_models_and_fails_every_call_is_tried_ever_more_rarely():
             await asyncio.sleep(0.002)
 
     with StubServer([Status(500)]) as sick, StubServer([FINE]) as good:
-        with_fleet(work, sick, good, care=replace(CARE, longest=60.0))
+        with_fleet(work, sick, good, health=replace(CARE, longest=60.0))
         assert 3 <= sick.requests <= 16
         assert good.requests == 150
 
@@ -165,7 +168,7 @@ def test_all_down_is_said_with_all_addresses():
         port = gone.port
     other = f"http://user:secret@127.0.0.1:{port}/v1"
     started = time.perf_counter()
-    with pytest.raises(UnreachableError, match="none of the 2 servers can be asked") as caught:
+    with pytest.raises(UnreachableError, match="none of the 2 servers is available") as caught:
         complete(NOBODY, other, requests=[ask(f"problem {i}") for i in range(9)])
     assert "http://127.0.0.1:9/v1" in str(caught.value)
     assert f"http://127.0.0.1:{port}/v1" in str(caught.value)
@@ -210,12 +213,14 @@ def test_many_calls_teach_every_server_its_own_limit():
 def test_the_key_goes_to_every_listed_address_and_is_shown_nowhere():
     key = "sk-very-secret-0123456789"
     with StubServer([FINE]) as one, StubServer([FINE], api_key="another") as other:
-        told = []
-        complete(one, other, requests=[ask(f"problem {i}") for i in range(8)], api_key=key, tell=told.append)
+        messages = []
+        complete(
+            one, other, requests=[ask(f"problem {i}") for i in range(8)], api_key=key, notify=messages.append
+        )
         sent = {headers.get("Authorization") for server in (one, other) for headers in server.headers}
     assert sent == {f"Bearer {key}"}
-    assert "refused the API key" in told[0], "and who refuses it is out, not the run"
-    assert key not in told[0]
+    assert "refused the API key" in messages[0], "and who refuses it is out, not the run"
+    assert key not in messages[0]
 
 
 def test_addresses_of_a_fleet_make_one():

@@ -49,7 +49,7 @@ def test_an_address_listed_twice_is_one_of_both_weights():
 
 
 def test_a_weight_of_nothing_is_refused_without_showing_the_password():
-    with pytest.raises(SettingError, match=r"http://c/v1=0: a weight is above 0") as caught:
+    with pytest.raises(SettingError, match=r"http://c/v1=0: a weight must be above 0") as caught:
         parse_fleet(f"{A},http://u:secret@c/v1=0")
     assert "secret" not in str(caught.value)
 

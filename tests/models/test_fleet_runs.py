@@ -140,7 +140,9 @@ def test_nobody_at_all_is_a_line_and_exit_code_2(tmp_path):
     cases_ = write_cases(tmp_path / "cases.jsonl", 1, n=4)
     done = caps("select", cases_, "--model", "m", "--base-url", NOBODY, "--base-url", "http://127.0.0.1:10=2")
     assert done.returncode == 2
-    assert "caps: none of the 2 servers can be asked: nobody answers at http://127.0.0.1:9/v1" in done.stderr
+    assert (
+        "caps: none of the 2 servers is available: no server answers at http://127.0.0.1:9/v1" in done.stderr
+    )
 
 
 def invoked(*words, **environment):

@@ -162,7 +162,7 @@ def test_a_server_that_hangs_is_timed_out_and_asked_again():
     [
         (Status(429), BusyError, "lower the connections"),
         (Status(500, {"error": {"message": "boom"}}), BrokenServerError, "boom"),
-        (Reset(), BrokenServerError, "broke off"),
+        (Reset(), BrokenServerError, "closed the connection"),
         (Raw(b"<html>login</html>"), GarbledError, "login"),
         (Hang(), TimedOutError, "read timeout"),
     ],

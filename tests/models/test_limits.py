@@ -19,9 +19,9 @@ def flood(gate, calls, latency, *, refused=lambda _: False):
             await asyncio.sleep(0)
             inside -= 1
             if refused(before):
-                gate.strained(ticket)
+                gate.on_overload(ticket)
             else:
-                gate.served(ticket, latency(busy))
+                gate.on_success(ticket, latency(busy))
 
     async def run():
         await asyncio.gather(*(call() for _ in range(calls)))
@@ -104,7 +104,7 @@ def test_a_burst_of_refusals_halves_once():
         gate = AutoGate(start=32)
         tickets = [await gate.__aenter__() for _ in range(32)]
         for ticket in tickets:
-            gate.strained(ticket)
+            gate.on_overload(ticket)
         assert gate.limit == 16
         for _ in tickets:
             await gate.__aexit__(None, None, None)
@@ -118,7 +118,7 @@ def test_auto_does_not_grow_unless_it_is_full():
         gate = AutoGate(start=4)
         for _ in range(200):
             async with gate as ticket:
-                gate.served(ticket, 0.1)
+                gate.on_success(ticket, 0.1)
         return gate.limit
 
     assert asyncio.run(run()) == 4

@@ -1,13 +1,13 @@
 from collections import Counter
 
-from caps.models.fleet import ranked
+from caps.models.fleet import rank
 
 GROUPS = [f"problem {i}".encode() for i in range(4000)]
 
 
 def firsts(**weights):
     entries = [(name, weight, name) for name, weight in weights.items()]
-    return {group: ranked(group, entries)[0] for group in GROUPS}
+    return {group: rank(group, entries)[0] for group in GROUPS}
 
 
 def test_each_comes_first_as_often_as_its_share_of_the_weights():
@@ -25,4 +25,4 @@ def test_whoever_leaves_moves_only_its_own_groups():
 
 def test_the_order_is_that_of_the_names_not_of_the_list():
     entries = [("a", 1.0, "a"), ("b", 2.0, "b"), ("c", 1.0, "c")]
-    assert all(ranked(group, entries) == ranked(group, entries[::-1]) for group in GROUPS[:100])
+    assert all(rank(group, entries) == rank(group, entries[::-1]) for group in GROUPS[:100])

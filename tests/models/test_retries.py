@@ -47,11 +47,11 @@ def test_waits_are_bounded_and_as_many_as_allowed(most, seed):
 
 def test_at_least_what_the_server_asks_for_is_waited():
     assert all(3 <= pause <= 4 for pause in pauses(Attempts(Retries(), Random(1)), asked=3.0))
-    assert pauses(Attempts(Retries(obey=2), Random(1)), asked=3.0) == []
+    assert pauses(Attempts(Retries(max_retry_after=2), Random(1)), asked=3.0) == []
 
 
 def test_an_address_that_never_answered_is_given_up_sooner():
-    assert len(pauses(Attempts(Retries(most=5, strangers=1), Random(1)), known=False)) == 1
+    assert len(pauses(Attempts(Retries(most=5, most_unknown=1), Random(1)), known=False)) == 1
 
 
 def test_a_loading_server_is_polled_until_patience_ends():

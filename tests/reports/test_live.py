@@ -1,4 +1,4 @@
-"""A served page is told anew while the run goes on, and only to this machine."""
+"""A served page is updated while the run continues, and only this machine may read it."""
 
 import asyncio
 import json
@@ -8,13 +8,13 @@ import aiohttp
 from aiohttp import web
 
 from caps.cli.report import open_run
-from caps.reports.live import HOST, Live
+from caps.reports.live import HOST, LiveReport
 from judging import write_cases
 from running import run_cases
 
 
 async def serving(path, visit):
-    runner = web.AppRunner(Live(path, open_run, every=0.05).app(), shutdown_timeout=0.1)
+    runner = web.AppRunner(LiveReport(path, open_run, poll_seconds=0.05).app(), shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, HOST, 0).start()
@@ -24,7 +24,7 @@ async def serving(path, visit):
         await runner.cleanup()
 
 
-async def next_news(stream):
+async def next_update(stream):
     async for line in stream.content:
         if line.startswith(b"data: "):
             return json.loads(line[6:])
@@ -45,20 +45,20 @@ def test_the_page_grows_with_the_run_and_ends_with_it(tmp_path):
         async with session.get("/", headers={"Host": "elsewhere.example"}) as response:
             refused = response.status
         async with session.get("/events?rows=1") as stream:
-            first = await next_news(stream)
+            first = await next_update(stream)
             for name, text in whole.items():
                 (out / name).write_text(text)
-            news = [await next_news(stream)]
-            while not news[-1]["finished"]:
-                news.append(await next_news(stream))
-            assert await next_news(stream) is None
-        return page, receipt, refused, first, news
+            updates = [await next_update(stream)]
+            while not updates[-1]["finished"]:
+                updates.append(await next_update(stream))
+            assert await next_update(stream) is None
+        return page, receipt, refused, first, updates
 
-    page, receipt, refused, first, news = asyncio.run(serving(out, visit))
-    assert "not finished: 1 cases so far" in page
+    page, receipt, refused, first, updates = asyncio.run(serving(out, visit))
+    assert "not finished: 1 case so far" in page
     assert re.search(r"script-src [^;]*'self'; .*connect-src 'self'", page.replace("&#x27;", "'"))
     assert receipt.startswith('capsShard(0,"')
     assert refused == 403
     assert (first["rows"], first["finished"]) == ([], False)
-    assert [row[2] for told in news for row in told["rows"]] == ["case 1", "case 2"]
-    assert news[-1]["status"] == "finished"
+    assert [row[2] for update in updates for row in update["rows"]] == ["case 1", "case 2"]
+    assert updates[-1]["status"] == "finished"

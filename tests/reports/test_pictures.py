@@ -27,7 +27,7 @@ from caps.statistics.estimates import front
 from caps.studies.advice import conclude
 from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
 from caps.studies.simulation import PoolModel, generated_pools
-from reports.test_tree import read
+from reports.test_html import read
 
 HOSTILE = "\u202e</title><script>alert(1)</script> & \x00"
 NAMED = JudgeLabel(source="simulated judge 90", simulated=True)
@@ -58,7 +58,7 @@ def test_on_the_front_nothing_is_cheaper_and_no_worse_and_behind_it_everything_i
 def test_names_of_a_crowd_do_not_cover_each_other():
     crowd = [(100 + 3 * place, 60 + 2 * place) for place in range(7)]
     boxes = place_names(["some strategy"] * 7, crowd, [], Box(0, 0, 640, 300))
-    assert not any(one.shared(two) for place, one in enumerate(boxes) for two in boxes[:place])
+    assert not any(one.overlap(two) for index, one in enumerate(boxes) for two in boxes[:index])
 
 
 def test_a_diagnosis_has_a_picture_for_each_question_with_its_numbers(found):

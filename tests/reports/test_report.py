@@ -19,10 +19,10 @@ from caps.reports.html import markup
 from caps.reports.page import StoredReceipts, page_html
 from caps.reports.receipt import flips, receipt_of
 from caps.reports.receipt_page import bracket
-from caps.reports.report import case_page, load_report, pair_page, receipt_line, receipts, run_page
+from caps.reports.report import case_page, comparison_page, load_report, receipt_line, receipts, run_page
 from judging import case_line, spread
 from playing import erratic, field_of, played
-from reports.test_tree import read
+from reports.test_html import read
 from running import by_quality, run_cases
 
 NAMES = ("first", "second", "third")
@@ -64,7 +64,7 @@ def test_main_figures_settings_and_cases_can_be_read_without_scripts(run):
     shown = read(page_html(run_page(load_report(run)), StoredReceipts())).text
     for words in (
         "chosen answers right",
-        "of V1-Infer's reading",
+        "of V1-Infer's tokens",
         "rescue_margin",
         "pair-e1-math.v2.txt",
         *NAMES,
@@ -84,16 +84,16 @@ def test_a_page_runs_only_its_own_script_and_asks_nothing_of_the_network(run):
 
 
 def test_a_receipt_tells_every_game_with_the_prompt_that_was_sent(run):
-    told = receipt_line(run, "first")
-    assert told["whole"]
-    assert told["winner"] == run.selections["first"]["winner"]
-    assert [game["level"] for game in told["games"]].count("E1") == 8
-    assert all(game["exact"] for game in told["games"])
-    game = told["games"][0]
+    receipt = receipt_line(run, "first")
+    assert receipt["whole"]
+    assert receipt["winner"] == run.selections["first"]["winner"]
+    assert [game["level"] for game in receipt["games"]].count("E1") == 8
+    assert all(game["exact"] for game in receipt["games"])
+    game = receipt["games"][0]
     assert f"quality={spread(16, 0)[game['shown'][0]]}" in game["prompt"].split("BEGIN CANDIDATE B")[0]
     assert "<winner>" in game["replies"][-1].text
-    assert sum(game["tokens"] for game in told["games"]) == run.selections["first"]["tokens"]["asked"]
-    msgspec.json.encode(told)
+    assert sum(game["tokens"] for game in receipt["games"]) == run.selections["first"]["tokens"]["asked"]
+    msgspec.json.encode(receipt)
 
 
 def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_rescued(run):
@@ -102,7 +102,7 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
     picture = markup(bracket(receipt))
     games = [game.number for stage in receipt.bracket for game in stage.games]
     assert [picture.count(f'data-game="{number}"') for number in games] == [1] * 12
-    assert picture.count("comes back") == len(receipt.rescued)
+    assert picture.count(" rescued") == len(receipt.rescued)
     fates = {one.id: one.fate for one in receipt.candidates}
     assert fates[receipt.winner] == "chosen"
     assert sum(fate.startswith("out in stage A") for fate in fates.values()) == 8
@@ -121,11 +121,11 @@ def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
 
 
 def test_a_flip_is_what_the_contest_would_have_made_of_it():
-    """Turned around by hand and played on, each game either changes the winner as told, or was not told of."""
+    """Each verdict, reversed by hand and played on, changes the winner as reported, or is not reported."""
     entrants = field_of(8)
     judge = erratic(3)
     contest = played("caps", entrants, judge)
-    told = {(flip.game, flip.preferred): flip.winner for flip in flips_of(contest, entrants)}
+    reported = {(flip.game, flip.preferred): flip.winner for flip in flips_of(contest, entrants)}
     asks = [ask for turn in contest.transcript for ask in turn.round.asks]
     seen = set()
     for number, ask in enumerate(asks):
@@ -139,10 +139,10 @@ def test_a_flip_is_what_the_contest_would_have_made_of_it():
             )
             key = (number, ask.a if other.a > other.b else ask.b)
             if known:
-                assert told.get(key, contest.selection.winner) == again.selection.winner
-                seen.add(key in told)
+                assert reported.get(key, contest.selection.winner) == again.selection.winner
+                seen.add(key in reported)
             else:
-                assert told[key] is None
+                assert reported[key] is None
     assert seen == {True, False}
 
 
@@ -155,10 +155,10 @@ def flips_of(contest: Contest, entrants):
 def test_a_contest_cut_short_by_its_budget_tells_where_it_stopped(folder, tmp_path):
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", limit=1, budget_tokens=6_500)
     with open_run(out) as run:
-        told = receipt_line(run, "first")
+        receipt = receipt_line(run, "first")
         shown = read(page_html(case_page(run, "first"), StoredReceipts())).text
-    assert (told["whole"], told["provisional"], told["stopped"]) == (True, True, "budget")
-    assert told["stages"][-1]["name"] == "not answered"
+    assert (receipt["whole"], receipt["provisional"], receipt["stopped"]) == (True, True, "budget")
+    assert receipt["stages"][-1]["name"] == "not answered"
     assert "unanswered: budget" in shown
 
 
@@ -180,7 +180,7 @@ def test_an_unfinished_run_shows_what_there_is(folder, tmp_path):
         (cut / name).write_text("".join(kept[:lines]) + '{"id": "half a li')
     with open_run(cut) as run:
         page = run_page(load_report(run))
-        assert page.status == "not finished: 1 cases so far"
+        assert page.status == "not finished: 1 case so far"
         assert "not finished" in read(page_html(page, StoredReceipts())).text
         assert run.selections.keys() == {"first"}
 
@@ -194,10 +194,10 @@ def test_without_cases_and_journal_it_is_told_from_the_calls(folder, tmp_path):
     for name in ("selections.jsonl", "rulings.jsonl"):
         (bare / name).write_bytes((folder / "run" / name).read_bytes())
     with open_run(bare) as run:
-        told = receipt_line(run, "first")
-        assert (told["whole"], told["winner"]) == (False, run.selections["first"]["winner"])
-        assert len(told["games"]) == len({(g["shown"], g["level"]) for g in told["games"]})
-        assert told["games"][0]["replies"][0].text is None
+        receipt = receipt_line(run, "first")
+        assert (receipt["whole"], receipt["winner"]) == (False, run.selections["first"]["winner"])
+        assert len(receipt["games"]) == len({(g["shown"], g["level"]) for g in receipt["games"]})
+        assert receipt["games"][0]["replies"][0].text is None
         assert any("gone.jsonl" in note for note in run.notes)
         assert any("journal" in note for note in run.notes)
 
@@ -211,10 +211,10 @@ def test_own_prompts_that_are_gone_cost_the_prompts_and_nothing_else(folder, tmp
     for name in ("selections.jsonl", "rulings.jsonl"):
         (bare / name).write_bytes((folder / "run" / name).read_bytes())
     with open_run(bare) as run:
-        told = receipt_line(run, "first")
+        receipt = receipt_line(run, "first")
         assert any("/gone" in note for note in run.notes)
         assert load_report(run).figures.pass_at_1 == made["summary"]["pass_at_1"]
-    assert [(game["prompt"], bool(game["replies"][-1].text)) for game in told["games"][:2]] == [
+    assert [(game["prompt"], bool(game["replies"][-1].text)) for game in receipt["games"][:2]] == [
         ("", True)
     ] * 2
 
@@ -224,7 +224,7 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
         report([folder / "run", folder / "run"], case="first")
     with pytest.raises(InputError, match="name it with --case"):
         report([folder / "run"], as_json=True)
-    with pytest.raises(InputError, match="a folder made with --out is wanted"):
+    with pytest.raises(InputError, match="expected a run folder written with --out"):
         report([tmp_path])
 
 
@@ -234,7 +234,7 @@ def test_two_runs_are_compared_case_by_case(folder, tmp_path):
         first, second = (load_report(stack.enter_context(open_run(path))) for path in (folder / "run", worse))
         compared = compare_runs(first.run.selections, second.run.selections, first.labels)
         rights = [one.figures.right for one in (first, second)]
-        page = pair_page([first, second])
+        page = comparison_page([first, second])
     assert compared.only_first - compared.only_second == rights[0] - rights[1]
     assert compared.different == sum(row[0] & 1 for row in page.listing.rows)
     assert 0 < compared.p <= 1
@@ -242,8 +242,8 @@ def test_two_runs_are_compared_case_by_case(folder, tmp_path):
 
 
 def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkeypatch, run):
-    monkeypatch.setattr(pages, "WHOLE", 1000)
-    monkeypatch.setattr(pages, "SHARD", 1)
+    monkeypatch.setattr(pages, "INLINE_LIMIT", 1000)
+    monkeypatch.setattr(pages, "SHARD_SIZE", 1)
     _write([run], None, tmp_path / "page.html", texts=True)
     parts = sorted((tmp_path / "page_files").iterdir())
     assert [part.name for part in parts] == ["0.js", "1.js", "2.js"]
@@ -253,7 +253,7 @@ def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkey
     text = (tmp_path / "page.html").read_text()
     assert '"shards":[0,1,2]' in text
     assert "BEGIN CANDIDATE" not in text
-    assert "A at E1: " in text  # the games in short stay with the page
+    assert "A at E1: " in text  # the summary of the calls stays with the page
 
 
 def test_ten_thousand_cases_of_18_games_stay_far_below_30_megabytes(run):

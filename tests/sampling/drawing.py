@@ -1,4 +1,4 @@
-"""A desk over a scripted or a stubbed model, and problems to draw answers for."""
+"""A sampler over a scripted or a stubbed model, and problems to generate answers for."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from caps.config import RunConfig
 from caps.core.types import Case, Problem
 from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
-from caps.sampling.base import Aids
+from caps.sampling.base import SamplingTools
 from caps.sampling.methods import Independent
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler, sample_all
@@ -19,17 +19,19 @@ def problem(name="p", domain="math", **extra):
     return Case(name, Problem.of(f"Question {name}?"), (), domain, extra=extra)
 
 
-def desk_of(reply, preset=None, capacity=8):
-    """A desk over a scripted model; the model is `desk.model`."""
+def sampler_of(reply, preset=None, capacity=8):
+    """A sampler over a scripted model; the model is `sampler.model`."""
     model = ScriptedModel(reply)
-    desk = Sampler(model, "m", preset or Preset(), TEMPLATES, capacity=lambda: capacity)
-    desk.model = model
-    return desk
+    sampler = Sampler(model, "m", preset or Preset(), TEMPLATES, capacity=lambda: capacity)
+    sampler.model = model
+    return sampler
 
 
-def run(method, desk, problems, n=4, aids=None):
+def run(method, sampler, problems, n=4, tools=None):
     async def all_of():
-        return [one async for one in sample_all(problems, method, desk, n=n, aids=aids or Aids())]
+        return [
+            one async for one in sample_all(problems, method, sampler, n=n, tools=tools or SamplingTools())
+        ]
 
     return asyncio.run(all_of())
 
@@ -40,8 +42,8 @@ def draw(server, problems, n=4, *, preset=None, method=None, logprobs=False, pro
     runner = Runner(config, preset=preset or Preset())
 
     async def all_of():
-        async with runner.sampler(logprobs=logprobs, probe=probe) as desk:
-            return [one async for one in sample_all(problems, method or Independent(), desk, n=n)]
+        async with runner.sampler(logprobs=logprobs, probe=probe) as sampler:
+            return [one async for one in sample_all(problems, method or Independent(), sampler, n=n)]
 
     return asyncio.run(all_of())
 

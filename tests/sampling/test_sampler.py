@@ -11,7 +11,7 @@ from caps.registry import PRESETS
 from caps.sampling.methods import Independent, make_preset
 from caps.sampling.sampler import interface_of
 from models.server import Reply, Status, StubServer
-from sampling.drawing import desk_of, draw, problem, run, texts
+from sampling.drawing import draw, problem, run, sampler_of, texts
 
 PAPER = {"top_p": 0.95, "top_k": -1, "max_tokens": 32768}
 SENT = {
@@ -97,17 +97,17 @@ def test_a_problem_without_any_sample_fails_and_the_next_goes_on():
     def reply(request):
         return RefusedError("no") if "bad" in request.messages[0].content else "fine"
 
-    bad, good = run(Independent(), desk_of(reply), [problem("bad"), problem("good")], n=2)
+    bad, good = run(Independent(), sampler_of(reply), [problem("bad"), problem("good")], n=2)
     assert bad.case is None
-    assert bad.failure == "none of its 2 samples came in: no"
+    assert bad.failure == "none of its 2 samples succeeded: no"
     assert texts(good) == ["fine", "fine"]
 
 
 def test_a_refused_key_ends_the_run_at_once():
-    desk = desk_of(lambda _: AccessError("the key"))
+    sampler = sampler_of(lambda _: AccessError("the key"))
     with pytest.raises(AccessError):
-        run(Independent(), desk, (problem(str(i)) for i in range(1000)), n=2)
-    assert desk.model.calls < 20
+        run(Independent(), sampler, (problem(str(i)) for i in range(1000)), n=2)
+    assert sampler.model.calls < 20
 
 
 def test_reasoning_is_kept_before_the_answer_where_the_evidence_finds_it():
@@ -122,7 +122,7 @@ def test_reasoning_is_kept_before_the_answer_where_the_evidence_finds_it():
 def test_an_empty_reply_is_no_candidate_and_what_it_cost_is_known():
     empty = Completion("", "content_filter", Usage(10, 3))
     (sampled,) = run(
-        Independent(), desk_of(lambda request: "ok" if request.draw else empty), [problem()], n=2
+        Independent(), sampler_of(lambda request: "ok" if request.draw else empty), [problem()], n=2
     )
     assert texts(sampled) == ["ok"]
     assert (sampled.samples[0].cause, sampled.samples[0].usage.output) == ("empty", 3)
@@ -155,17 +155,17 @@ def test_a_server_without_log_probabilities_is_found_by_one_call():
 
 
 def test_a_problem_that_has_candidates_is_not_drawn_for_again():
-    desk = desk_of(lambda _: "x")
-    (sampled,) = run(Independent(), desk, [replace(problem(), candidates=(Candidate("old"),))])
+    sampler = sampler_of(lambda _: "x")
+    (sampled,) = run(Independent(), sampler, [replace(problem(), candidates=(Candidate("old"),))])
     assert "--method aggregate" in sampled.failure
-    assert desk.model.calls == 0
+    assert sampler.model.calls == 0
 
 
 def test_code_that_is_called_shows_its_interface():
     assert interface_of(problem(starter_code="class S:\n  def f(self):\n")) == "class S:\n  def f(self):"
     assert interface_of(problem(entry_point="solve")) == "def solve(...):"
     assert interface_of(problem(entry_point="", starter_code="  ")) == ""
-    request = desk_of([]).request(problem(domain="code", entry_point="solve"), 0)
+    request = sampler_of([]).request(problem(domain="code", entry_point="solve"), 0)
     assert "def solve(...):" in request.messages[0].content
     assert request.template == "instruct-function.v1.txt"
 
@@ -174,18 +174,18 @@ def test_what_is_under_way_when_the_run_is_stopped_comes_in_and_nothing_new_begi
     done = []
 
     async def interrupted():
-        desk = desk_of(lambda _: "x", capacity=2)
-        slow = desk.model.complete
+        sampler = sampler_of(lambda _: "x", capacity=2)
+        slow = sampler.model.complete
 
         async def complete(request):
             await asyncio.sleep(0.05)
             done.append(request.draw)
             return await slow(request)
 
-        desk.model.complete = complete
-        drawing = asyncio.ensure_future(desk.fresh(problem(), range(10)))
+        sampler.model.complete = complete
+        drawing = asyncio.ensure_future(sampler.generate(problem(), range(10)))
         await asyncio.sleep(0.02)
-        await desk.stop(grace=1)
+        await sampler.stop(grace=1)
         drawing.cancel()
         await asyncio.gather(drawing, return_exceptions=True)
 

@@ -22,7 +22,7 @@ from caps.core.text import number, plural
 from caps.datasets.imports import open_cases
 from caps.datasets.reading import lines
 from caps.engines.batch import CaseProgress
-from caps.engines.batch_files import RESULTS, BatchImporter, BatchNotes, ImportCount
+from caps.engines.batch_files import RESULTS, BatchImporter, BatchRecords, ImportCount
 from caps.engines.budget import Account
 from caps.journal.store import Journal, default_path
 from caps.models.pending import PendingRequest
@@ -30,7 +30,7 @@ from caps.models.wire import RENAMED
 from caps.reports.console import table
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
-from caps.runs.run_file import RunFile, run_file_of
+from caps.runs.run_file import RunFile, new_run_file
 from caps.studies.planning import forecast_case
 
 app = typer.Typer(help="Select through files for a Batch API, step by step.", no_args_is_help=True)
@@ -136,7 +136,7 @@ def _run_file(runner: Runner, cases: Path, limit: int | None) -> RunFile:
         )
     checked_source(partial(open_cases, str(cases)), None)  # raises if it holds no case
     findings = runner.findings(None)
-    return run_file_of(
+    return new_run_file(
         runner,
         cases=str(cases),
         limit=limit,
@@ -162,34 +162,34 @@ def absorb(places: Places, quiet: options.Quiet = False) -> None:
     if not files:
         say(f"{folder}: holds no new results")
         return
-    taken = asyncio.run(_absorb(folder, files))
+    imported = asyncio.run(_absorb(folder, files))
     with FailureLog("not a result") as garbage:
-        for words in taken.garbage:
+        for words in imported.garbage:
             garbage.add(words)
-    if taken.refused is not None:
-        say(f"refused: {taken.refused}", "red")
+    if imported.refused is not None:
+        say(f"refused: {imported.refused}", "red")
     if not quiet:
-        say(_summary(taken, len(files)))
+        say(_summary(imported, len(files)))
         say(f"next: caps batch prepare {folder}")
-    raise typer.Exit(1 if taken.garbage else 0)
+    raise typer.Exit(1 if imported.garbage else 0)
 
 
 async def _absorb(path: Path, files: list[Path]) -> ImportCount:
     async with open_batch_run(path) as run:
-        absorber = BatchImporter(run.journal, _awaited(run), run.failures)
+        importer = BatchImporter(run.journal, _awaited(run), run.failures)
         for file in files:
-            await absorber.absorb(lines(str(file), RESULTS), str(file))
-        run.folder.keep(absorber.taken.failures)
-        run.folder.note_absorbed(files)
-        if absorber.taken.renamed:
+            await importer.import_lines(lines(str(file), RESULTS), str(file))
+        run.folder.add_failures(importer.count.failures)
+        run.folder.mark_imported(files)
+        if importer.count.renamed:
             run.folder.rename_limit(RENAMED)
             say(f"this server calls the limit {RENAMED}: the next file will use that name", "yellow")
-    return absorber.taken
+    return importer.count
 
 
 def _awaited(run: BatchRun) -> dict[str, PendingRequest]:
     """The requests that contests wait for, including those given up: late replies count."""
-    return {one.key: one.awaited for progress in run.batch_state.stands() for one in progress.noted}
+    return {one.key: one.pending for progress in run.batch_state.progress() for one in progress.missing}
 
 
 def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
@@ -202,7 +202,7 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
     if len(homes) != 1:
         raise InputError(f"{', '.join(map(str, homes))}: these are several folders; name one")
     folder = BatchFolder(homes[0])
-    if not folder.begun:
+    if not folder.exists:
         raise InputError(
             f"{homes[0]}: holds no batch run: name its folder too  (caps batch absorb DIR FILES...), or "
             "start one with  caps batch prepare CASES --out DIR"
@@ -211,17 +211,17 @@ def _sorted_out(places: list[Path]) -> tuple[Path, list[Path]]:
         return homes[0], files
     if not folder.results():
         raise InputError(f"{homes[0]}: holds no result files: name them, or copy them there")
-    return homes[0], folder.fresh()
+    return homes[0], folder.new_results()
 
 
-def _summary(taken: ImportCount, files: int) -> str:
+def _summary(imported: ImportCount, files: int) -> str:
     counts = [
-        (len(taken.keys), "new"),
-        (taken.known, "known already"),
-        (taken.unknown, "not of this run"),
-        (taken.failed.total(), f"failed, to be sent again{_causes(taken.failed)}"),
-        (taken.unrun, "never run, to be sent again"),
-        (taken.given_up.total(), f"given up, counted as unanswered{_causes(taken.given_up)}"),
+        (len(imported.keys), "new"),
+        (imported.known, "known already"),
+        (imported.unknown, "not of this run"),
+        (imported.failed.total(), f"failed, to be sent again{_causes(imported.failed)}"),
+        (imported.not_run, "never run, to be sent again"),
+        (imported.given_up.total(), f"given up, counted as unanswered{_causes(imported.given_up)}"),
     ]
     words = "; ".join(f"{number(count, 0)} {kind}" for count, kind in counts if count) or "none"
     return f"replies in {plural(files, 'file')}: {words}"
@@ -290,7 +290,7 @@ def _under_way(path: Path, *, as_json: bool) -> None:
                 "model": sent.model,
                 "requests": len(sent.awaited),
             }
-            for sent in BatchNotes(journal).under_way()
+            for sent in BatchRecords(journal).under_way()
         ]
     if as_json:
         print_json(rows)
@@ -304,7 +304,7 @@ def _under_way(path: Path, *, as_json: bool) -> None:
 async def _status(path: Path, *, by_case: bool, as_json: bool) -> None:
     async with open_batch_run(path, writing=False) as run:
         found = _progress(run)
-        out = run.folder.out(run.journal, run.failures)
+        out = run.folder.pending(run.journal, run.failures)
     under_way = len(found.keys & {key for keys in out.values() for key in keys})
     failed = sum(case["failed"] is not None for case in found.cases)
     if as_json:
@@ -356,31 +356,31 @@ def _show(found: BatchProgress, *, by_case: bool) -> None:
 def _progress(run: BatchRun) -> BatchProgress:
     found, runner = BatchProgress(), run.runner
     depths: dict[int, int] = {}  # by number of distinct answers, on which the number of rounds depends
-    for progress in run.batch_state.stands():
+    for progress in run.batch_state.progress():
         found.cases.append(_line(progress))
         found.keys |= {one.key for one in progress.open}
-        if progress.stage is not None and progress.play is not None:
-            prepared = progress.play.prepared
+        if progress.stage is not None and progress.case_run is not None:
+            prepared = progress.case_run.prepared
             size = len({one.signature or one.id for one in prepared.evidence.entrants})
             if size not in depths:
                 forecast = forecast_case(prepared, runner.strategy, runner.templates, seed=runner.config.seed)
                 depths[size] = forecast.depth
-            found.trips = max(found.trips, depths[size] - progress.play.depth, 1)
+            found.trips = max(found.trips, depths[size] - progress.case_run.depth, 1)
     return found
 
 
 def _line(progress: CaseProgress) -> dict[str, Any]:
-    play, outcome = progress.play, progress.outcome
+    case_run, outcome = progress.case_run, progress.outcome
     answered = [one for one in outcome.judged if one.ruling.unanswered is None]
     pending = 0
-    if play is not None and play.round is not None:
-        pending = len(play.round.asks) - len(play.waiting())
+    if case_run is not None and case_run.round is not None:
+        pending = len(case_run.round.asks) - len(case_run.open_asks())
     return {
         "id": outcome.name,
         "stage": progress.stage or OVER,
-        "rounds": 0 if play is None else play.depth,
+        "rounds": 0 if case_run is None else case_run.depth,
         "answered": len(answered) + pending,
         "open": len(progress.open),
-        "given_up": len(progress.noted) - len(progress.open),
+        "given_up": len(progress.missing) - len(progress.open),
         "failed": outcome.failure,
     }

@@ -57,9 +57,9 @@ class BatchRun:
 
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """The outcome of each case; requests in the files of this folder count as paid for."""
-        self.waiting.paid |= self.folder.sent()
-        for stand in self.batch_state.stands():
-            yield stand.outcome
+        self.waiting.paid |= self.folder.sent_keys()
+        for progress in self.batch_state.progress():
+            yield progress.outcome
 
 
 def _finding(
@@ -117,7 +117,7 @@ async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, qui
     `extra` repeats the request fields whose texts the folder may not hold.
     """
     async with open_batch_run(path, extra) as run:
-        out = {} if again else run.folder.out(run.journal, run.failures)
+        out = {} if again else run.folder.pending(run.journal, run.failures)
         parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
         if parts or held:
             for part in parts:
@@ -133,10 +133,10 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Out
     """Write open requests: the files, the number of requests that earlier files hold, the failed cases."""
     held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
-        for stand in run.batch_state.stands():
-            if stand.outcome.failure is not None:
-                failed.append(stand.outcome)
-            for one in stand.open:
+        for progress in run.batch_state.progress():
+            if progress.outcome.failure is not None:
+                failed.append(progress.outcome)
+            for one in progress.open:
                 if one.key in out:
                     held.add(one.key)
                 else:

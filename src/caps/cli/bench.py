@@ -2,17 +2,16 @@
 
 import os
 import signal
-from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from caps.cli import options
 from caps.cli.help import FILES, PERFORMANCE, STRATEGY
-from caps.cli.options import JsonFlag, configured
+from caps.cli.options import JsonFlag, configured, stated_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
@@ -87,15 +86,23 @@ DryRun = Annotated[
         "--dry-run", help="Run nothing; show what is done and what is missing.", rich_help_panel=FILES
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", rich_help_panel=FILES,
+        help="Folder with the files of the suites. Default: the folder of the study.",
+    ),
+]  # fmt: skip
 
 
-@configured("judge", "asking", "performance", "journal", "price", without=("timeout",))
+@configured("judge", "recorded", "asking", "performance", "journal", "price", without=("timeout",))
 def bench(
     ctx: typer.Context,
     study: StudyFile,
     config: RunConfig,
     keys: Keys,
     out: OutFolder = None,
+    data: Data = None,
     force: options.Force = False,
     limit: options.Limit = None,
     only: Only = None,
@@ -113,11 +120,10 @@ def bench(
     are written as Markdown, CSV and LaTeX, next to the figures of the paper. For a file that names several
     studies all are run, and all tables written on one page. What is still to be paid for is forecast first.
     """
-    found = load_studies(study)
+    found, stated = load_studies(study, data), stated_settings(ctx)
     plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
     simulated = simulate or all(plan.judge.model == SIMULATED and config.model is None for plan in plans)
     folder = out or Path("bench") / (found.name + ("-simulated" if simulated else ""))
-    given = {name: value for name, value in config.to_dict().items() if _is_given(ctx, name)}
     missing: dict[str, Suite] = {}
     prepared = [
         _Prepared(
@@ -125,7 +131,9 @@ def bench(
             shards_of(
                 plan,
                 limit=limit,
-                runner_of=None if simulated else partial(_runner, plan, given, config, keys, quiet=quiet),
+                runner_of=None
+                if simulated
+                else partial(_runner, plan, config, keys, stated=stated, quiet=quiet),
                 skipped=lambda suite: missing.setdefault(str(suite.cases), suite),
                 optional=isinstance(found, Collection),
             ),
@@ -170,12 +178,6 @@ class _Done(NamedTuple):
     tables: list[Table]
     label: str | None
     failures: list[str]
-
-
-def _is_given(ctx: typer.Context, name: str) -> bool:
-    """Whether a setting was given on the command line, in the environment or in a file."""
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name != "DEFAULT"
 
 
 def _run(one: _Prepared, limit: int | None, processes: int, *, simulated: bool, quiet: bool) -> _Done:
@@ -242,20 +244,22 @@ def _forecast(ready: list[_Prepared], limit: int | None, *, show: bool) -> None:
 
 def _runner(
     study: Study,
-    given: Mapping[str, Any],
-    config: RunConfig,
+    given: RunConfig,
     keys: Keys,
     suite: Suite,
     method: Method,
     *,
+    stated: frozenset[str],
     quiet: bool,
 ) -> Runner:
-    """The runner of a suite; the command line overrides the suite, which overrides the judge of the study."""
-    changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": config.journal}
+    """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
+    changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
+    changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
+    changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
     changes |= suite.judge
-    changes |= given
+    changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
 
@@ -290,7 +294,7 @@ def _say_missing(suite: Suite) -> None:
 def _judge_of(shard: Shard) -> str:
     if shard.runner is None:
         return SIMULATED
-    return shard.runner.endpoints.full.model if shard.runner.asks_judge else ""
+    return shard.runner.judge_name
 
 
 def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:

@@ -27,7 +27,7 @@ from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
 from caps.reports.console import shown, table
-from caps.reports.demo import judge_words, result_row
+from caps.reports.demo import judge_text, result_row
 from caps.runner import Runner
 from caps.runs.summary import Summary
 from caps.studies.planning import BASELINE, forecast_case
@@ -160,7 +160,7 @@ class _Tour:
             f"{total.asked / self._whole:.0%} of what V1-Infer would read.",
             style="bold",
         )
-        for words in (*summary.findings.as_text(), *judge_words(played)):
+        for words in (*summary.findings.as_text(), *judge_text(played)):
             self._console.print(shown(words), markup=False)
         if self._runner.endpoints.full.model == SMALL:
             self._console.print(
@@ -190,9 +190,7 @@ def show_simulated(seed: int) -> None:
     """Run one contest of CAPS-R between 16 made-up candidates, and draw its bracket."""
     pool = _interesting(PoolModel(kind="math", new_wrong=8.0), seed)
     judge = SimulatedJudge(PRESETS["80"], pool.entrants, pool.correct, seed=seed)
-    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed)
-    while round_ := contest.pending:
-        contest.answer([judge.answer(ask) for ask in round_.asks])
+    contest = Contest(make_strategy("caps-r"), pool.entrants, seed=seed).play(judge.answer)
 
     console = stdout()
     clusters = len({entrant.signature for entrant in pool.entrants})

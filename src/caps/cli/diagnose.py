@@ -14,13 +14,14 @@ import typer
 from caps.building import make_prepare
 from caps.cli import options
 from caps.cli.figures import Html, Plots, write_figures
-from caps.cli.help import FILES, STRATEGY
+from caps.cli.help import FILES, JUDGE, STRATEGY
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
+from caps.config import options as options_of
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
 from caps.datasets.imports import open_cases
@@ -54,9 +55,20 @@ from caps.studies.diagnosis import (
 from caps.studies.simulation import PoolModel, generated_pools
 
 MADE_UP = 300
+DEFAULTS = Plan()
 
 Cases = Annotated[
     str | None, typer.Argument(metavar="[CASES]", help="Labelled cases. Not needed with --simulate.")
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        *options_of()["model"].flags,
+        envvar=list(options_of()["model"].env),
+        metavar="NAME",
+        help="Model that judges. Repeat the option to compare several judges in one table.",
+        rich_help_panel=JUDGE,
+    ),
 ]
 Pairs = Annotated[
     int,
@@ -82,6 +94,25 @@ NoStop = Annotated[
     bool,
     typer.Option("--no-stop", help="Ask all pairs, even if fewer are enough.", rich_help_panel=STRATEGY),
 ]
+Precision = Annotated[
+    float,
+    typer.Option(
+        "--precision",
+        min=0.001,
+        max=1,
+        metavar="SHARE",
+        help="Stop when the accuracy is known to plus or minus this share, with 90 % confidence.",
+        rich_help_panel=STRATEGY,
+    ),
+]
+Ratings = Annotated[
+    bool,
+    typer.Option(
+        "--ratings",
+        help="Also ask for a rating of each candidate of these pairs, one call each.",
+        rich_help_panel=STRATEGY,
+    ),
+]
 Proxy = Annotated[
     bool,
     typer.Option(
@@ -91,12 +122,13 @@ Proxy = Annotated[
     ),
 ]
 Simulate = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--simulate",
-        metavar="PERCENT",
+        metavar="JUDGE",
         rich_help_panel=STRATEGY,
-        help="Diagnose a synthetic judge that is right in 60, 70, 80 or 90 % of comparisons.",
+        help="Diagnose a simulated judge: 60, 70, 80 or 90 (% right), strong, reasoning, weak or biased. "
+        "May be repeated.",
         autocompletion=options.completion(PRESETS),
     ),
 ]
@@ -122,18 +154,21 @@ Save = Annotated[
 
 
 @configured(
-    "judge", "levels", "asking", "strategy", "evidence", "performance", "embedded", "journal", "price",
-    "total budget", "total budget seconds",
+    "judge", "recorded", "levels", "asking", "strategy", "evidence", "performance", "embedded", "journal",
+    "price", "total budget", "total budget seconds",
     defaults={"hard_evidence": "off"},
-    without=("strategy", "skip_failing", "judge_profile"),
+    without=("model", "strategy", "skip_failing", "judge_profile"),
 )  # fmt: skip
 def diagnose(
     config: RunConfig,
     keys: Keys,
     cases: Cases = None,
-    pairs: Pairs = 100,
-    per_case: PerCase = 3,
+    model: Models = None,
+    pairs: Pairs = DEFAULTS.pairs,
+    per_case: PerCase = DEFAULTS.per_case,
+    precision: Precision = DEFAULTS.precision,
     no_stop: NoStop = False,
+    ratings: Ratings = False,
     proxy: Proxy = False,
     simulate_: Simulate = None,
     contests: Contests = CONTESTS,
@@ -147,17 +182,26 @@ def diagnose(
     """Measure how accurate a judge is, and recommend a strategy.
 
     The judge compares pairs of a right and a wrong candidate, on partial and on full views and in both
-    orders, until both accuracies differ clearly from chance, or --pairs are asked. Replies are stored in the
-    journal, where caps select finds them. --set changes the synthetic judge of --simulate: position_bias=0.3.
+    orders, until both accuracies differ from chance and the forecast is settled, or --pairs are asked.
+    Replies are stored in the journal, where caps select finds them. Several --model, or several --simulate,
+    are compared in one table. --set changes the simulated judge of --simulate: position_bias=0.3.
     """
-    plan = Plan(pairs=pairs, per_case=per_case, stop=not no_stop, proxy=proxy, seed=config.seed)
+    plan = Plan(
+        pairs=pairs, per_case=per_case, precision=precision, stop=not no_stop, ratings=ratings, proxy=proxy,
+        seed=config.seed,
+    )  # fmt: skip
     changes = {name: str(value) for name, value in config.settings.items()}
     config = replace(config, settings={})
     if proxy and save is not None:
         raise SettingError("--save needs labels: without them the accuracy of the judge is unknown")
-    if changes and simulate_ is None:
-        raise SettingError("--set changes the synthetic judge: add --simulate")
-    found = _subjects(cases, limit, config, plan, simulated=simulate_ is not None)
+    if changes and not simulate_:
+        raise SettingError("--set changes the simulated judge: add --simulate")
+    names: list[str | None] = [*dict.fromkeys(simulate_ or model or ())] or [None]
+    if model and config.recorded is not None:
+        raise SettingError("--recorded answers in place of a model: leave --model out")
+    if len(names) > 1 and (proxy or save or plots or html):
+        raise SettingError("--proxy, --save, --plots and --html are for one judge: diagnose each by itself")
+    found = _subjects(cases, limit, config, plan, simulated=bool(simulate_))
     scheduled = schedule(found, plan)
     if not scheduled:
         raise InputError(f"{cases}: {explain_nothing(found, plan)}")
@@ -173,23 +217,36 @@ def diagnose(
         as_json=as_json,
         quiet=quiet,
     )
-    if simulate_ is not None:
-        asked = _simulated(simulate_, changes, scheduled, plan)
-        raise typer.Exit(
-            output.print(asked, JudgeLabel(source=f"simulated judge {simulate_}", simulated=True))
-        )
+    diagnosed = [
+        _simulated(name, changes, scheduled, plan)
+        if simulate_
+        else _live(replace(config, model=name), keys, scheduled, plan, cases, quiet=quiet)
+        for name in names
+    ]
+    raise typer.Exit(output.print(*diagnosed[0]) if len(diagnosed) == 1 else output.compare(diagnosed))
+
+
+def _live(
+    config: RunConfig, keys: Keys, scheduled: list[Subject], plan: Plan, cases: str | None, *, quiet: bool
+) -> tuple[DiagnosisRun, JudgeLabel]:
     with runner_for(config, keys, quiet=quiet) as runner:
         answered = asyncio.run(judged_live(runner, scheduled, plan, quiet=quiet))
         if answered is None:
             raise typer.Exit(130)
+        if not runner.asks_model:
+            named = ("--recorded", str(config.recorded), "--recorded-judge", runner.judge_name)
+            return answered, JudgeLabel(
+                source=f"recorded in {config.recorded}", model=runner.judge_name, words=named
+            )
         _, full, at_partial = runner.endpoints
-    named = JudgeLabel(
+        price = runner.price
+    return answered, JudgeLabel(
         source=f"caps diagnose {cases}",
         model=full.model,
         model_e1=None if at_partial == full else at_partial.model,
         words=_again(config),
+        price=price,
     )
-    raise typer.Exit(output.print(answered, named))
 
 
 def _subjects(
@@ -197,20 +254,23 @@ def _subjects(
 ) -> list[Subject]:
     if cases is None and not simulated:
         raise SettingError(
-            "no cases: name a file of labelled cases, or use --simulate 80 for a synthetic judge"
+            "no cases: name a file of labelled cases, or use --simulate 80 for a simulated judge"
         )
     if simulated and plan.proxy:
-        raise SettingError("--proxy is for cases without labels, and a synthetic judge needs labels")
+        raise SettingError("--proxy is for cases without labels, and a simulated judge needs labels")
     if cases is None:
         return list(of_pools(generated_pools(PoolModel(), limit or MADE_UP, plan.seed)))
     views = {name: str(view) for name, view in config.views.items()}
     return list(subjects(islice(open_cases(cases), limit), make_prepare(config.profile, views)))
 
 
-def _simulated(preset: str, changes: dict[str, str], scheduled: list[Subject], plan: Plan) -> DiagnosisRun:
+def _simulated(
+    preset: str | None, changes: dict[str, str], scheduled: list[Subject], plan: Plan
+) -> tuple[DiagnosisRun, JudgeLabel]:
     if preset not in PRESETS:
         raise SettingError(f"--simulate {preset!r}: must be one of {', '.join(PRESETS)}")
-    return simulate(scheduled, plan, override(PRESETS[preset], changes))
+    asked = simulate(scheduled, plan, override(PRESETS[preset], changes))
+    return asked, JudgeLabel(source=f"simulated judge {preset}", simulated=True)
 
 
 def _again(config: RunConfig) -> tuple[str, ...]:
@@ -279,6 +339,34 @@ class DiagnosisOutput:
             say(f"the {asked.ended} was used up before all pairs were asked", "yellow")
         return 1 if asked.failures else 3 if asked.ended else 0
 
+    def compare(self, several: Sequence[tuple[DiagnosisRun, JudgeLabel]]) -> int:
+        """Print several judges in one table; return the exit code."""
+        with FailureLog() as failures:
+            for asked, judge in several:
+                for failure in asked.failures:
+                    failures.add(f"{judge.name}: {failure}")
+        for asked, judge in several:
+            if not asked.looks:
+                say(f"{judge.name}: no pair was answered completely, so it cannot be measured", "red")
+        answered = [(asked, judge) for asked, judge in several if asked.looks]
+        if not answered:
+            return 1
+        found = [(self._concluded(asked), asked, judge) for asked, judge in answered]
+        rows = diagnosed_rows.comparison_rows(found)
+        if self.as_json:
+            print_json({"judges": rows})
+        else:
+            stdout().print(diagnosed.comparison(rows))
+            _print(f"warning: {row['judge']}: {words}" for row in rows for words in row["warnings"])
+        failed = any(asked.failures or not asked.looks for asked, _ in several)
+        return 1 if failed else 3 if any(asked.ended for asked, _ in several) else 0
+
+    def _concluded(self, asked: DiagnosisRun) -> Conclusion:
+        with Progress("simulated contests", self.contests, hidden=self.quiet) as progress:
+            return conclude(
+                asked, self.found, seed=self.plan.seed, contests=self.contests, report=progress.advance
+            )
+
     def _print_proxy(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
         measured = measured_of(asked)
         page = proxy_page(measured, judge, made=self._made(asked, judge))
@@ -290,10 +378,7 @@ class DiagnosisOutput:
         _print([*diagnosed.remarks(measured, labelled=False), diagnosed.PROXY])
 
     def _print_conclusion(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
-        with Progress("simulated contests", self.contests, hidden=self.quiet) as progress:
-            found = conclude(
-                asked, self.found, seed=self.plan.seed, contests=self.contests, report=progress.advance
-            )
+        found = self._concluded(asked)
         line = diagnosed.command(
             self.cases or "CASES", found.chosen, judge.words, None if self.save is None else str(self.save)
         )
@@ -326,7 +411,8 @@ class DiagnosisOutput:
             _print([f"{judge.source}: the figures below are simulated", ""])
         stdout().print(diagnosed.figures(found.measured))
         answer = diagnosed.judged_words(found.measured, pairs_most=self.plan.pairs)
-        _print(["", *diagnosed.remarks(found.measured), "", *answer, ""])
+        _print(["", *diagnosed.remarks(found.measured), "", *answer])
+        _print([*(f"warning: {words}" for words in found.warnings), ""])
         stdout().print(diagnosed.options_table(found.options, found.chosen))
         measure = diagnosed.paper_measure(found.options)
         advice = diagnosed.advice_words(found.measured, found.chosen)

@@ -13,7 +13,7 @@ from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
-from caps.models.discovery import Place
+from caps.models.discovery import ServerAddress
 from caps.models.fleet import parse_fleet
 from caps.models.weights import default_weights
 from caps.reports.console import table
@@ -48,14 +48,14 @@ def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
     raise typer.Exit(any(check.state == "broken" for check in checks))
 
 
-def environment_places() -> list[Place]:
+def environment_places() -> list[ServerAddress]:
     """The servers that the environment names, with their keys, in the order of preference."""
     own, general = os.environ.get("CAPS_API_KEY"), os.environ.get("OPENAI_API_KEY")
     urls = (os.environ.get("CAPS_BASE_URL", ""), os.environ.get("OPENAI_BASE_URL", ""))
     keys = (own or general, general if urls[0] else own or general)
     named = list(zip(("CAPS_BASE_URL", "OPENAI_BASE_URL"), urls, keys, strict=True))
     distinct = named[:1] if urls[0] == urls[1] else named
-    return [Place(name, one.url, key) for name, url, key in distinct for one in parse_fleet(url)]
+    return [ServerAddress(name, one.url, key) for name, url, key in distinct for one in parse_fleet(url)]
 
 
 def _rows(checks: list[Check]) -> list[tuple[str, ...]]:

@@ -15,11 +15,14 @@ from caps.core.text import plural
 from caps.core.types import Case
 from caps.datasets.exports import EXPORTS, Chosen, preferences
 from caps.datasets.imports import open_cases
+from caps.datasets.verdicts import UNNAMED, RecordBook, write_recorded
 from caps.files import Output as OutputFile
-from caps.runs.folder import RunRecord, read_rulings, read_run
+from caps.runs.folder import RunRecord, read_rulings, read_run, recorded_answers
 from caps.runs.result_lines import Line
+from caps.runs.run_file import judges_of
 
 PREFERENCES = "preferences"
+VERDICTS = "verdicts"
 
 Source = Annotated[
     str,
@@ -28,13 +31,21 @@ Source = Annotated[
     ),
 ]
 FormatName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--format",
         metavar="NAME",
-        help=f"Format to write: {', '.join(EXPORTS)} or {PREFERENCES}.",
-        autocompletion=completion((*EXPORTS, PREFERENCES)),
+        help=f"Format to write: {', '.join(EXPORTS)}, {PREFERENCES} or {VERDICTS}.",
+        autocompletion=completion((*EXPORTS, PREFERENCES, VERDICTS)),
     ),
+]
+Verdicts = Annotated[
+    bool,
+    typer.Option("--verdicts", help="Write all answers of the run's judge, for --recorded; a --format."),
+]
+JudgeName = Annotated[
+    str | None,
+    typer.Option("--judge-name", metavar="NAME", help="Name of the judge in --verdicts. Default: its model."),
 ]
 CasesFile = Annotated[
     str | None,
@@ -48,7 +59,9 @@ Chat = Annotated[bool, typer.Option("--chat", help="Preferences: write chat mess
 
 def export(
     source: Source,
-    format_: FormatName,
+    format_: FormatName = None,
+    verdicts: Verdicts = False,
+    judge_name: JudgeName = None,
     cases: CasesFile = None,
     full_evidence: FullOnly = False,
     chat: Chat = False,
@@ -57,10 +70,17 @@ def export(
     """Write winners, candidates or judged pairs for another tool.
 
     Preferences are the decided comparisons of a run, one per line: prompt, chosen, rejected, weight, level.
+    Verdicts are all answers of its judge; with them, caps select --recorded chooses again without the judge.
     """
-    if format_ not in (*EXPORTS, PREFERENCES):
-        raise SettingError(f"--format {format_!r}: must be one of {', '.join((*EXPORTS, PREFERENCES))}")
-    selected = _ExportSource(Path(source) if Path(source).is_dir() else None, source, cases)
+    known = (*EXPORTS, PREFERENCES, VERDICTS)
+    if verdicts and format_ not in (None, VERDICTS):
+        raise SettingError(f"--verdicts is --format {VERDICTS}: leave out --format {format_}")
+    format_ = VERDICTS if verdicts else format_
+    if format_ not in known:
+        given = "is missing" if format_ is None else f"{format_!r}"
+        raise SettingError(f"--format {given}: must be one of {', '.join(known)}")
+    run = Path(source) if Path(source).is_dir() else None
+    selected = _ExportSource(run, source, cases, any_cases=format_ == VERDICTS)
     if format_ == PREFERENCES:
         if selected.run is None:
             raise SettingError(
@@ -70,20 +90,23 @@ def export(
             selected.by_name(), read_rulings(selected.run), full_only=full_evidence, chat=chat
         )
         chunks = selected.counted(games)
+    elif format_ == VERDICTS:
+        chunks = selected.counted(selected.recorded(judge_name))
     else:
         chunks = iter(EXPORTS[format_](selected.chosen()))
     with OutputFile(output or "-", option="--output", inputs=[selected.source]) as sink, selected.failures:
         for chunk in chunks:
             sink.write(chunk)
         sink.finish()
-    say(f"{plural(selected.count, 'pair' if format_ == PREFERENCES else 'case')} exported")
+    noun = {PREFERENCES: "pair", VERDICTS: "answer"}.get(format_, "case")
+    say(f"{plural(selected.count, noun)} exported")
     raise typer.Exit(1 if selected.failed else 0)
 
 
 class _ExportSource:
     """What is exported: the cases, with the selections of a run if there is one."""
 
-    def __init__(self, run: Path | None, source: str, cases: str | None) -> None:
+    def __init__(self, run: Path | None, source: str, cases: str | None, *, any_cases: bool = False) -> None:
         self.run, self.count, self.failed = run, 0, 0
         self.failures = FailureLog()
         self._record: RunRecord | None = None if run is None else read_run(run)
@@ -91,12 +114,27 @@ class _ExportSource:
         self._cases = cases or (source if file is None else file.cases)
         self.source = self._cases
         self._limit = None if file is None else file.limit
-        if run is not None and self._cases == "-":
+        if run is not None and self._cases == "-" and not any_cases:
             raise InputError(f"{run}: this run read standard input: name the file of its cases with --cases")
 
     def by_name(self) -> Mapping[str, Case]:
         """The cases by id."""
         return {case.id: case for case in self._good()}
+
+    def recorded(self, name: str | None) -> Iterator[bytes]:
+        """The answers of the run's judge, each once, with digests of the texts where the cases are known."""
+        if self.run is None or self._record is None:
+            raise SettingError(f"--verdicts needs the folder of a run (caps select --out), not {self.source}")
+        config, book = self._record.file.config, RecordBook()
+        judge = name or config.recorded_judge or judges_of(config)[0] or UNNAMED
+        texts: Mapping[str, Case] = {}
+        try:
+            texts = {} if self._cases == "-" else self.by_name()
+        except InputError as error:
+            say(f"without digests of the texts: {error}", "yellow")
+        for one in recorded_answers(self.run, judge, texts):
+            if book.add(one, str(self.run)):
+                yield write_recorded(one)
 
     def chosen(self) -> Iterator[Chosen]:
         """Each case with its winner, or with all its candidates if there is no run."""

@@ -17,7 +17,10 @@ from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import AUTO, FORMATS, merge, open_cases
 from caps.datasets.published import Dataset, Window
+from caps.datasets.reading import lines, peeked
+from caps.datasets.verdicts import RecordBook, is_recorded, read_recorded, write_recorded
 from caps.files import Output as OutputFile
+from caps.files import is_stream
 from caps.registry import DATASETS, DOMAINS, resolve
 
 Files = Annotated[
@@ -76,6 +79,10 @@ Domain = Annotated[
         autocompletion=completion(DOMAINS.table),
     ),
 ]
+Verdicts = Annotated[
+    Path | None,
+    typer.Option("--verdicts", metavar="OUT", help="Write the recorded verdicts in the files there."),
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="File to write. Default: standard output."),
@@ -94,15 +101,22 @@ def import_(
     until: Until = None,
     any_count: AnyCount = False,
     domain: Domain = None,
+    verdicts: Verdicts = None,
     output: Output = None,
 ) -> None:
     """Convert other tools' logs, or published problems, to cases.
 
     Cases are written one JSON object per line. Logs with the same problems are merged: the candidates of each
-    file follow one another.
+    file follow one another. Recorded verdicts (--verdicts) are checked, merged, and written one answer per
+    line.
     """
     allow_named(dataset)
     domain = named_domain(domain)
+    failed = 0
+    if verdicts is not None:
+        failed = _import_verdicts(files or [], verdicts)
+        if all(_holds_only_verdicts(path) for path in files or []):
+            raise typer.Exit(1 if failed else 0)
     if dataset is None:
         for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
             if given:
@@ -124,7 +138,7 @@ def import_(
     kind = "problem" if dataset else "case"
     where = "" if output is None else f", written to {output}"
     say(f"{plural(counts.good, kind)}, {plural(counts.candidates, 'candidate')}{where}")
-    raise typer.Exit(1 if counts.bad else 0)
+    raise typer.Exit(1 if counts.bad or failed else 0)
 
 
 class _Counts:
@@ -152,6 +166,28 @@ def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case
         raise SettingError("nothing to import: name a file, or a --dataset")
     sources = [open_cases(path, format_, requests=requests) for path in files]
     return sources[0] if len(sources) == 1 else merge(sources)
+
+
+def _import_verdicts(files: list[str], output: Path) -> int:
+    """Write the recorded answers of all files, each once; how many lines could not be read."""
+    if not files:
+        raise SettingError("--verdicts: name a file of recorded verdicts")
+    book, failed = RecordBook(), 0
+    with OutputFile(output, option="--verdicts", inputs=files) as sink:
+        for path in files:
+            for where, one in read_recorded(path):
+                if isinstance(one, InputError):
+                    failed += 1
+                    say(f"failed: {one}", "red")
+                elif book.add(one, where):
+                    sink.write(write_recorded(one))
+        sink.finish()
+    say(f"{book.count} answers of {', '.join(book.judges) or 'no judge'}, written to {output}")
+    return failed
+
+
+def _holds_only_verdicts(path: str) -> bool:
+    return not is_stream(path) and is_recorded(peeked(lines(path))[0])
 
 
 def _dataset(name: str) -> Any:

@@ -16,7 +16,7 @@ from caps.core.errors import SettingError
 from caps.core.settings import allowed
 from caps.core.text import number
 from caps.models import weights
-from caps.models.discovery import EMBEDDED, Discovered, local_places
+from caps.models.discovery import EMBEDDED, Discovered, local_endpoints
 from caps.registry import (
     DATASETS,
     DOMAINS,
@@ -225,7 +225,7 @@ def models(as_json: JsonFlag = False) -> None:
 
     named = environment_places()
     known = {place.base_url.rstrip("/").replace("localhost", "127.0.0.1") for place in named}
-    places = [*named, *(place for place in local_places() if place.base_url not in known)]
+    places = [*named, *(place for place in local_endpoints() if place.base_url not in known)]
     found = asyncio.run(discover(places))
     shown = [one for place, one in zip(places, found, strict=True) if place in named or one.state != "silent"]
     rows = [_embedded(), *map(_row, shown)]

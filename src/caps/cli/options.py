@@ -39,6 +39,7 @@ from caps.config import (
     options,
     parse_assignments,
     read_config_file,
+    refuse_misspelt_variables,
     renamed,
 )
 from caps.core.errors import SettingError
@@ -49,11 +50,11 @@ from caps.registry import STRATEGIES, allow
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
 PANEL_OF_GROUP = {
-    "judge": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY, "calibrate": STRATEGY,
-    "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY, "generation": GENERATION,
-    "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE,
-    "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
-    "total budget": BUDGET, "total budget seconds": BUDGET,
+    "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
+    "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
+    "generation": GENERATION, "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE,
+    "embedded": PERFORMANCE, "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
+    "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
@@ -87,11 +88,6 @@ NoJournal = Annotated[
         "--no-journal", help="Store no replies; every run pays for its calls again.", rich_help_panel=FILES
     ),
 ]
-#: Environment variables of single commands and of downloads; they are not settings of a run.
-OTHER_VARIABLES = {
-    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
-    "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
-}  # fmt: skip
 LOADED = "caps.loaded"  # key of `Context.meta`: which settings came from which file
 
 
@@ -166,13 +162,11 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
 
 def _check_variables() -> None:
     """Refuse a variable that is nearly the name of a setting, and report old names; others are not ours."""
-    old = {name: one for one in options().values() for name in one.old_env}
-    known = {name for one in options().values() for name in one.env} | OTHER_VARIABLES
-    for name in os.environ:
-        if name in old:
-            warn_renamed(f"environment variable {name}", old[name].env[0])
-        elif name.startswith("CAPS_") and name not in known and (close := nearest(name, sorted(known))):
-            raise SettingError(f"environment variable {name}: no such setting; {close.strip()}")
+    refuse_misspelt_variables()
+    for one in options().values():
+        for name in one.old_env:
+            if name in os.environ:
+                warn_renamed(f"environment variable {name}", one.env[0])
 
 
 def warn_renamed(old: str, new: str) -> None:
@@ -362,6 +356,16 @@ def loaded_settings(ctx: typer.Context) -> tuple[str, str] | None:
     return None if loaded is None else (str(loaded[0]), ", ".join(loaded[1]) or "none for this command")
 
 
+def stated_settings(ctx: typer.Context) -> frozenset[str]:
+    """Names of the settings that were given: on the command line, in the environment or in a file."""
+    found = set()
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if source is not None and source.name != "DEFAULT" and param.name in options():
+            found.add(param.name)
+    return frozenset(found)
+
+
 CONFIG_FILE = Annotated[
     Path | None,
     typer.Option(
@@ -442,6 +446,7 @@ Profile = Annotated[str | None, setting_option("profile")]
 Domain = Annotated[str | None, setting_option("domain")]
 View = Annotated[list[str] | None, setting_option("views")]
 Prompts = Annotated[Path | None, setting_option("prompts")]
+Tokenizer = Annotated[Path | None, setting_option("tokenizer")]
 Seed = Annotated[int, setting_option("seed")]
 Sandbox = Annotated[str, setting_option("sandbox")]
 PriceInput = Annotated[float | None, setting_option("price_input")]

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from caps.core.text import number, printable_json
-from caps.models.base import Tell, ignore
+from caps.models.base import Notify, ignore
 from caps.reports.console import shown
 
 WIDE = 200
@@ -69,7 +69,7 @@ def warn(words: str) -> None:
     say(words, "yellow")
 
 
-def warning_printer(*, quiet: bool) -> Tell:
+def warning_printer(*, quiet: bool) -> Notify:
     """What prints the warnings of a run: nothing if `quiet`."""
     return ignore if quiet else warn
 

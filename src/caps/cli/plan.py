@@ -27,6 +27,7 @@ from caps.cli.plan_capacity import (
     print_capacity,
     with_capacity,
 )
+from caps.cli.preflight import texts_of
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, SettingError
@@ -37,20 +38,20 @@ from caps.core.text import number, percent, plural
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
-from caps.costs.forecast import PER_CHARACTER, field_of, forecast
+from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
-from caps.models.tokenizing import tokens_per_character
+from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import STRATEGIES
 from caps.reports.console import by_level, short, table
 from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
-CASES_ONLY = ("profile", "view", "prompts", "limit", "tokens_per_char", "journal")
+CASES_ONLY = ("profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal")
 TERMS_ONLY = (
     "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
     "max_connections",
@@ -189,6 +190,7 @@ def plan(
     price_input: options.PriceInput = None,
     price_output: options.PriceOutput = None,
     price_cached: options.PriceCached = None,
+    tokenizer: options.Tokenizer = None,
     tokens_per_char: Rate = None,
     output_tokens: Output = None,
     journal: Journal = None,
@@ -208,9 +210,10 @@ def plan(
     """Forecast calls, tokens, cost and time of every strategy.
 
     With CASES, the prompts are rendered as in a run with this seed. The first round is exact, except that
-    tokens are estimated from characters unless the server can count them (--model and --base-url). Later
-    rounds are a range, since they depend on the verdicts. Without CASES, one problem is planned whose
-    candidates all differ, which is the most expensive case. --problems scales the forecast up.
+    tokens are estimated from characters unless they can be counted: by --tokenizer, or by the server (--model
+    and --base-url). Later rounds are a range, since they depend on the verdicts. Without CASES, one problem
+    is planned whose candidates all differ, which is the most expensive case. --problems scales the forecast
+    up.
     """
     allow_named(*(strategy or "").split(","))
     strategies = _configured(
@@ -248,26 +251,33 @@ def plan(
         _plan_pool(pool, strategies, sizes, scale, as_json=as_json)
         return
     views = parse_assignments(view or [], option="--view")
-    rate, source = _rate(tokens_per_char, cases, model, join_addresses(base_url), api_key)
+    rate, source = _rate(tokens_per_char, cases, tokenizer, model, join_addresses(base_url), api_key)
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
     raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
                                named=strategy is not None, scale=scale, counted=source))  # fmt: skip
 
 
 def _rate(
-    stated: float | None, cases: str, model: str | None, base_url: str, api_key: str | None
+    stated: float | None,
+    cases: str,
+    tokenizer: Path | None,
+    model: str | None,
+    base_url: str,
+    api_key: str | None,
 ) -> tuple[float, str]:
     """Tokens per character, and where the figure comes from."""
     if stated is not None:
         return stated, f"{number(stated, 4)} tokens per character, as given"
+    if tokenizer is not None:
+        if is_stream(cases):
+            raise SettingError(
+                "--tokenizer needs a file of cases, since standard input can be read only once"
+            )
+        if (rate := Tokenizer(tokenizer).rate(texts_of(open_cases(cases)))) is not None:
+            return rate, f"{number(rate, 4)} tokens per character, as {tokenizer} counts"
     if model and base_url and not is_stream(cases):
-        texts = (
-            text
-            for case in open_cases(cases)
-            if isinstance(case, Case)
-            for text in (case.problem.text, *(one.text for one in case.candidates[:1]))
-        )
         key = Keys.find(RunConfig(), api_key=api_key).api_key
+        texts = texts_of(open_cases(cases))
         measured = asyncio.run(tokens_per_character(base_url, model, texts, api_key=key))
         if measured is not None:
             return measured, f"{number(measured, 4)} tokens per character, as the server counts"
@@ -333,7 +343,7 @@ def _configured(
 
 def pool_rows(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes) -> list[dict[str, Any]]:
     """The figures of every strategy."""
-    entrants = field_of(pool)
+    entrants = distinct_entrants(pool)
     baseline = forecast(make_strategy(BASELINE), entrants, sizes).tokens
     rows = []
     for name, strategy in strategies.items():
@@ -420,7 +430,7 @@ def plan_file(
 def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any]:
     """The figures of one strategy, summed over all cases."""
     dollars = {
-        "least": terms.dollars(one.least, one.calls_least, reread=True),
+        "least": terms.dollars(one.least, one.calls_least, all_cached=True),
         "mean": terms.dollars(one.mean, one.calls),
         "most": terms.dollars(one.most, one.calls_most),
     }

@@ -10,7 +10,7 @@ import typer
 from caps.cli.help import SCALE
 from caps.cli.output import stdout
 from caps.core.text import number, plural
-from caps.costs.capacity import Bound, Fleet, Load, scaled
+from caps.costs.capacity import Bound, Fleet, Load, scale_load
 from caps.costs.prices import Terms
 from caps.reports.console import short, table
 
@@ -98,7 +98,7 @@ class Scale:
 
     def figures(self, row: dict[str, Any]) -> dict[str, Any]:
         """What a strategy needs, scaled up from the forecast of some problems."""
-        load = scaled(_load(row, self.terms.output), self.problems / (row.get("cases") or 1))
+        load = scale_load(_load(row, self.terms.output), self.problems / (row.get("cases") or 1))
         gpu_seconds = self.fleet.gpu_seconds(load)
         live, shared = self.fleet.live(load), self.fleet.live(load, self.workers)
         dollars = self._dollars(load, gpu_seconds)
@@ -110,12 +110,13 @@ class Scale:
             "output_tokens": round(load.output),
             "gpu_hours": None if gpu_seconds is None else round(gpu_seconds / 3600, 2),
             "usd": None if dollars is None else round(dollars, 2),
-            "journal_bytes": round(load.stored),
-            "cpu_hours": round(load.ours / 3600, 2),
+            "journal_bytes": round(load.journal_bytes),
+            "cpu_hours": round(load.cpu_seconds / 3600, 2),
             "gpus_a_process_feeds": None
             if gpu_seconds is None
-            else round(gpu_seconds / max(load.ours, 1e-9)),
-            "live": _bound(live) | {"mbit_per_second": round(8e-6 * load.moved / max(live.seconds, 1e-9), 1)},
+            else round(gpu_seconds / max(load.cpu_seconds, 1e-9)),
+            "live": _bound(live)
+            | {"mbit_per_second": round(8e-6 * load.network_bytes / max(live.seconds, 1e-9), 1)},
             "ray": {"workers": self.workers} | _bound(shared),
             "batch": {"trips": load.rounds, "usd": None if priced is None else round(priced, 2)}
             | _bound(self.fleet.batch(load, self.batch_hours)),

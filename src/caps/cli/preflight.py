@@ -15,6 +15,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.text import number
 from caps.core.types import Case
+from caps.costs.forecast import PER_CHARACTER
 from caps.files import is_stream
 from caps.reports.console import table
 from caps.runner import Runner
@@ -75,18 +76,31 @@ def refuse_if_too_expensive(
             "--max-usd needs a file of cases, since standard input and pipes can be read only once"
         )
     prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
-    tokens, seed = 0, runner.config.seed
+    tokens, seed, rate = 0, runner.config.seed, PER_CHARACTER
+    if runner.tokenizer is not None:
+        rate = runner.tokenizer.rate(texts_of(read())) or rate
     for place, case in enumerate(map(runner.stated, read())):
         if isinstance(case, InputError):
             continue
         asking = [runner.strategy, *(probes(place, case) if probes is not None else ())]
-        tokens += max(forecast_case(prepare(case), one, runner.templates, seed=seed).least for one in asking)
+        prepared = prepare(case)
+        tokens += max(
+            forecast_case(prepared, one, runner.templates, seed=seed, per_character=rate).least
+            for one in asking
+        )
     dollars = price.of(tokens, 0)
     if dollars > most:
         raise SettingError(
             f"--max-usd {most:g}: the run would read at least {number(tokens, 0)} tokens, which cost "
             f"${dollars:.4f} without replies: choose a cheaper strategy (caps plan), or raise the limit"
         )
+
+
+def texts_of(cases: Iterable[Case | InputError]) -> Iterator[str]:
+    """The problem and one candidate of each case, to measure how many characters a token has."""
+    for case in cases:
+        if isinstance(case, Case):
+            yield from (case.problem.text, *(one.text for one in case.candidates[:1]))
 
 
 def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of t
     from caps.costs.prices import Price
     from caps.judging.base import Ruling
     from caps.models.weights import Report
-    from caps.runs.summary import Tally
+    from caps.runs.summary import SamplingSummary
     from caps.sampling.base import Sample
 
 LEAST_SECONDS = 30.0  # between two lines
@@ -144,13 +144,13 @@ class JudgeProgress(Progress):
 class SampleProgress(Progress):
     """Progress of a run that generates: problems, samples, tokens written."""
 
-    def __init__(self, total: int | None, tally: "Tally", *, hidden: bool) -> None:
+    def __init__(self, total: int | None, tally: "SamplingSummary", *, hidden: bool) -> None:
         super().__init__("problems", total, hidden=hidden)
         self._tally = tally
 
     def count(self, sample: "Sample") -> None:
         """Count a sample."""
-        self._tally.hear(sample)
+        self._tally.add_sample(sample)
         written = plural(self._tally.paid.output, "token")
         self.note(f"{plural(self._tally.samples, 'sample')}, {written} written")
 

@@ -111,11 +111,12 @@ class _Replay:
         self._price, self._journal = runner.price, journal
         self._judge: Judge | None = None
         self._calls: dict[str, list[dict[str, Any]]] = {}
-        if runner.has_own_judge:  # its answers stand in the run's folder; its code need not be here
+        if runner.has_own_judge and runner.config.recorded is None:
+            # Its answers are in the folder of the run, so its code is not needed.
             for line in read_rulings(path):
                 self._calls.setdefault(line["case"], []).append(line)
         else:
-            self._judge = runner.recorded_judge(journal, {} if other else record.unanswered)
+            self._judge = runner.replayed_judge(journal, {} if other else record.unanswered)
         self._lines: list[dict[str, Any]] = []
         self._open: list[str] = []
         self._failed: list[str] = []

@@ -16,7 +16,7 @@ from caps.core.text import plural
 from caps.journal.store import Journal
 from caps.reports.console import shown
 from caps.reports.page import write_page
-from caps.reports.report import case_page, load_report, pair_page, receipt_line, receipts, run_page
+from caps.reports.report import case_page, comparison_page, load_report, receipt_line, receipts, run_page
 from caps.runs.folder import read_run
 from caps.runs.rebuild import RebuiltRun
 
@@ -106,7 +106,7 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
     else:
         all_ = [load_report(run) for run in runs]
         both = chain.from_iterable(receipts(one, texts=texts) for one in all_[:2])
-        page, held, usual = pair_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
+        page, held, usual = comparison_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)
     write_result(f"{shown(str(out)) if sys.stdout.isatty() else out}\n".encode())

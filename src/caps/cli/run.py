@@ -22,16 +22,17 @@ from caps.core.types import Case
 from caps.engines.base import Engine, Outcome, ReorderBuffer
 from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
+from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
 from caps.reports import calibration as calibrated
 from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
-from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_others
+from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_other_run
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
-from caps.runs.run_file import RunFile, run_file_of
+from caps.runs.run_file import RunFile, new_run_file
 from caps.runs.summary import Summary
-from caps.statistics.judge_measures import LEAST_CASES
+from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN
 from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
 
 FENCES = ("```", "~~~")
@@ -104,9 +105,9 @@ def report_batches(engine: Engine, *, quiet: bool) -> None:
     from caps.engines.batch import BatchEngine  # noqa: PLC0415  (it is loaded by now if it is used)
 
     if isinstance(engine, BatchEngine):
-        engine.batch_client.warned = lambda words: say(words, "yellow")
+        engine.batch_client.on_warning = lambda message: say(message, "yellow")
         if not quiet:
-            engine.batch_client.told = say
+            engine.batch_client.on_progress = say
 
 
 MOST_CASES = 2000  # they are held in memory until the last of them has been asked about
@@ -119,9 +120,9 @@ class Calibrator:
     def __init__(self, runner: Runner) -> None:
         config = runner.config
         self.count, self._runner = config.calibrate or 0, runner
-        if not LEAST_CASES <= self.count <= MOST_CASES:
+        if not LEAST_CASES_TO_LEARN <= self.count <= MOST_CASES:
             raise SettingError(
-                f"--calibrate {self.count}: must be from {LEAST_CASES} to {MOST_CASES} cases; "
+                f"--calibrate {self.count}: must be from {LEAST_CASES_TO_LEARN} to {MOST_CASES} cases; "
                 "50 are a good start"
             )
         if config.journal is None:
@@ -199,7 +200,7 @@ class Run:
         started = time.perf_counter()
         if out is not None and not self._force:
             source = self._checked(source, out, cases)
-        async with self._runner.session(paid=self._summary.pay_trial) as ready:
+        async with self._runner.session(paid=self._summary.add_trial) as ready:
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
             with JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter:
@@ -236,7 +237,7 @@ class Run:
             else nullcontext() as folder,
         ):
             if folder is not None and judge:
-                folder.keep(calibrated.FILE, judge)
+                folder.write_json(calibrated.FILE, judge)
             async with aclosing(outcomes):
                 async for outcome in outcomes:
                     self._count(outcome)
@@ -268,15 +269,16 @@ class Run:
         self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
-            say(calibrated.words(found), "yellow" if found.learned.silent else "dim")
+            say(calibrated.calibration_text(found), "yellow" if found.learned.silent else "dim")
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
-        _, full, partial = self._runner.endpoints
+        runner = self._runner
+        partial = runner.endpoints.partial.model if runner.asks_model else runner.judge_name
         about = {
             "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
-            "model": full.model,
-            "model_e1": None if partial == full else partial.model,
+            "model": runner.judge_name,
+            "model_e1": None if partial == runner.judge_name else partial,
             "confidence": ready.confidence,
             "seed": self._runner.config.seed,
         }
@@ -310,6 +312,10 @@ class Run:
         if not self._quiet:
             words = self._summary.as_text(self._runner.price, seconds, self._runner.config.gpu_hour_usd)
             say(words, "dim")
+            if self._runner.config.recorded is not None:
+                ledger = self._summary.ledger
+                told = counted(ledger.substituted, ledger.unanswered, sum(ledger.calls.values()))
+                say(f"recorded verdicts, {told}. {RULE}", "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'guessed domains: {guesses}; set "domain" in the cases', "dim")
@@ -319,12 +325,12 @@ class Run:
         self, source: Iterable[Case | InputError], out: Path, cases: str
     ) -> Iterable[Case | InputError]:
         """Check the folder before anything is asked; return all cases."""
-        file = run_file_of(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
+        file = new_run_file(self._runner, cases=cases, limit=self._limit, confidence="", findings={})
         if self._first is not None:
             file = replace(file, calibration={"cases": self._first.count})
         with file_errors(f"--out {out}"):
             if out.is_dir():
-                refuse_others(out, file)
+                refuse_other_run(out, file)
         rest = iter(source)
         first = list(islice(rest, 1))
         if "-" in (cases, *known_cases(out)) and first and isinstance(first[0], Case):
@@ -333,12 +339,12 @@ class Run:
 
     def _file(self, cases: str, ready: Session) -> RunFile:
         """All settings of this run, without the keys."""
-        file = run_file_of(
+        file = new_run_file(
             self._runner,
             cases=cases,
             limit=self._limit,
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
         )
-        found = None if self._calibration is None else calibrated.row(self._calibration)
+        found = None if self._calibration is None else calibrated.calibration_row(self._calibration)
         return replace(file, calibration=found)

@@ -36,10 +36,10 @@ from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.reports.console import shown
 from caps.runner import Runner
-from caps.runs.summary import Tally
+from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sampled
 from caps.sampling.sampler import Sampler, sample_all
-from caps.solving import aids_for
+from caps.solving import sampling_tools
 from caps.studies.grading import GradeStore
 
 Problems = Annotated[
@@ -158,7 +158,7 @@ class SampleRun:
     ) -> None:
         self._runner = runner
         self._logprobs, self._out, self._quiet, self._as_json = logprobs, out, quiet, as_json
-        self._tally, self._judged, self._guessed = Tally(), Ledger(), Counter[str]()
+        self._tally, self._judged, self._guessed = SamplingSummary(), Ledger(), Counter[str]()
         self._price = runner.generation_price
         self._failures, self._lost = FailureLog(), FailureLog("sample failed")
 
@@ -176,8 +176,8 @@ class SampleRun:
         started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))
         async with (
             AsyncExitStack() as ending,
-            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.pay) as sampler,
-            aids_for(self._runner, grade=truth.grade, paid=self._judged) as aids,
+            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.add_usage) as sampler,
+            sampling_tools(self._runner, grade=truth.grade, paid=self._judged) as tools,
         ):
             ending.push_async_callback(truth.close)
             with ExitStack() as stack:
@@ -190,7 +190,7 @@ class SampleRun:
                     self._runner.method,
                     sampler,
                     n=self._runner.config.samples,
-                    aids=aids,
+                    tools=tools,
                     grace=self._runner.grace,
                 )
                 async with aclosing(all_) as stream:

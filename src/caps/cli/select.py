@@ -38,9 +38,9 @@ DryRun = Annotated[
 
 
 @configured(
-    "judge", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings", "engine",
-    "performance",
-    "embedded", "journal", "price", "gpu price", "budget", "budget seconds", "total budget",
+    "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
+    "engine", "performance", "embedded", "journal", "price", "gpu price", "budget", "budget seconds",
+    "total budget",
     "total budget seconds",
 )  # fmt: skip
 def select(

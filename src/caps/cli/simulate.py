@@ -1,8 +1,9 @@
-"""`caps simulate`: compare strategies on a synthetic judge."""
+"""`caps simulate`: compare strategies on a simulated judge."""
 
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,17 +11,21 @@ import typer
 from caps.building import make_strategy
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import JsonFlag, allow_named, complete_strategies, completion
-from caps.cli.output import print_json, stdout
+from caps.cli.options import JsonFlag, allow_named, complete_strategies, completion, setting_option
+from caps.cli.output import print_json, say, stdout
 from caps.cli.progress import Progress
-from caps.core.errors import SettingError
+from caps.config import RunConfig
+from caps.core.errors import InputError, SettingError
 from caps.core.text import number, percent
 from caps.datasets.imports import open_cases
-from caps.judging.simulated import PRESETS, JudgeModel
+from caps.judging.recorded import RULE, SUBSTITUTIONS, RecordedJudge, counted
+from caps.judging.simulated import PRESETS, JudgeModel, partial_accuracy
 from caps.reports.console import by_level, table
 from caps.reports.simulation_page import headline, simulation_page, simulation_picture
+from caps.runner import Runner
 from caps.studies import simulation
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools, labelled
+from caps.studies.suites import shuffled
 
 BASELINE = "v1-infer"
 DEFAULT_STRATEGIES = "vanilla,majority,pointwise,random-pairs,knockout,caps,caps-r,caps-plus,v1-infer"
@@ -58,8 +63,8 @@ def simulate(
         str,
         typer.Option(
             "--judge",
-            metavar="PERCENT",
-            help="Accuracy of the judge on full views (E2): 60, 70, 80 or 90 %.",
+            metavar="JUDGE",
+            help="Simulated judge: 60, 70, 80 or 90 (% right at E2), strong, reasoning, weak or biased.",
             rich_help_panel=JUDGE,
             autocompletion=completion(PRESETS),
         ),
@@ -83,50 +88,59 @@ def simulate(
         ),
     ] = None,
     shared_bias: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--shared-bias",
             metavar="SHARE",
             help="Share of the lasting error that equal answers have in common, 0 to 1.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.0,
+    ] = None,
     noise: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--noise",
             metavar="SHARE",
             help="Share of the variance that is new in each call, 0 to 1.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.5,
+    ] = None,
+    order_noise: Annotated[
+        float | None,
+        typer.Option(
+            "--order-noise",
+            metavar="SHARE",
+            help="Share of the variance that is new when the order of the pair is swapped, 0 to 1.",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = None,
     position_bias: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--position-bias",
             metavar="X",
             help="Preference for the candidate shown first, in standard deviations.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.0,
+    ] = None,
     tie_band: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--tie-band",
             metavar="X",
             help="Differences below this are ties, in standard deviations.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.1,
+    ] = None,
     high_band: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--high-band",
             metavar="X",
             help="Differences above this are verdicts of HIGH confidence, in standard deviations.",
             rich_help_panel=ADVANCED,
         ),
-    ] = 0.8,
+    ] = None,
     kind: Annotated[
         str,
         typer.Option(
@@ -185,6 +199,16 @@ def simulate(
             rich_help_panel=SIZES,
         ),
     ] = None,
+    recorded: Annotated[
+        str | None,
+        typer.Option(
+            "--recorded",
+            metavar="FILE",
+            help="File of recorded verdicts of a real judge on --cases, instead of simulated ones.",
+            rich_help_panel=JUDGE,
+        ),
+    ] = None,
+    recorded_judge: Annotated[str | None, setting_option("recorded_judge")] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -208,12 +232,23 @@ def simulate(
     html: Html = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare strategies on a synthetic judge; no model is asked.
+    """Compare strategies on a simulated judge; no model is asked.
 
-    Prints how often each strategy is right, and how many calls and tokens it needs.
+    Prints how often each strategy is right, and how many calls and tokens it needs. With --recorded, the
+    answers of a real judge are read from a file, which may hold the cases too; the seed shuffles candidates.
     """
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    allow_named(*names)
+    if not names:
+        raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
+    if recorded is not None:
+        about, rows = _replay(cases or recorded, recorded, recorded_judge, names, n=n, seed=seed)
+        _write(about, rows, plots=plots, html=html, as_json=as_json)
+        return
+    if recorded_judge is not None:
+        raise SettingError("--recorded-judge needs --recorded FILE")
     model = _judge(
-        judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise,
+        judge, accuracy, accuracy_e1, shared_bias=shared_bias, noise=noise, order_noise=order_noise,
         position_bias=position_bias, tie_band=tie_band, high_band=high_band,
     )  # fmt: skip
     if cases is None:
@@ -226,13 +261,16 @@ def simulate(
     else:
         pools = list(labelled(open_cases(cases), n=n))
         source = {"cases": cases}
-    names = [name.strip() for name in strategies.split(",") if name.strip()]
-    allow_named(*names)
-    if not names:
-        raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
     records = _run(pools, names, model, seed=seed, processes=processes)
     rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
-    about = _about(pools, model, seed, source)
+    simulated = "pools and verdicts" if cases is None else "verdicts; pools, clusters and labels are real"
+    about = {"simulated": simulated, **_about(pools, seed, source, judge=asdict(model))}
+    _write(about, rows, plots=plots, html=html, as_json=as_json)
+
+
+def _write(
+    about: dict[str, Any], rows: list[dict[str, Any]], *, plots: Path | None, html: Path | None, as_json: bool
+) -> None:
     picture = simulation_picture(about, rows)
     write_figures([picture], simulation_page(about, picture, baseline=BASELINE), plots=plots, html=html)
     if as_json:
@@ -241,12 +279,51 @@ def simulate(
     _print(about, rows)
 
 
-def _judge(preset: str, accuracy: float | None, accuracy_e1: float | None, **flaws: float) -> JudgeModel:
+def _replay(
+    cases: str, recorded: str, name: str | None, names: list[str], *, n: int | None, seed: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Play strategies against recorded verdicts; those that ask for what is not recorded are left out."""
+    runner = Runner(RunConfig(recorded=recorded, recorded_judge=name))
+    judge = runner.own_judge
+    assert isinstance(judge, RecordedJudge)  # noqa: S101
+    shuffled_cases = (
+        case if isinstance(case, InputError) else shuffled(case, seed) for case in open_cases(cases)
+    )
+    pools = list(labelled(shuffled_cases, n=n, whole=True))
+    if not pools:
+        raise InputError(f"{cases}: no cases in it")
+    able = [one for one in dict.fromkeys(names) if not runner.unanswerable(make_strategy(one))]
+    for one in names:
+        if one not in able:
+            say(f"left out: {one} asks for what is not recorded of {judge.name}", "yellow")
+    if not able:
+        raise SettingError(f"--strategies: none of them can be answered by what is recorded of {judge.name}")
+    beside = [] if runner.unanswerable(make_strategy(BASELINE)) else [BASELINE]
+    task = simulation.Task({one: make_strategy(one) for one in dict.fromkeys([*able, *beside])}, judge, seed)
+    records = simulation.simulate(pools, task)
+    rows = [
+        {
+            "strategy": one,
+            **simulation.summarise(records[one], records.get(BASELINE)),
+            "substituted": {kind: records[one].substituted[kind] for kind in SUBSTITUTIONS},
+            "unanswered": dict(records[one].silent),
+        }
+        for one in able
+    ]
+    about = {"recorded": {"file": recorded, "judge": judge.name, "rule": RULE}}
+    return {**about, **_about(pools, seed, {"cases": cases})}, rows
+
+
+def _judge(
+    preset: str, accuracy: float | None, accuracy_e1: float | None, **flaws: float | None
+) -> JudgeModel:
     if preset not in PRESETS:
         raise SettingError(f"--judge {preset!r}: must be one of {', '.join(PRESETS)}; or give --accuracy")
-    model = replace(PRESETS[preset], **flaws)
+    model: JudgeModel = replace(
+        PRESETS[preset], **{name: value for name, value in flaws.items() if value is not None}
+    )
     if accuracy is not None:
-        model = replace(model, accuracy=accuracy, accuracy_partial=0.5 + 0.7 * (accuracy - 0.5))
+        model = replace(model, accuracy=accuracy, accuracy_partial=partial_accuracy(accuracy))
     return model if accuracy_e1 is None else replace(model, accuracy_partial=accuracy_e1)
 
 
@@ -262,14 +339,13 @@ def _run(
         return simulation.simulate(pools, task, processes=processes, report=progress.advance)
 
 
-def _about(pools: list[LabelledPool], model: JudgeModel, seed: int, source: dict[str, Any]) -> dict[str, Any]:
+def _about(
+    pools: list[LabelledPool], seed: int, source: dict[str, Any], **judge: dict[str, Any]
+) -> dict[str, Any]:
     sizes = simulation.view_sizes(pools)
     return {
-        "simulated": "pools and verdicts"
-        if "made_up" in source
-        else "verdicts; pools, clusters and labels are real",
         "seed": seed,
-        "judge": asdict(model),
+        **judge,
         "pools": source,
         "problems": len(pools),
         "pass_at_n": sum(any(pool.correct) for pool in pools) / len(pools),
@@ -304,3 +380,10 @@ def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         f"{percent(about['pass_at_n'])} %, rho {about['rho']:.3f}; 95 % intervals; T% against {BASELINE}",
         style="dim",
     )
+    if "recorded" in about:
+        console.print(about["recorded"]["rule"], style="dim")
+        for row in rows:
+            asks = round(sum(row["calls"].values()) * row["problems"])
+            if asks:
+                told = counted(row["substituted"], row["unanswered"], asks)
+                console.print(f"{row['strategy']}, {told}", style="dim", markup=False)

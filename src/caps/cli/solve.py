@@ -27,7 +27,7 @@ from caps.files import read_text
 from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.result_lines import json_lines, selection_line
-from caps.runs.summary import Tally
+from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sampled
 from caps.solving import question_case, solve_case
 
@@ -85,7 +85,7 @@ async def _until_done_or_stopped(runner: Runner, case: Case, *, quiet: bool, as_
 
 
 async def _solve(runner: Runner, case: Case, *, quiet: bool, as_json: bool) -> int:
-    started, tally = time.perf_counter(), Tally()
+    started, tally = time.perf_counter(), SamplingSummary()
     with SampleProgress(1, tally, hidden=quiet) as meter:
         sampled, outcome = await solve_case(runner, case, watch=meter.count)
     tally.add(sampled)
@@ -121,7 +121,7 @@ def _report(
     sampled: Sampled,
     outcome: Outcome,
     line: dict[str, Any],
-    tally: Tally,
+    tally: SamplingSummary,
     price: Price | None,
     seconds: float,
 ) -> None:

@@ -2,23 +2,24 @@
 
     contest = Contest(Caps(), entrants, seed=7)
     while round_ := contest.pending:
-        contest.answer([verdict_for(ask) for ask in round_.asks])
+        contest.answer([verdict_for(ask) for ask in round_.asks])  # or contest.play(verdict_for)
     contest.selection.winner
 
 It is the only caller of `send`, so it is where both sides of the contract are checked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from caps.core.errors import AnswerError, InputError, StrategyError
-from caps.core.play import Play, Strategy
+from caps.core.play import Explaining, Play, Strategy
 from caps.core.types import (
     Answer,
     Ask,
     Entrant,
     Group,
+    Influence,
     Pairing,
     Pick,
     Rating,
@@ -48,7 +49,7 @@ class Contest:
     """A selection under way: a function of (strategy, entrants, seed, answers) and of nothing else."""
 
     def __init__(self, strategy: Strategy, entrants: Sequence[Entrant], *, seed: int | str = 0) -> None:
-        self.entrants = tuple(entrants)
+        self.strategy, self.entrants = strategy, tuple(entrants)
         self._ids = frozenset(entrant.id for entrant in self.entrants)
         if not self._ids:
             raise InputError("a contest needs at least one entrant")
@@ -74,6 +75,13 @@ class Contest:
             raise AnswerError("the contest is not over: answer what is pending, or stop it")
         return self._selection
 
+    def explain(self) -> tuple[Influence, ...]:
+        """What moved the probability of the chosen candidate, where the strategy can say so."""
+        if not isinstance(self.strategy, Explaining):
+            return ()
+        rounds = ((turn.round.asks, turn.answers) for turn in self._turns)
+        return self.strategy.explain(self.entrants, rounds, self.selection.winner)
+
     def answer(self, answers: Sequence[Answer]) -> None:
         """Answer the pending round, in its order; a wrong answer raises and changes nothing."""
         if self.pending is None:
@@ -86,6 +94,12 @@ class Contest:
         turn = Turn(self.pending, tuple(answers))
         self._turns.append(turn)
         self._advance(turn.answers)
+
+    def play(self, answer: Callable[[Ask], Answer]) -> "Contest":
+        """Answer all that is asked with a function, to the end; the contest itself."""
+        while round_ := self.pending:
+            self.answer([answer(ask) for ask in round_.asks])
+        return self
 
     def stop(self, reason: str) -> None:
         """End now with the ranking the pending round carries; a finished contest stays as it is."""

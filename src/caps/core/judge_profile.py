@@ -8,6 +8,9 @@ _HIGH = "chance that a HIGH verdict on a right and a wrong candidate prefers the
 _LOW = "the same of a LOW verdict"
 _SURE = "share of decided verdicts that are HIGH"
 
+#: How far the pull of a slot varies between cases once its mean was measured.
+MEASURED_SLOT_SPREAD = 0.2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeProfile:
@@ -26,6 +29,19 @@ class JudgeProfile:
     first_slot: float = setting(0.5, "share of verdicts for slot A between equals", least=0, most=1)
     repeats: float = setting(0.5, "part of the errors that belongs to a candidate", least=0, most=1)
     shared: float = setting(0.25, "part of the errors that belongs to an answer", least=0, most=1)
+    order_errors: float = setting(
+        0.2, "part of the errors that belongs to one order of a pair: a redraw repeats it", least=0, most=1
+    )
+    slot_spread: float = setting(
+        0.4, "how far the pull of slot A may be from that, in spreads of a verdict", least=0.01, most=3
+    )
+    rated: float = setting(
+        0.5,
+        "chance that of a right and a wrong one the right one is rated higher; 0.5: no ratings",
+        least=0,
+        most=1,
+    )
+    rating_spread: float = setting(1.5, "spread of ratings of equally right candidates, in points", least=0.1)
 
     def __post_init__(self) -> None:
         check_settings(self)

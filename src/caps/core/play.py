@@ -8,15 +8,17 @@ Rules that must not be broken:
 * Any ask may come back `Unanswered`; the strategy goes on with what it has.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from caps.core.types import (
     Answer,
+    Ask,
     Entrant,
     Group,
+    Influence,
     Pairing,
     Pick,
     Rating,
@@ -29,6 +31,7 @@ from caps.core.types import (
 
 T = TypeVar("T")
 
+#: What a strategy returns from `play`: a generator that yields rounds, is sent their answers, and returns T.
 Play: TypeAlias = Generator[Round, Sequence[Answer], T]
 
 #: What a judge may be asked for: to compare two candidates, to rate one, or to pick the best of several.
@@ -66,6 +69,20 @@ class Strategy(Protocol):
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Yield rounds of asks, be sent their answers, return the selection."""
+        ...
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A strategy that can say what moved the probability of a candidate."""
+
+    def explain(
+        self,
+        entrants: Sequence[Entrant],
+        rounds: Iterable[tuple[Sequence[Ask], Sequence[Answer]]],
+        chosen: int,
+    ) -> tuple[Influence, ...]:
+        """Everything that counted, in the order in which it came in."""
         ...
 
 

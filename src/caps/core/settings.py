@@ -19,7 +19,10 @@ def setting(
     least: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """Declare a dataclass field with its one-line meaning and what it allows."""
+    """Declare a dataclass field with its one-line meaning and what it allows.
+
+    A default of None declares a number that may stay unset.
+    """
     limits = {"about": about, "choices": choices, "least": least, "most": most}
     return field(default=default, metadata=limits)
 
@@ -41,6 +44,13 @@ def allowed(spec: "Field[Any]") -> str:
         return "a text"
     if isinstance(spec.default, bool):
         return "true or false"
+    if spec.default is None:
+        return f"{_number(spec)}, or unset"
+    return _number(spec)
+
+
+def _number(spec: "Field[Any]") -> str:
+    limits = spec.metadata
     kind = "a whole number" if isinstance(spec.default, int) else "a number"
     least, most = limits.get("least"), limits.get("most")
     if least is not None and most is not None:
@@ -100,6 +110,8 @@ def _parse(owner: object, spec: "Field[Any]", word: str) -> object:
             return int(word)
         if isinstance(spec.default, float):
             return float(word)
+        if spec.default is None:
+            return None if word.lower() == "unset" else float(word)
     except (KeyError, ValueError):
         problem = f"{type(owner).__name__}.{spec.name} = {word!r}: must be {allowed(spec)}"
         raise SettingError(problem) from None
@@ -112,6 +124,8 @@ def _fits(value: object, spec: "Field[Any]") -> bool:
         return isinstance(value, str) and (not limits.get("choices") or value in limits["choices"])
     if isinstance(spec.default, bool):
         return isinstance(value, bool)
+    if value is None:
+        return spec.default is None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     if isinstance(spec.default, int) and not isinstance(value, int):

@@ -71,6 +71,7 @@ class Candidate:
 
     `correct` is a label that hidden tests or a known answer decided. Public tests decide nothing: a candidate
     may have been written for them. Where there are no others, `passed_public_tests` tells how they went.
+    `grade` is a label that is not right or wrong: what people or experts made of it, higher is better.
     """
 
     text: str
@@ -81,6 +82,7 @@ class Candidate:
     correct: bool | None = None
     found: Found | None = None
     passed_public_tests: bool | None = None
+    grade: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,15 @@ class Round:
     byes: tuple[int, ...] = ()
     facts: Mapping[str, float] = field(default_factory=dict, hash=False)
     kind: RoundKind = "comparison"
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """One thing that moved the probability of the chosen candidate: what, to what value, by how much."""
+
+    what: str
+    probability: float
+    change: float
 
 
 @dataclass(frozen=True, slots=True)

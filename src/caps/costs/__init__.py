@@ -1,1 +1,1 @@
-"""What a selection costs: closed forms, forecasts, and the tokens of one ask."""
+"""Costs: closed forms, forecasts, ledgers, prices and capacity."""

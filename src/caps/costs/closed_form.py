@@ -1,4 +1,4 @@
-"""Verifier cost before a run, as the paper derives it (Eq. 6-9 and its appendix on cost)."""
+"""Closed forms of the verifier cost (paper, Eq. 6-9 and the appendix on cost)."""
 
 import math
 from dataclasses import dataclass
@@ -44,14 +44,14 @@ class ViewSizes:
         return self.per_partial / self.per_full
 
     def tokens(self, ask: Ask) -> float:
-        """Tokens of one ask: its views and the prompt around them, be it of one, two or many."""
+        """Tokens of one ask: its views and the prompt around them."""
         view = self.partial if ask.level == Level.PARTIAL else self.full
         return len(ask.entrants) * view + self.overhead
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Judge calls at each level and how many rounds must wait for one another."""
+    """Judge calls at each level and the number of consecutive rounds."""
 
     partial: int
     full: int
@@ -65,8 +65,7 @@ class Calls:
 def caps_calls(n: int, finalists: int) -> Calls:
     """Calls of the literal cascade without rescue, for `n` distinct candidates (Eq. 6).
 
-    Follows the algorithm also where Eq. 6 does not: halving may end below f, and then the round-robin is
-    played by those who are left.
+    Follows the algorithm where Eq. 6 does not: if halving ends below f, those left play the round-robin.
     """
     if n <= 1:
         return Calls(0, 0, 0)
@@ -78,7 +77,7 @@ def caps_calls(n: int, finalists: int) -> Calls:
 
 
 def eq6_tokens(n: int, finalists: int, rho: float) -> float:
-    """Eq. 6 to the letter, in units of T_2; as used in the paper's tables."""
+    """Eq. 6 exactly as printed, in units of T_2; used in the paper's tables."""
     pool = math.ceil(n / 2)
     rounds = max(0, math.ceil(math.log2(pool / finalists))) if n > 1 else 0
     full = 0

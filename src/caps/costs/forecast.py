@@ -1,17 +1,18 @@
-"""Cost forecasts: strategies are played with simulated answers and their calls and tokens counted.
+"""Cost forecasts: strategies run with simulated answers, and their calls and tokens are counted.
 
-The first round does not depend on any verdict, so its tokens are exact. Of later rounds a rehearsal tells the
-shape: how many asks, of which kind, how often each entrant is shown. Shown to the largest views that shape
-costs the most, to the smallest the least (rearrangement inequality). Where verdicts decide who meets whom but
-not the shape, every contest lies between the two; where they decide the shape too, between those of all
-shapes rehearsed. A Swiss tournament may strand a pair that has met before, in a few contests of a hundred:
-that shape is always reckoned with.
+The first round does not depend on any verdict, so its tokens are exact. A rehearsal gives the shape of later
+rounds: how many asks, of which kind, how often each entrant is shown. A shape costs the most if the largest
+views are shown most often, and the least if the smallest are (rearrangement inequality). If verdicts decide
+who meets whom but not the shape, every contest lies between the two; if they decide the shape too, between
+the bounds of all rehearsed shapes. In a few percent of contests, a Swiss tournament leaves over a pair that
+has met before: the bounds always include that shape.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from statistics import fmean
 from typing import Protocol, TypeAlias
@@ -23,15 +24,12 @@ from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, R
 from caps.costs.closed_form import ViewSizes
 from caps.prompts.tags import RATINGS
 
-# What a strategy will ask: play it dry, with a judge that flips coins, and count.
-
-
 REHEARSALS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Means over rehearsals; where `most` differs from `least`, the verdicts decide how much is asked."""
+    """Means over rehearsals; `least` and `most` calls differ if the verdicts decide how much is asked."""
 
     calls: dict[str, float]
     depth: float
@@ -46,13 +44,11 @@ class Forecast:
 
 
 def forecast(strategy: Strategy, entrants: Sequence[Entrant], sizes: ViewSizes) -> Forecast:
-    """Rehearse a contest a few dozen times and average what it asks."""
+    """Rehearse a contest with random answers and average its calls and tokens."""
     asked: Counter[str] = Counter()
     totals, depth, tokens = list[int](), 0, 0.0
     for seed in range(REHEARSALS):
-        contest, coin = Contest(strategy, entrants, seed=seed), Random(seed)
-        while round_ := contest.pending:
-            contest.answer([flip(ask, coin) for ask in round_.asks])
+        contest = Contest(strategy, entrants, seed=seed).play(partial(flip, coin=Random(seed)))
         asks = [ask for turn in contest.transcript for ask in turn.round.asks]
         asked.update(str(ask.level) for ask in asks)
         depth += len(contest.transcript)
@@ -63,7 +59,7 @@ def forecast(strategy: Strategy, entrants: Sequence[Entrant], sizes: ViewSizes) 
 
 
 def flip(ask: Ask, coin: Random) -> Answer:
-    """Answer an ask by chance."""
+    """Answer an ask at random."""
     if isinstance(ask, Pairing):
         return coin.choice(list(RATINGS.values()))
     if isinstance(ask, Group):
@@ -71,34 +67,34 @@ def flip(ask: Ask, coin: Random) -> Answer:
     return Rating(coin.randint(1, 10))
 
 
-def field_of(n: int, *, score: float = 0.0) -> list[Entrant]:
-    """Entrants that all differ: the dearest pool of its size."""
-    return [Entrant(i, signature=f"#{i}", features={"score": score}) for i in range(n)]
+def distinct_entrants(n: int) -> list[Entrant]:
+    """Entrants that all differ: the most expensive pool of its size."""
+    return [Entrant(i, signature=f"#{i}", features={"score": 0.0}) for i in range(n)]
 
 
 PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN
 FLIPS = 4
-STRANDED = 4  # entrants of the two games that a stranded pair plays in a round of its own
+STRANDED = 4  # entrants of the two games of a left-over pair, in an extra round
 
 Rounds: TypeAlias = Sequence[Round]
 Rule: TypeAlias = Callable[[Ask], Answer]
 
 
 class Prompts(Protocol):
-    """Characters of the prompts of one case: that of an ask is its bare prompt and its views."""
+    """Sizes of the prompts of one case, in characters: an ask is a bare prompt and its views."""
 
     def bare(self, ask: Ask) -> int:
         """Characters of the prompt around the views."""
         ...
 
     def view(self, entrant: int, level: Level) -> int:
-        """Characters of a view as it stands in a prompt."""
+        """Characters of a view in a prompt."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CaseForecast:
-    """Input tokens, calls and rounds of one case; `mean` and the calls of a level are means of coin flips."""
+    """Input tokens, calls and rounds of one case; `mean`, `partial`, `full` are means over random answers."""
 
     first_stage: int
     least: int
@@ -120,18 +116,18 @@ def forecast_contest(
     flips: int = FLIPS,
     per_character: float = PER_CHARACTER,
 ) -> CaseForecast:
-    """Rehearse one contest, its pairings as `seed` has them, and price what it asks."""
+    """Rehearse one contest with the pairings of `seed` and count the tokens of its asks."""
     biased = [_rounds(strategy, entrants, seed, rule) for rule in _biased(prompts)]
     if max(map(len, biased)) > 1:
         fair = [_rounds(strategy, entrants, seed, _coin(number)) for number in range(flips)]
     else:
-        fair = biased[:1]  # one round at most, whatever the verdicts
+        fair = biased[:1]  # at most one round, for any verdicts
     first = sum(_tokens(ask, prompts, per_character) for round_ in fair[0][:1] for ask in round_.asks)
-    played = [*biased, *fair]
-    shown = sorted({one for rounds in played for r in rounds for ask in r.asks for one in ask.entrants})
+    rehearsals = [*biased, *fair]
+    shown = sorted({one for rounds in rehearsals for r in rounds for ask in r.asks for one in ask.entrants})
     bounds = _Bounds(prompts, shown, per_character)
-    ranges = [bounds.of(rounds[1:]) for rounds in played]
-    calls = [sum(len(round_.asks) for round_ in rounds) for rounds in played]
+    ranges = [bounds.of(rounds[1:]) for rounds in rehearsals]
+    calls = [sum(len(round_.asks) for round_ in rounds) for rounds in rehearsals]
     later = (sum(_tokens(a, prompts, per_character) for r in rounds[1:] for a in r.asks) for rounds in fair)
     return CaseForecast(
         first_stage=first,
@@ -140,23 +136,23 @@ def forecast_contest(
         most=first + max(high for _, high in ranges),
         calls_least=min(calls),
         calls_most=max(calls),
-        depth=max(map(len, played)),
+        depth=max(map(len, rehearsals)),
         partial=fmean(_calls(rounds, Level.PARTIAL) for rounds in fair),
         full=fmean(_calls(rounds, Level.FULL) for rounds in fair),
     )
 
 
 class _Bounds:
-    """The dearest and the cheapest casting of a shape of rounds."""
+    """The fewest and the most tokens of a shape of rounds."""
 
     def __init__(self, prompts: Prompts, shown: Sequence[int], per_character: float) -> None:
         self._prompts, self._shown, self._rate = prompts, shown, per_character
         self._sizes: dict[Level, list[int]] = {}
 
     def of(self, rounds: Rounds) -> tuple[int, int]:
-        """Fewest and most tokens of rounds of this shape; an ask is rounded up, so each may add one."""
+        """Bounds for rounds of this shape; the tokens of an ask are rounded up, so each may add one."""
         low, high, asks = 0, 0, 0
-        full_house: Counter[Level] = Counter()
+        full_rounds: Counter[Level] = Counter()
         for round_ in rounds:
             bare = sum(map(self._prompts.bare, round_.asks))
             low, high, asks = low + bare, high + bare, asks + len(round_.asks)
@@ -164,8 +160,8 @@ class _Bounds:
                 sizes = self._ascending(level)
                 low += sum(size * count for size, count in zip(sizes, times, strict=False))
                 high += sum(size * count for size, count in zip(reversed(sizes), times, strict=False))
-                full_house[level] += len(sizes) >= STRANDED and times == [1] * len(sizes)
-        for level in (level for level, count in full_house.items() if count > 1):
+                full_rounds[level] += len(sizes) >= STRANDED and times == [1] * len(sizes)
+        for level in (level for level, count in full_rounds.items() if count > 1):
             sizes = self._ascending(level)
             low -= 2 * sum(sizes[-2:]) - sum(sizes[:STRANDED])
             high += sum(sizes[-STRANDED:]) - 2 * sum(sizes[:2])
@@ -178,21 +174,18 @@ class _Bounds:
 
 
 def _appearances(round_: Round) -> Iterator[tuple[Level, list[int]]]:
-    """How often each entrant of a round is shown at a level, most often first."""
+    """How often the entrants of a round are shown at each level, in descending order."""
     for level in sorted({ask.level for ask in round_.asks}):
         shown = Counter(one for ask in round_.asks if ask.level == level for one in ask.entrants)
         yield level, sorted(shown.values(), reverse=True)
 
 
 def _rounds(strategy: Strategy, entrants: Sequence[Entrant], seed: int | str, rule: Rule) -> list[Round]:
-    contest = Contest(strategy, entrants, seed=seed)
-    while round_ := contest.pending:
-        contest.answer([rule(ask) for ask in round_.asks])
-    return [turn.round for turn in contest.transcript]
+    return [turn.round for turn in Contest(strategy, entrants, seed=seed).play(rule).transcript]
 
 
 def _biased(prompts: Prompts) -> Iterator[Rule]:
-    """Judges that always prefer the larger view, or the smaller, or nobody; the first two are sure."""
+    """Judges that always prefer the larger view, the smaller view, or neither; the first two are certain."""
 
     def prefer(sign: int) -> Rule:
         def rule(ask: Ask) -> Answer:

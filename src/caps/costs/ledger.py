@@ -1,8 +1,9 @@
-"""What was asked and what was paid, by stage and level.
+"""The ledger: tokens asked and paid, by stage and level.
 
-* `asked`: input tokens of every call a contest made, wherever its reply came from; the paper's verifier cost.
-* `billed`: the part of it that was sent in this run and not answered by the journal.
-* `cached`: the part of `billed` the server read from its prefix cache.
+* `asked`: input tokens of every call of a contest, also those answered by the journal: the verifier cost of
+  the paper.
+* `billed`: the part of `asked` that was sent in this run.
+* `cached`: the part of `billed` that the server read from its prefix cache.
 * `output`, `reasoning`: tokens the model wrote in this run; reasoning is part of output.
 * `statement`: the part of `asked` that is the problem statement, estimated.
 """
@@ -30,7 +31,7 @@ class Sums:
     pair_asked: int = 0
 
     def add(self, other: "Sums") -> None:
-        """Add another's totals."""
+        """Add other totals."""
         for spec in fields(self):
             setattr(self, spec.name, getattr(self, spec.name) + getattr(other, spec.name))
 
@@ -42,21 +43,22 @@ class Ledger:
     lines: dict[tuple[str, Level], Sums] = field(default_factory=dict)
     malformed: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
+    substituted: Counter[str] = field(default_factory=Counter)
     estimated: bool = False
 
     def record(
         self, stage: str, level: Level, usages: Iterable[tuple[Usage, bool]], *, statement: int, pair: bool
     ) -> None:
-        """Enter one ask: the usage of each of its calls, and whether that came from the journal."""
+        """Record one ask: the usage of each of its calls, and whether it came from the journal."""
         line = self.lines.get((stage, level))
         if line is None:
             line = self.lines[stage, level] = Sums()
         line.calls += 1
-        for place, (usage, replayed) in enumerate(usages):
+        for index, (usage, replayed) in enumerate(usages):
             line.attempts += 1
             line.asked += usage.prompt
             line.statement += min(statement, usage.prompt)
-            if pair and place == 0 and usage.prompt:
+            if pair and index == 0 and usage.prompt:
                 line.pair_calls += 1
                 line.pair_asked += usage.prompt
             if not replayed:
@@ -67,18 +69,19 @@ class Ledger:
             self.estimated = self.estimated or usage.estimated
 
     def add(self, other: "Ledger") -> None:
-        """Enter all of another ledger."""
+        """Add all of another ledger."""
         for key, sums in other.lines.items():
             self.lines.setdefault(key, Sums()).add(sums)
         self.malformed.update(other.malformed)
         self.unanswered.update(other.unanswered)
+        self.substituted.update(other.substituted)
         self.estimated = self.estimated or other.estimated
 
     def total(self, level: Level | None = None) -> Sums:
-        """Sums over all stages, of one level or all."""
+        """Totals over all stages, for one level or all."""
         total = Sums()
-        for (_, at), sums in self.lines.items():
-            if level is None or at == level:
+        for (_, one), sums in self.lines.items():
+            if level is None or one == level:
                 total.add(sums)
         return total
 
@@ -89,7 +92,7 @@ class Ledger:
 
     @property
     def rho(self) -> float | None:
-        """Measured T_1 / T_2: mean input of a pair at E1 over that at E2; none where one is missing."""
+        """Measured T_1 / T_2: mean input of a pair at E1 over that at E2; None if one is missing."""
         partial, full = self.total(Level.PARTIAL), self.total(Level.FULL)
         if not partial.pair_calls or not full.pair_asked:
             return None

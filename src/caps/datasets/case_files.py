@@ -137,6 +137,7 @@ def _candidate(item: object, where: str) -> Candidate:
         ("score", float),
         ("correct", bool),
         ("passed_public_tests", bool),
+        ("grade", float),
     ):
         if item.get(name) is not None:
             fields[name] = _wanted(item, name, kind, f"{where}.")
@@ -160,7 +161,7 @@ def count_lines(path: str) -> int:
 # Cases written in our own format; what is read from it is the same case again.
 
 
-_KNOWN = ("code", "answer", "logprob", "score", "correct", "passed_public_tests")
+_KNOWN = ("code", "answer", "logprob", "score", "correct", "passed_public_tests", "grade")
 
 
 def write_case(case: Case) -> bytes:

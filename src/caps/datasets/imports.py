@@ -11,6 +11,7 @@ from caps.datasets.case_files import cases_in, cases_in_rows, count_lines
 from caps.datasets.inspect_logs import read_eval, read_json_log
 from caps.datasets.logs import read_batch, read_results, read_samples
 from caps.datasets.reading import Row, count_rows, decode, is_parquet, is_zip, lines, parquet_rows, peeked
+from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
 from caps.files import is_stream
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
@@ -27,6 +28,7 @@ class Format:
 
 
 FORMATS = {
+    "pools": Format("cases with recorded verdicts of several judges", POOL_FIELDS, read_pools),
     "caps": Format("our own: one case a line", (frozenset({"candidates"}),), cases_in),
     "openai-batch": Format(
         "batch output of OpenAI or vllm run-batch",
@@ -61,6 +63,10 @@ def _opened(path: str, format_: str, requests: str | None) -> Iterator[Case | In
         yield from cases_in_rows(parquet_rows(path), path)
         return
     first, source = peeked(lines(path))
+    if is_recorded(first):
+        raise InputError(
+            f"{path}: holds recorded verdicts, not cases: give it as --recorded FILE, beside the cases"
+        )
     name = sniff(first) if format_ == AUTO else format_
     if requests is None:
         yield from FORMATS[name].read(source, path)

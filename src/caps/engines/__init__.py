@@ -1,1 +1,1 @@
-"""Who plays contests."""
+"""Engines: live, Batch API and Ray, with their scheduler and budgets."""

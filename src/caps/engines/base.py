@@ -1,4 +1,4 @@
-"""What engines share: a case under way, and what became of it."""
+"""What engines share: outcomes, running cases and the engine protocol."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
@@ -19,8 +19,8 @@ from caps.text_workers import TextWorkers
 Prepare = Callable[[Case], PreparedCase]
 T = TypeVar("T")
 
-ENDED = ("budget", "time")
-HEARD = (None, "malformed", *ENDED)  # a judge that spoke unreadably, or was not asked, did not fail
+EXHAUSTED = ("budget", "time")
+NOT_FAILED = (None, "malformed", *EXHAUSTED)  # the judge replied, or was not asked
 
 
 class AskRuling(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class AskRuling(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a case: a selection, or the reason why there is none; and all it took."""
+    """The result of a case: its contest or the reason why it failed, with all rulings and costs."""
 
     number: int
     name: str
@@ -51,35 +51,40 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PerCase:
-    """A strategy of its own for each case, in the order of input."""
+    """A separate strategy for each case, in input order."""
 
     strategies: Sequence[Strategy]
 
 
+def strategy_for(number: int, strategy: Strategy | PerCase) -> Strategy:
+    """The strategy of one case."""
+    return strategy.strategies[number] if isinstance(strategy, PerCase) else strategy
+
+
 class Engine(Protocol):
-    """Whoever plays a stream of cases; `watch` hears every ruling as it comes in."""
+    """Runs a stream of cases; `watch` is called with every ruling."""
 
     watch: Callable[[Ruling], object]
 
     def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
     ) -> AsyncGenerator[Outcome, None]:
-        """Play all cases and yield what became of each as it is known; its number is its place in the input.
+        """Run all cases and yield each outcome when it is known, numbered by input position.
 
-        No more than a bounded number of cases is begun while one before them is not over.
+        The number of cases started ahead of an unfinished one is bounded.
         """
         ...
 
 
 class ReorderBuffer(Generic[T]):
-    """Whatever comes early waits for those before it; `following` is the number that is waited for."""
+    """Restores input order: an early item waits for those before it; `following` is the next number."""
 
     def __init__(self) -> None:
         self.following = 0
         self._waiting: dict[int, T] = {}
 
     def add(self, number: int, item: T) -> Iterator[T]:
-        """Take one in; those whose turn it is now."""
+        """Add one item and yield all that are now in order."""
         self._waiting[number] = item
         while self.following in self._waiting:
             yield self._waiting.pop(self.following)
@@ -87,33 +92,33 @@ class ReorderBuffer(Generic[T]):
 
 
 async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
-    """The outcomes in the order of input; whoever stops listening ends the run."""
-    lineup = ReorderBuffer[Outcome]()
+    """Yield outcomes in input order; closing this generator ends the run."""
+    buffer = ReorderBuffer[Outcome]()
     async with aclosing(outcomes):
         async for outcome in outcomes:
-            for ready in lineup.add(outcome.number, outcome):
+            for ready in buffer.add(outcome.number, outcome):
                 yield ready
 
 
 def is_long(case: Case, prepare: Prepare, texts: TextWorkers | None) -> bool:
-    """Whether a case should be prepared in another process, and can be."""
+    """Whether a case is prepared in a worker process."""
     return texts is not None and isinstance(prepare, CasePreparation) and prepare.is_long(case)
 
 
 async def prepare_case(
     case: Case, prepare: Prepare, texts: TextWorkers | None, until: float | None = None
 ) -> PreparedCase:
-    """A case made ready, a long one in another process; `SlowTextError` where that takes too long."""
+    """Prepare a case, a long one in a worker process; `SlowTextError` if that takes too long."""
     if texts is None or not isinstance(prepare, CasePreparation) or not prepare.is_long(case):
         return prepare(case)
     return await prepare.in_worker(case, texts, until)
 
 
 class CaseRun:
-    """A contest under way: the answers of its pending round, as they come in.
+    """A running contest, with the rulings on its pending round so far.
 
-    Where its own budget might not last for a whole round, its asks go out one by one, so that what it can
-    afford does not depend on which reply comes first.
+    If the case's budget might not cover a whole round, its asks are sent one by one. Otherwise the order of
+    replies would decide what the case can afford.
     """
 
     def __init__(
@@ -129,66 +134,65 @@ class CaseRun:
 
     @property
     def round(self) -> Round | None:
-        """What is pending."""
+        """The pending round; None when the contest is over."""
         return self.contest.pending
 
     @property
     def depth(self) -> int:
-        """How many rounds are behind."""
+        """Number of finished rounds."""
         return len(self.contest.transcript)
 
-    def ask_at(self, place: int) -> Ask:
-        """What is asked at a place of the pending round."""
+    def ask_at(self, index: int) -> Ask:
+        """One ask of the pending round."""
         assert self.contest.pending is not None  # noqa: S101
-        return self.contest.pending.asks[place]
+        return self.contest.pending.asks[index]
 
-    def begin(self, judge: Judge) -> list[int]:
-        """Places of a new round that may go out now: all of them, or the first where money might end."""
-        places = self.waiting()
+    def start_round(self, judge: Judge) -> list[int]:
+        """Indices of the asks of a new round to send now: all, or the first if the budget may run out."""
+        indices = self.open_asks()
         self._one_by_one = False
         if self.budget.limited and self.round is not None:
             max_usage = sum(
                 (judge.max_usage(self.prepared, ask) for ask in self.round.asks), start=Usage(0, 0)
             )
             self._one_by_one = not self.budget.covers(max_usage)
-        return places[:1] if self._one_by_one else places
+        return indices[:1] if self._one_by_one else indices
 
-    def follow(self) -> list[int]:
-        """Places that may go out after a ruling that was not the last of its round."""
-        return self.waiting()[:1] if self._one_by_one else []
+    def next_asks(self) -> list[int]:
+        """Indices of the asks to send after a ruling that did not finish the round."""
+        return self.open_asks()[:1] if self._one_by_one else []
 
-    def waiting(self) -> list[int]:
-        """Places of the pending round without a ruling, in order."""
+    def open_asks(self) -> list[int]:
+        """Indices of the asks of the pending round that have no ruling, in order."""
         round_ = self.contest.pending
         return [] if round_ is None else [i for i in range(len(round_.asks)) if i not in self._rulings]
 
-    def tell(self, place: int, ruling: Ruling) -> bool:
-        """Take the ruling on one ask of the round; true when that was the last and the contest moved on.
+    def record_ruling(self, index: int, ruling: Ruling) -> bool:
+        """Record the ruling on one ask; true if it completed the round and the contest moved on.
 
-        Where the money or the time has ended, it has ended for the rest of the round too; a round that got
-        no answer for that reason is the last.
+        When budget or time runs out, the remaining asks of the round get the same ruling. A round without
+        any answer for that reason is the last.
         """
         round_ = self.contest.pending
         if round_ is None:
             return False
-        self._rulings[place] = ruling
-        if self._one_by_one and ruling.unanswered in ENDED:
-            self._rulings |= dict.fromkeys(self.waiting(), Ruling(ruling.answer))
+        self._rulings[index] = ruling
+        if self._one_by_one and ruling.unanswered in EXHAUSTED:
+            self._rulings |= dict.fromkeys(self.open_asks(), Ruling(ruling.answer))
         if len(self._rulings) < len(round_.asks):
             return False
         rulings, self._rulings = [self._rulings[i] for i in range(len(round_.asks))], {}
-        for ask, given in zip(round_.asks, rulings, strict=True):
-            self._enter(round_.stage, ask, given)
-        if all(given.unanswered in ENDED for given in rulings):
+        for ask, one in zip(round_.asks, rulings, strict=True):  # in round order, not in order of arrival
+            self._record(round_.stage, ask, one)
+        if all(one.unanswered in EXHAUSTED for one in rulings):
             self.contest.stop(str(rulings[0].unanswered))
         else:
-            self.contest.answer([given.answer for given in rulings])
+            self.contest.answer([one.answer for one in rulings])
         if self.contest.pending is None:
-            self._conclude()
+            self._finish()
         return True
 
-    def _enter(self, stage: str, ask: Ask, ruling: Ruling) -> None:
-        """Write an ask and its ruling down, in the order of the round, not of arrival."""
+    def _record(self, stage: str, ask: Ask, ruling: Ruling) -> None:
         outcome = self.outcome
         outcome.judged.append(AskRuling(stage, ask, ruling))
         usages = [(attempt.usage, attempt.replayed) for attempt in ruling.attempts]
@@ -198,12 +202,13 @@ class CaseRun:
             outcome.ledger.malformed[ruling.malformed] += 1
         if ruling.unanswered is not None:
             outcome.ledger.unanswered[ruling.unanswered] += 1
+        outcome.ledger.substituted.update(ruling.substituted)
 
-    def _conclude(self) -> None:
-        """A contest in which every call failed chose nothing."""
+    def _finish(self) -> None:
+        """Release the prepared texts; a contest in which every call failed is a failed case."""
         self.prepared.forget()
         judged = self.outcome.judged
-        if judged and all(one.ruling.unanswered not in HEARD for one in judged):
+        if judged and all(one.ruling.unanswered not in NOT_FAILED for one in judged):
             causes = ", ".join(
                 f"{cause} ({count})" for cause, count in self.outcome.ledger.unanswered.items()
             )

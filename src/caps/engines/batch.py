@@ -2,8 +2,8 @@
 
 Rules that must not be broken:
 
-* What is under way is not asked again: not after a kill, not by another process on the same journal.
-* A step that brings nothing ends the run; it does not go on for ever.
+* A request that was sent is not sent again: not after a kill, not by another process on the same journal.
+* A step without any result ends the run instead of repeating for ever.
 * Budgets that a batch cannot keep are refused before anything is sent.
 """
 
@@ -27,44 +27,40 @@ from typing import Any, TypeAlias
 from caps.core.errors import BusyError, CapsError, InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
-from caps.engines.base import CaseRun, Outcome, PerCase, Prepare
-from caps.engines.batch_files import BatchClient, BatchFile, BatchSettings, ImportCount, SentBatch, StepFiles
+from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for
+from caps.engines.batch_files import BatchClient, BatchSettings, ImportCount, SentBatch, StepFiles
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import fast_forward
-from caps.engines.scheduler import MOST_LOOKING
+from caps.engines.scheduler import MAX_PREPARING
 from caps.judging.base import Budget, Judge, Ruling
 from caps.models.batch_api import Batches, encode_line
 from caps.models.pending import MissingRequest, PendingRequests
 
-# All cases of a run, moving together: a pass plays every contest as far as the journal reaches.
-#
-# Nothing is kept between passes: where a contest stands is a function of the journal.
-
 
 @dataclass(frozen=True, slots=True)
 class CaseProgress:
-    """Where a case stands: what became of it so far, its contest, and the requests it lacks a reply to."""
+    """The progress of a case: its outcome so far, its contest, and its requests without a reply."""
 
     outcome: Outcome
-    play: CaseRun | None = None
-    noted: Sequence[MissingRequest] = ()
+    case_run: CaseRun | None = None
+    missing: Sequence[MissingRequest] = ()
 
     @property
     def stage(self) -> str | None:
-        """The stage it waits in; none where it is over."""
-        round_ = None if self.play is None or self.outcome.failure is not None else self.play.round
+        """The stage of the pending round; None when the case is over."""
+        round_ = None if self.case_run is None or self.outcome.failure is not None else self.case_run.round
         return None if round_ is None else round_.stage
 
     @property
     def open(self) -> list[MissingRequest]:
-        """What must be asked for it to go on."""
-        return [one for one in self.noted if not one.lost]
+        """The requests that must be answered for the case to advance."""
+        return [one for one in self.missing if not one.lost]
 
 
 class BatchState:
-    """Plays the same cases again and again, with a judge whose models wait for batches.
+    """The state of all cases, derived from the journal in each pass; nothing is kept between passes.
 
-    `purse` makes the purse of a case anew, because a pass plays it from its beginning.
+    `budget` returns a new budget for a case, because each pass runs it from its beginning.
     """
 
     def __init__(
@@ -79,39 +75,38 @@ class BatchState:
         budget: Callable[[], Budget],
     ) -> None:
         self._cases, self._strategy, self._seed = cases, strategy, seed
-        self._judge, self._prepare, self._waiting, self._purse = judge, prepare, waiting, budget
+        self._judge, self._prepare, self._waiting, self._budget = judge, prepare, waiting, budget
 
     def __len__(self) -> int:
         return len(self._cases)
 
-    def stands(self) -> Iterator[CaseProgress]:
-        """Where each case stands now, in the order of input."""
+    def progress(self) -> Iterator[CaseProgress]:
+        """Run every contest as far as the journal reaches, in input order."""
         self._waiting.begin()
         for number, case in enumerate(self._cases):
-            yield self._stand(number, case)
+            yield self._advance(number, case)
 
-    def _stand(self, number: int, case: Case | InputError) -> CaseProgress:
+    def _advance(self, number: int, case: Case | InputError) -> CaseProgress:
         if isinstance(case, InputError):
             return CaseProgress(Outcome(number, "", failure=str(case)))
-        own = self._strategy
-        chosen = own.strategies[number] if isinstance(own, PerCase) else own
+        strategy = strategy_for(number, self._strategy)
         try:
-            play = CaseRun(number, self._prepare(case), chosen, self._seed, self._purse())
+            case_run = CaseRun(number, self._prepare(case), strategy, self._seed, self._budget())
         except CapsError as error:
             return CaseProgress(Outcome(number, case.id, failure=str(error)))
         try:
-            fast_forward(play, self._judge)
+            fast_forward(case_run, self._judge)
         except CapsError:
             raise
-        except Exception as error:  # a judge that broke fails its case, as it does live
-            play.outcome.failure = f"{type(error).__name__}: {error}"
-        return CaseProgress(play.outcome, play, self._waiting.take())
+        except Exception as error:  # an exception of the judge fails its case, as in a live run
+            case_run.outcome.failure = f"{type(error).__name__}: {error}"
+        return CaseProgress(case_run.outcome, case_run, self._waiting.take())
 
 
 async def with_findings(
     source: Iterable[Case | InputError], find: Callable[[Case], Awaitable[Case]] | None
 ) -> list[Case | InputError]:
-    """All cases of a source with what was found of them; one that breaks off ends with the reason."""
+    """All cases of a source with their findings; a source that breaks off ends with the reason."""
     cases: list[Case | InputError] = []
     try:
         cases.extend(source)
@@ -119,12 +114,12 @@ async def with_findings(
         cases.append(error)
     if find is None:
         return cases
-    places = asyncio.Semaphore(MOST_LOOKING)
+    slots = asyncio.Semaphore(MAX_PREPARING)
 
-    async def look(case: Case | InputError) -> Case | InputError:
+    async def find_one(case: Case | InputError) -> Case | InputError:
         if isinstance(case, InputError):
             return case
-        async with places:
+        async with slots:
             try:
                 return await find(case)
             except CapsError:
@@ -132,14 +127,14 @@ async def with_findings(
             except Exception as error:
                 return InputError(f"case {case.id!r}: {type(error).__name__}: {error}")
 
-    return list(await asyncio.gather(*map(look, cases)))
+    return list(await asyncio.gather(*map(find_one, cases)))
 
 
-MakeConvoy: TypeAlias = Callable[[Sequence[Case | InputError], Strategy | PerCase, int], BatchState]
+MakeBatchState: TypeAlias = Callable[[Sequence[Case | InputError], Strategy | PerCase, int], BatchState]
 
 
-def refuse_unkept(case: BudgetLimits, total: BudgetLimits) -> None:
-    """A case's tokens and dollars can be kept; time and what a whole run may take cannot."""
+def check_batch_budgets(case: BudgetLimits, total: BudgetLimits) -> None:
+    """Refuse budgets that a batch cannot keep: those in seconds and those for a whole run."""
     if case.seconds is not None or total != BudgetLimits():
         raise SettingError(
             "a batch keeps budgets of tokens and dollars for each case, none of seconds and none in total: "
@@ -148,42 +143,42 @@ def refuse_unkept(case: BudgetLimits, total: BudgetLimits) -> None:
 
 
 class BatchEngine:
-    """Plays all cases through the Batch API of each seat's endpoint.
+    """Runs all cases through the Batch API of each endpoint.
 
-    `convoys` makes cases ready to move; `waiting` is what their judge's models share. `watch` hears every
-    ruling when all is over; its `courier` tells in words what is under way.
+    `make_state` makes the state of some cases; `waiting` is shared with the models of their judge. `watch` is
+    called with every ruling at the end of the run; `batch_client` reports progress.
     """
 
     def __init__(
         self,
-        convoys: MakeConvoy,
+        make_state: MakeBatchState,
         waiting: PendingRequests,
-        desks: Mapping[Hashable, Batches],
+        apis: Mapping[Hashable, Batches],
         batch_client: BatchClient,
         *,
         settings: BatchSettings,
         find: Callable[[Case], Awaitable[Case]] | None = None,
     ) -> None:
-        self._convoys, self._waiting, self._desks, self.batch_client = convoys, waiting, desks, batch_client
-        self._settings, self._find = settings, find
+        self._make_state, self._waiting, self._apis = make_state, waiting, apis
+        self.batch_client, self._settings, self._find = batch_client, settings, find
         self.watch: Callable[[Ruling], object] = lambda _: None
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
     ) -> AsyncGenerator[Outcome, None]:
-        """Play all cases and yield what became of each, in the order of input."""
-        batch_state = self._convoys(await with_findings(cases, self._find), strategy, seed)
+        """Run all cases and yield each outcome, in input order."""
+        batch_state = self._make_state(await with_findings(cases, self._find), strategy, seed)
         step = 1
         while await self._step(batch_state, step):
             step += 1
-        for stand in batch_state.stands():
-            for judged in stand.outcome.judged:
+        for progress in batch_state.progress():
+            for judged in progress.outcome.judged:
                 self.watch(judged.ruling)
-            yield stand.outcome
+            yield progress.outcome
             await asyncio.sleep(0)
 
     async def _step(self, batch_state: BatchState, number: int) -> bool:
-        """Send what is open, wait for that and what is under way, take it in; false if nothing is open."""
+        """Send open requests, wait for all batches and import their results; false if nothing is open."""
         with (
             TemporaryDirectory(prefix="caps-batch-") as folder,
             StepFiles(Path(folder), f"step-{number:03d}", self._settings) as files,
@@ -194,56 +189,53 @@ class BatchEngine:
                 return False
             kinds = [(len(parts), "new"), (len(joined), "under way already")]
             batches = ", ".join(f"{count} {kind}" for count, kind in kinds if count)
-            self.batch_client.told(f"step {number}: {requests:,} requests open; batches: {batches}")
-            desks = {desk.address: desk for desk in self._desks.values()}
-            taken = await _all_of(
-                [self.batch_client.rejoin(desks[sent.address], sent, Path(folder)) for sent in joined]
-                + [self.batch_client.send(self._desk(part), part) for part in parts]
+            self.batch_client.on_progress(f"step {number}: {requests:,} requests open; batches: {batches}")
+            by_address = {api.address: api for api in self._apis.values()}
+            counts = await _gather(
+                [self.batch_client.rejoin(by_address[sent.address], sent, Path(folder)) for sent in joined]
+                + [self.batch_client.send(self._apis[part.group[0]], part) for part in parts]
             )
-        for one in taken:
-            self._waiting.paid |= one.keys
-        self._conclude(taken, requests)
+        for count in counts:
+            self._waiting.paid |= count.keys
+        self._check(counts, requests)
         return True
 
     async def _write(self, batch_state: BatchState, files: StepFiles) -> tuple[int, list[SentBatch]]:
-        """Write what is open and not under way; how much is open, and the batches some of it is in."""
-        before = self.batch_client.notes.under_way({desk.address for desk in self._desks.values()})
-        owner = {key: sent for sent in before for key in sent.awaited}
+        """Write the open requests that no batch holds; count all, and list the batches that hold some."""
+        sent_before = self.batch_client.records.under_way({api.address for api in self._apis.values()})
+        owners = {key: sent for sent in sent_before for key in sent.awaited}
         seen: set[str] = set()
         joined: dict[str, SentBatch] = {}
-        for stand in batch_state.stands():
-            for one in stand.open:
+        for progress in batch_state.progress():
+            for one in progress.open:
                 seen.add(one.key)
-                sent = owner.get(one.key)
+                sent = owners.get(one.key)
                 if sent is not None:
                     joined[sent.name] = sent
                 else:
-                    limit_name = self._desks[one.level_model].limit_name
+                    limit_name = self._apis[one.level_model].limit_name
                     files.add(one, encode_line(one.key, one.request, limit_name=limit_name))
-            await asyncio.sleep(0)  # so that a signal is heard
+            await asyncio.sleep(0)  # lets signals through
         return len(seen), list(joined.values())
 
-    def _desk(self, part: BatchFile) -> Batches:
-        return self._desks[part.group[0]]
-
-    def _conclude(self, taken: list[ImportCount], requests: int) -> None:
-        """Say what went wrong; a step that brought nothing is the last."""
-        for words in (words for one in taken for words in one.garbage):
-            self.batch_client.warned(f"not a result: {words}")
-        for one in taken:
-            if one.refused is not None:
-                raise one.refused
-        if not any(one.moved for one in taken):
-            unrun = sum(one.unrun for one in taken)
-            why = f"{unrun:,} were never run" if unrun else "no results came"
+    def _check(self, counts: list[ImportCount], requests: int) -> None:
+        """Report what went wrong in a step; raise if it was refused or brought no result."""
+        for line in (line for count in counts for line in count.garbage):
+            self.batch_client.on_warning(f"not a result: {line}")
+        for count in counts:
+            if count.refused is not None:
+                raise count.refused
+        if not any(count.progressed for count in counts):
+            not_run = sum(count.not_run for count in counts)
+            why = f"{not_run:,} were never run" if not_run else "no results came"
             raise BusyError(
                 f"none of the {requests:,} requests of this step was answered ({why}): run the same command "
                 "again later, or use --engine local"
             )
 
 
-async def _all_of(work: list[Coroutine[Any, Any, ImportCount]]) -> list[ImportCount]:
-    """Do all of it at once; the first that breaks ends the others, whose batches go on by themselves."""
+async def _gather(work: list[Coroutine[Any, Any, ImportCount]]) -> list[ImportCount]:
+    """Run all at once; the first failure cancels the others, whose batches continue at the provider."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,10 +1,10 @@
-"""Budgets that hold: what a call may cost at most is set aside before it is sent.
+"""Budgets as hard limits: the maximum cost of a call is reserved before it is sent.
 
 Rules that must not be broken:
 
-* What is spent and set aside never passes the limit.
-* A case's own budget counts what is asked, wherever the reply comes from, so a replay decides alike.
-* A run's budget counts what is paid now; a call that does not fit waits while others may still give back.
+* Spending plus reservations never exceeds the limit.
+* A case's budget counts every reply, also those from the journal, so that a replay decides the same.
+* A run's budget counts what is paid now; a call that does not fit waits while reservations are open.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimits:
-    """Limits on tokens (read and written), dollars and seconds; none is no limit."""
+    """Limits on tokens (input and output), dollars and seconds; None is no limit."""
 
     tokens: int | None = None
     usd: float | None = None
@@ -40,7 +40,7 @@ class BudgetLimits:
 
 
 class Account:
-    """Spending against a budget; whoever has no limit keeps none."""
+    """Spending and reservations against a budget."""
 
     def __init__(self, budget: BudgetLimits, price: Price | None) -> None:
         if budget.usd is not None and price is None:
@@ -48,106 +48,106 @@ class Account:
                 "a budget in dollars needs a price: give --price-input and --price-output, or limit tokens"
             )
         self._budget, self._price = budget, price
-        self.tokens = self.held_tokens = 0
-        self.usd = self.held_usd = 0.0
+        self.tokens = self.reserved_tokens = 0
+        self.usd = self.reserved_usd = 0.0
 
     def dollars(self, usage: Usage) -> float:
-        """What a usage costs, if that is known."""
+        """Cost of a usage; 0 if the price is unknown."""
         return 0.0 if self._price is None else self._price.of(usage.prompt, usage.output, usage.cached)
 
-    def fits(self, most: Usage) -> bool:
-        """Whether a call that may cost this much can still be made."""
+    def fits(self, max_usage: Usage) -> bool:
+        """Whether the budget has room for a call of at most this usage."""
         tokens, usd = self._budget.tokens, self._budget.usd
-        if tokens is not None and self.tokens + self.held_tokens + _tokens(most) > tokens:
+        if tokens is not None and self.tokens + self.reserved_tokens + _tokens(max_usage) > tokens:
             return False
-        return usd is None or self.usd + self.held_usd + self.dollars(most) <= usd + ROUNDING
+        return usd is None or self.usd + self.reserved_usd + self.dollars(max_usage) <= usd + ROUNDING
 
-    def hold(self, most: Usage) -> None:
-        """Set aside what a call may cost."""
-        self.held_tokens += _tokens(most)
-        self.held_usd += self.dollars(most)
+    def reserve(self, max_usage: Usage) -> None:
+        """Reserve the maximum usage of a call."""
+        self.reserved_tokens += _tokens(max_usage)
+        self.reserved_usd += self.dollars(max_usage)
 
-    def settle(self, most: Usage, spent: Usage) -> None:
-        """Give back what was set aside and take what was spent."""
-        self.held_tokens -= _tokens(most)
-        self.held_usd -= self.dollars(most)
+    def settle(self, max_usage: Usage, spent: Usage) -> None:
+        """Replace a reservation by what was spent."""
+        self.reserved_tokens -= _tokens(max_usage)
+        self.reserved_usd -= self.dollars(max_usage)
         self.tokens += _tokens(spent)
         self.usd += self.dollars(spent)
 
 
 class BudgetPool(Protocol):
-    """What all cases of a run pay from."""
+    """The budget that all cases of a run share."""
 
     limited: bool
 
-    async def reserve(self, most: Usage) -> bool:
-        """Set aside what a call may cost, waiting while others may give back enough."""
+    async def reserve(self, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         ...
 
-    def settle(self, most: Usage, spent: Usage) -> None:
-        """Close a call."""
+    def settle(self, max_usage: Usage, spent: Usage) -> None:
+        """Settle a call."""
         ...
 
 
 class RunBudget:
-    """The account of a whole run, shared by all its cases."""
+    """The budget of a whole run, shared by all its cases."""
 
     def __init__(self, budget: BudgetLimits, price: Price | None) -> None:
         self.account = Account(budget, price)
         self.limited = budget.spends
         self._freed = asyncio.Event()
 
-    async def reserve(self, most: Usage) -> bool:
-        """Set aside what a call may cost, waiting while others may give back enough."""
+    async def reserve(self, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         if not self.limited:
             return True
-        while not self.account.fits(most):
-            if self.account.held_tokens == 0:
+        while not self.account.fits(max_usage):
+            if self.account.reserved_tokens == 0:
                 return False
             self._freed.clear()
             await self._freed.wait()
-        self.account.hold(most)
+        self.account.reserve(max_usage)
         return True
 
-    def settle(self, most: Usage, spent: Usage) -> None:
-        """Close a call."""
+    def settle(self, max_usage: Usage, spent: Usage) -> None:
+        """Settle a call."""
         if self.limited:
-            self.account.settle(most, spent)
+            self.account.settle(max_usage, spent)
             self._freed.set()
 
 
 class CaseBudget:
-    """What one case may spend: its own account, the run's, and time until a deadline."""
+    """The budget of one case: its own limits, the run's, and a deadline."""
 
     def __init__(
-        self, budget: BudgetLimits, price: Price | None, total: BudgetPool, *, deadline: float | None = None
+        self, budget: BudgetLimits, price: Price | None, pool: BudgetPool, *, deadline: float | None = None
     ) -> None:
-        self._account, self._total = Account(budget, price), total
+        self._account, self._pool = Account(budget, price), pool
         self.limited = budget.spends
-        self.free = not self.limited and not total.limited
+        self.free = not self.limited and not pool.limited
         self.deadline = deadline
 
-    def covers(self, most: Usage) -> bool:
-        """Whether the case's own budget is enough for this, come what may."""
-        return not self.limited or self._account.fits(most)
+    def covers(self, max_usage: Usage) -> bool:
+        """Whether the case's own budget has room for this usage."""
+        return not self.limited or self._account.fits(max_usage)
 
-    async def reserve(self, most: Usage) -> bool:
-        """Set aside what a call may cost; false where a budget has ended."""
+    async def reserve(self, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call; false if a budget is exhausted."""
         if self.limited:
-            if not self._account.fits(most):
+            if not self._account.fits(max_usage):
                 return False
-            self._account.hold(most)
-        if await self._total.reserve(most):
+            self._account.reserve(max_usage)
+        if await self._pool.reserve(max_usage):
             return True
         if self.limited:
-            self._account.settle(most, NOTHING)
+            self._account.settle(max_usage, NOTHING)
         return False
 
-    def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
-        """Close a call: the case counts what was asked, the run what was paid now."""
+    def settle(self, max_usage: Usage, spent: Usage, *, replayed: bool) -> None:
+        """Settle a call: the case counts every reply, the run only what was paid now."""
         if self.limited:
-            self._account.settle(most, spent)
-        self._total.settle(most, NOTHING if replayed else spent)
+            self._account.settle(max_usage, spent)
+        self._pool.settle(max_usage, NOTHING if replayed else spent)
 
 
 def _tokens(usage: Usage) -> int:

@@ -1,9 +1,9 @@
-"""A run in several processes: the coordinator with journal and budget, its workers, and what they exchange.
+"""Runs in several processes: a coordinator with journal and budget, workers, and their messages.
 
 Rules that must not be broken:
 
-* A worker is answered only after the commit that holds its row.
-* What a dead worker had set aside counts as spent: its calls may have been billed.
+* A worker gets an answer only after the commit of its row.
+* What a dead worker had reserved counts as spent: its calls may have been billed.
 """
 
 import asyncio
@@ -29,28 +29,26 @@ from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling
 from caps.text_workers import TextWorkers
 
-# A case played in another process: what is sent, what is told of it, and its outcome made of that.
-#
-# A contest is a function of its answers, so the rulings are enough: nothing that plays has to travel.
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A case to be played; `ends` is a time of the clock on the wall, where the run's time is limited."""
+    """A case to run; `deadline` is in wall-clock time."""
 
     number: int
     case: Case
     strategy: Strategy
     seed: int
-    ends: float | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What there is to say of a played case: the facts found first, the rulings in order, why it failed.
+    """What a worker returns for a case: its findings, its rulings in order, and why it failed.
 
-    `found` is None where the case did not come to a contest. `unusable` counts, since the last case that was
-    told, why nothing was looked into.
+    A contest is a function of its answers, so this is enough to rebuild the outcome. `found` is None if no
+    contest took place. `unusable` counts why findings were not possible since the last result.
     """
 
     found: tuple[Found | None, ...] | None = None
@@ -60,7 +58,7 @@ class CaseResult:
 
     @classmethod
     def of(cls, outcome: Outcome, unusable: Mapping[str, int]) -> "CaseResult":
-        """Tell of an outcome."""
+        """Reduce an outcome to what must be sent."""
         found = None
         if outcome.prepared is not None:
             found = tuple(one.found for one in outcome.prepared.case.candidates)
@@ -68,132 +66,134 @@ class CaseResult:
         return cls(found, rulings, outcome.failure, unusable)
 
 
-async def rebuild(job: Job, told: CaseResult, prepare: Prepare, texts: TextWorkers | None = None) -> Outcome:
-    """Make the outcome of a case anew from what was told of it."""
+async def rebuild(
+    job: Job, result: CaseResult, prepare: Prepare, texts: TextWorkers | None = None
+) -> Outcome:
+    """Rebuild the outcome of a case from a worker's result."""
     case = job.case
-    if told.found is None:
-        return Outcome(job.number, case.id, failure=told.failure)
-    pairs = zip(case.candidates, told.found, strict=True)
+    if result.found is None:
+        return Outcome(job.number, case.id, failure=result.failure)
+    pairs = zip(case.candidates, result.found, strict=True)
     known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
     try:
         prepared = await prepare_case(known, prepare, texts)
     except CapsError as error:
         return Outcome(job.number, case.id, failure=str(error))
-    play = CaseRun(job.number, prepared, job.strategy, job.seed)
-    left = iter(told.rulings)
-    while (round_ := play.round) is not None:
+    case_run = CaseRun(job.number, prepared, job.strategy, job.seed)
+    left = iter(result.rulings)
+    while (round_ := case_run.round) is not None:
         rulings = [ruling for _, ruling in zip(round_.asks, left, strict=False)]
         if len(rulings) < len(round_.asks):
             break  # the case failed in this round
-        for place, ruling in enumerate(rulings):
-            play.tell(place, ruling)
-    play.outcome.failure = told.failure
-    return play.outcome
-
-
-# What a worker in another process works with, and how it gets it.
+        for index, ruling in enumerate(rulings):
+            case_run.record_ruling(index, ruling)
+    case_run.outcome.failure = result.failure
+    return case_run.outcome
 
 
 class WorkerContext(NamedTuple):
-    """An engine for so many seconds (or without a limit), and who looks into cases first."""
+    """What a worker runs cases with: an engine for at most N seconds (None: no limit), and findings."""
 
     engine: Callable[[float | None], LocalEngine]
     findings: Findings | None
 
 
-Equip: TypeAlias = Callable[
+MakeContext: TypeAlias = Callable[
     [ReplyStore | None, BudgetPool | None], AbstractAsyncContextManager[WorkerContext]
 ]
 
 
-T = TypeVar("T")
-
-
 @dataclass(slots=True)
 class WorkerLease:
-    """A worker from its start to its end, and what it has set aside."""
+    """One lifetime of a worker process, and what it has reserved."""
 
     number: int
-    held: Counter[Usage] = field(default_factory=Counter)
+    reserved: Counter[Usage] = field(default_factory=Counter)
 
 
-class WorkerTerms(NamedTuple):
-    """What a worker is told when it enters: which life this is, how to equip its bench, what is kept."""
+class WorkerSetup(NamedTuple):
+    """What a worker gets when it registers; `lease` numbers its lifetimes."""
 
-    life: int
-    equip: Equip
+    lease: int
+    make_context: MakeContext
     journaled: bool
     limited: bool
 
 
 class Coordinator:
-    """Keeps journal and account on the machine where the journal's file lies, and the terms of work."""
+    """Owns the journal and the budget, on the machine of the journal's file, and sets workers up."""
 
     def __init__(
-        self, equip: Equip, path: Path | None, budget: BudgetLimits, price: Price | None, *, durable: bool
+        self,
+        make_context: MakeContext,
+        path: Path | None,
+        budget: BudgetLimits,
+        price: Price | None,
+        *,
+        durable: bool,
     ) -> None:
-        self._equip, self._limited = equip, budget.spends
+        self._make_context, self._limited = make_context, budget.spends
         self._journal = None if path is None else Journal.open(path, durable=durable)
         self._total = RunBudget(budget, price)
-        self._lives: dict[str, WorkerLease] = {}
+        self._leases: dict[str, WorkerLease] = {}
 
-    async def enter(self, worker: str) -> WorkerTerms:
-        """Begin a worker's life; whatever it held in an earlier one is spent."""
+    async def register(self, worker: str) -> WorkerSetup:
+        """Register a new or restarted worker; what its earlier process had reserved is spent."""
         number = 0
-        if worker in self._lives:
-            earlier = self._lives[worker]
+        if worker in self._leases:
+            earlier = self._leases[worker]
             number = earlier.number + 1
-            for most in earlier.held.elements():
-                self._total.settle(most, most)
-        self._lives[worker] = WorkerLease(number)
-        return WorkerTerms(number, self._equip, self._journal is not None, self._limited)
+            for max_usage in earlier.reserved.elements():
+                self._total.settle(max_usage, max_usage)
+        self._leases[worker] = WorkerLease(number)
+        return WorkerSetup(number, self._make_context, self._journal is not None, self._limited)
 
     async def recall(self, key: str) -> Reply | None:
         """The reply under a key."""
-        return self._kept.get(key)
+        return self._open_journal.get(key)
 
     async def append(self, reply: Reply) -> Reply:
         """Store a reply."""
-        return await self._kept.append(reply)
+        return await self._open_journal.append(reply)
 
     async def recall_fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key."""
-        return self._kept.fact(kind, key)
+        return self._open_journal.fact(kind, key)
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact."""
-        return await self._kept.record(kind, key, value)
+        return await self._open_journal.record(kind, key, value)
 
-    async def reserve(self, worker: str, life: int, most: Usage) -> bool:
-        """Set aside what a call may cost; a worker that died while it waited gets nothing."""
-        if not await self._total.reserve(most):
+    async def reserve(self, worker: str, lease: int, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call; false for a worker that died meanwhile."""
+        if not await self._total.reserve(max_usage):
             return False
-        if self._lives[worker].number != life:
-            self._total.settle(most, NOTHING)
+        if self._leases[worker].number != lease:
+            self._total.settle(max_usage, NOTHING)
             return False
-        self._lives[worker].held[most] += 1
+        self._leases[worker].reserved[max_usage] += 1
         return True
 
-    async def settle(self, worker: str, life: int, most: Usage, spent: Usage) -> None:
-        """Close a call, unless it was closed when its worker died."""
-        if self._lives[worker].number == life:
-            self._lives[worker].held[most] -= 1
-            self._total.settle(most, spent)
+    async def settle(self, worker: str, lease: int, max_usage: Usage, spent: Usage) -> None:
+        """Settle a call, unless that was done when its worker died."""
+        if self._leases[worker].number == lease:
+            self._leases[worker].reserved[max_usage] -= 1
+            self._total.settle(max_usage, spent)
 
-    async def leave(self) -> None:
-        """Store what was handed in and let go of the journal."""
+    async def close(self) -> None:
+        """Commit and close the journal."""
         if self._journal is not None:
             self._journal.close()
 
     @property
-    def _kept(self) -> Journal:
+    def _open_journal(self) -> Journal:
         if self._journal is None:
-            raise JournalError("no journal is kept in this run")
+            raise JournalError("this run has no journal")
         return self._journal
 
 
-async def heard(reply: Awaitable[T]) -> T:
-    """What a call in another process returned; an error of ours is raised as it was there."""
+async def remote_result(reply: Awaitable[T]) -> T:
+    """The result of a call in another process; a `CapsError` is raised as it was there."""
     try:
         return await reply
     except Exception as error:
@@ -204,120 +204,114 @@ async def heard(reply: Awaitable[T]) -> T:
 
 
 class RemoteJournal:
-    """A journal that a clerk keeps."""
+    """The coordinator's journal, used by a worker."""
 
     def __init__(self, coordinator: Any) -> None:
-        self._clerk = coordinator
+        self._coordinator = coordinator
 
     async def recall(self, key: str) -> Reply | None:
         """The reply under a key."""
-        return await _kept(self._clerk.recall.remote(key))
+        return await _ask(self._coordinator.recall.remote(key))
 
     async def append(self, reply: Reply) -> Reply:
         """Store a reply and return, after the commit that holds it, the one that stands under its key."""
-        return await _kept(self._clerk.append.remote(reply))
+        return await _ask(self._coordinator.append.remote(reply))
 
     async def recall_fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key, or None."""
-        return await _kept(self._clerk.recall_fact.remote(kind, key))
+        return await _ask(self._coordinator.recall_fact.remote(kind, key))
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact and return, after its commit, the one that stands."""
-        return await _kept(self._clerk.record.remote(kind, key, value))
+        return await _ask(self._coordinator.record.remote(kind, key, value))
 
 
 class RemoteBudget:
-    """An account that a clerk keeps for several workers.
+    """The coordinator's budget, used by a worker.
 
-    Only the first in line asks: were all to wait with the clerk, whoever gives back could not get through.
+    Only one reservation waits at a time: if all waited at the coordinator, settlements could not get through.
     """
 
     limited = True
 
-    def __init__(self, coordinator: Any, worker: str, life: int) -> None:
-        self._clerk, self._worker, self._life = coordinator, worker, life
-        self._line = asyncio.Lock()
+    def __init__(self, coordinator: Any, worker: str, lease: int) -> None:
+        self._coordinator, self._worker, self._lease = coordinator, worker, lease
+        self._waiting = asyncio.Lock()
 
-    async def reserve(self, most: Usage) -> bool:
-        """Set aside what a call may cost, waiting while others may give back enough."""
-        async with self._line:
-            return await _kept(self._clerk.reserve.remote(self._worker, self._life, most))
+    async def reserve(self, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call; wait while open reservations may free enough."""
+        async with self._waiting:
+            return await _ask(self._coordinator.reserve.remote(self._worker, self._lease, max_usage))
 
-    def settle(self, most: Usage, spent: Usage) -> None:
-        """Close a call."""
-        self._clerk.settle.remote(self._worker, self._life, most, spent)
+    def settle(self, max_usage: Usage, spent: Usage) -> None:
+        """Settle a call."""
+        self._coordinator.settle.remote(self._worker, self._lease, max_usage, spent)
 
 
-async def _kept(reply: Awaitable[T]) -> T:
-    """What the clerk says; without one nothing may be paid for."""
+async def _ask(reply: Awaitable[T]) -> T:
+    """The coordinator's reply; without one nothing may be paid for."""
     try:
-        return await heard(reply)
+        return await remote_result(reply)
     except CapsError:
         raise
     except Exception as error:
         raise JournalError(
-            f"whoever keeps the journal cannot be reached ({type(error).__name__}): run the same command "
-            "again; what was stored is safe"
+            f"the process that keeps the journal cannot be reached ({type(error).__name__}): run the same "
+            "command again; what was stored is safe"
         ) from None
 
 
-# A worker: plays cases in a process of its own with the local engine, and holds the connections for them.
-#
-# It knows nothing that would be missed: replies and findings are with the clerk, cases with whoever sent
-# them.
-
-
 class Worker:
-    """Plays one case a call, many at once."""
+    """Runs cases in its process with the local engine, many at once.
+
+    It can be lost at any time: the coordinator has its replies and findings, the driver its cases.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._stack = AsyncExitStack()
-        self._bench: WorkerContext | None = None
+        self._context: WorkerContext | None = None
         self._opening = asyncio.Lock()
-        self._playing: set[asyncio.Task[CaseResult]] = set()
+        self._running: set[asyncio.Task[CaseResult]] = set()
 
     async def ready(self, coordinator: Any) -> int:
-        """Make ready to work for a clerk; the number of this process."""
-        await self._equipped(coordinator)
+        """Set this worker up and return its process id."""
+        await self._set_up(coordinator)
         return os.getpid()
 
-    async def play(self, coordinator: Any, job: Job) -> CaseResult:
-        """Play a case and tell of it; the clerk comes along each time, for whoever has just been replaced."""
-        task = asyncio.ensure_future(self._play(coordinator, job))
-        self._playing.add(task)
-        task.add_done_callback(self._playing.discard)
+    async def run(self, coordinator: Any, job: Job) -> CaseResult:
+        """Run a case; each call passes the coordinator, because this process may be a replacement."""
+        task = asyncio.ensure_future(self._run(coordinator, job))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return await task
 
-    async def leave(self) -> None:
-        """End what is under way, with its time of grace, and close the connections."""
-        playing = list(self._playing)
-        for task in playing:
+    async def close(self) -> None:
+        """End running cases, with their grace period, and close the connections."""
+        running = list(self._running)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*playing, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
         await self._stack.aclose()
 
-    async def _play(self, coordinator: Any, job: Job) -> CaseResult:
-        bench = await self._equipped(coordinator)
-        left = None if job.ends is None else max(0.0, job.ends - time.time())
-        run = bench.engine(left).run([job.case], job.strategy, seed=job.seed)
+    async def _run(self, coordinator: Any, job: Job) -> CaseResult:
+        context = await self._set_up(coordinator)
+        left = None if job.deadline is None else max(0.0, job.deadline - time.time())
+        run = context.engine(left).run([job.case], job.strategy, seed=job.seed)
         (outcome,) = [one async for one in run]
-        return CaseResult.of(outcome, _taken(bench.findings))
+        unusable: Counter[str] = Counter()
+        if context.findings is not None:
+            unusable, context.findings.unusable = context.findings.unusable, unusable
+        return CaseResult.of(outcome, unusable)
 
-    async def _equipped(self, coordinator: Any) -> WorkerContext:
-        """The bench, equipped once in a life: after a death it is another, and the clerk must know."""
+    async def _set_up(self, coordinator: Any) -> WorkerContext:
+        """The context, made once in each process: a replacement must register again."""
         async with self._opening:
-            if self._bench is None:
-                terms: WorkerTerms = await heard(coordinator.enter.remote(self._name))
-                journal = RemoteJournal(coordinator) if terms.journaled else None
-                budget_pool = RemoteBudget(coordinator, self._name, terms.life) if terms.limited else None
-                self._bench = await self._stack.enter_async_context(terms.equip(journal, budget_pool))
-            return self._bench
-
-
-def _taken(findings: Findings | None) -> Counter[str]:
-    """What could not be looked into since it was last asked."""
-    if findings is None:
-        return Counter()
-    taken, findings.unusable = findings.unusable, Counter()
-    return taken
+            if self._context is None:
+                setup: WorkerSetup = await remote_result(coordinator.register.remote(self._name))
+                journal = RemoteJournal(coordinator) if setup.journaled else None
+                budget_pool = RemoteBudget(coordinator, self._name, setup.lease) if setup.limited else None
+                self._context = await self._stack.enter_async_context(
+                    setup.make_context(journal, budget_pool)
+                )
+            return self._context

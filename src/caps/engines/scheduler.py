@@ -1,4 +1,4 @@
-"""The scheduler of a live run: cases being prepared, cases with open asks, cases that are finished."""
+"""The scheduler of a live run: cases to prepare, asks to send, finished outcomes."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -9,142 +9,129 @@ from caps.core.types import Case
 from caps.engines.base import CaseRun, Outcome
 from caps.judging.base import Judge, Ruling
 
-MOST_WAITING = 4096
-MOST_LOOKING = 16  # cases being looked into at once; whoever looks bounds its own processes
+MAX_WAITING = 4096
+MAX_PREPARING = 16  # cases prepared at once; finders limit their own processes
 
 _Entry = tuple[int, int, int, int, CaseRun]
 
 
 class Scheduler:
-    """Lets cases in as they are needed, hands out what to ask, and lets those go who are done.
+    """Admits cases on demand, orders their asks and collects finished outcomes.
 
-    Cases that `looks` names wait until someone has looked into them; the others are opened at once.
-
-    It never lets in so many that the first who is not done would hold up more than `MOST_WAITING`.
+    A case for which `prepares` is true waits until it was prepared elsewhere; others are opened at once.
+    At most `MAX_WAITING` cases are admitted from the first unfinished one on.
     """
 
     def __init__(
         self,
         source: Iterator[Case | InputError],
-        opened: Callable[[int, Case], CaseRun],
+        open_case: Callable[[int, Case], CaseRun],
         judge: Judge,
         *,
-        looks: Callable[[Case], bool],
+        prepares: Callable[[Case], bool],
     ) -> None:
         self._source: Iterator[Case | InputError] | None = source
-        self._opened, self._judge, self._looks = opened, judge, looks
-        self._arrived: deque[tuple[int, Case]] = deque()  # not looked into yet
-        self._looking = 0
+        self._open_case, self._judge, self._prepares = open_case, judge, prepares
+        self._unprepared: deque[tuple[int, Case]] = deque()
+        self._preparing = 0
         self._ready: list[_Entry] = []
-        self._done: list[Outcome] = []
-        self._entered = 0
-        self._ahead: set[int] = set()  # who left before someone who came earlier
-        self._first = 0  # who has not left, or is next to come
-        self._shut = False
+        self._finished: list[Outcome] = []
+        self._admitted = 0
+        self._finished_early: set[int] = set()  # numbers above the first unfinished case
+        self._first_unfinished = 0
+        self._closed = False
 
     @property
     def empty(self) -> bool:
-        """Whether everyone has come and gone."""
-        return self._source is None and self._first == self._entered
+        """Whether all cases were admitted and handed out."""
+        return self._source is None and self._first_unfinished == self._admitted
 
     def admit(self, wanted: int) -> bool:
-        """Let a case in if there are fewer than `wanted` asks to choose from; false if not.
+        """Admit one case if fewer than `wanted` asks are ready; false otherwise.
 
-        One at a time: making it ready takes a while, and replies to the others should not wait for many.
+        Only one: preparing a case takes a while, and replies to other cases should not wait for several.
         """
         if self._source is None or len(self._ready) >= wanted:
             return False
-        if self._entered - self._first >= MOST_WAITING or self._looking >= MOST_LOOKING:
+        if self._admitted - self._first_unfinished >= MAX_WAITING or self._preparing >= MAX_PREPARING:
             return False
-        case = self._read()
-        if case is not None:
-            self._enter(self._entered, case)
-            self._entered += 1
-        return case is not None
-
-    def next_arrival(self) -> tuple[int, Case] | None:
-        """The case to look into next."""
-        return self._arrived.popleft() if self._arrived else None
-
-    def looked_into(self, number: int, case: Case, ready: CaseRun | Exception) -> None:
-        """Let a case in that was looked into and prepared; one that could not be fails."""
-        self._looking -= 1
-        if isinstance(ready, CaseRun):
-            self._queue(ready)
-            return
-        words = str(ready) if isinstance(ready, CapsError) else f"{type(ready).__name__}: {ready}"
-        self._done.append(Outcome(number, case.id, failure=words))
-
-    def shut(self) -> None:
-        """Have nothing more to ask."""
-        self._shut = True
-
-    def next_ask(self) -> tuple[CaseRun, int] | None:
-        """The ask to send next."""
-        while self._ready and not self._shut:
-            *_, place, play = heappop(self._ready)
-            if play.outcome.failure is None:
-                return play, place
-        return None
-
-    def tell(self, play: CaseRun, place: int, ruling: Ruling | Exception) -> None:
-        """Pass a ruling on, and queue what the contest asks next; a judge that broke fails the case."""
-        if play.outcome.failure is not None:
-            return
-        if isinstance(ruling, Exception):
-            play.outcome.failure = f"{type(ruling).__name__}: {ruling}"
-            self._done.append(play.outcome)
-        elif play.tell(place, ruling):
-            self._queue(play)
-        elif following := play.follow():
-            self._push(play, following)
-
-    def leave(self) -> list[Outcome]:
-        """Those who are done."""
-        done, self._done = self._done, []
-        self._ahead.update(outcome.number for outcome in done)
-        while self._first in self._ahead:
-            self._ahead.remove(self._first)
-            self._first += 1
-        return done
-
-    def _read(self) -> Case | InputError | None:
-        """The next case; a source that breaks off ends with the reason as its last."""
-        if self._source is None:
-            return None
         try:
             case = next(self._source, None)
-        except InputError as error:
+        except InputError as error:  # a source that breaks off ends with the reason as its last item
             case, self._source = error, None
         if case is None:
             self._source = None
-        return case
+            return False
+        self._enter(self._admitted, case)
+        self._admitted += 1
+        return True
+
+    def next_unprepared(self) -> tuple[int, Case] | None:
+        """The case to prepare next."""
+        return self._unprepared.popleft() if self._unprepared else None
+
+    def add_prepared(self, number: int, case: Case, result: CaseRun | Exception) -> None:
+        """Queue a case that was prepared; a failed preparation fails the case."""
+        self._preparing -= 1
+        if isinstance(result, CaseRun):
+            self._queue(result)
+            return
+        failure = str(result) if isinstance(result, CapsError) else f"{type(result).__name__}: {result}"
+        self._finished.append(Outcome(number, case.id, failure=failure))
+
+    def close(self) -> None:
+        """Hand out no more asks."""
+        self._closed = True
+
+    def next_ask(self) -> tuple[CaseRun, int] | None:
+        """The ask to send next."""
+        while self._ready and not self._closed:
+            *_, index, case_run = heappop(self._ready)
+            if case_run.outcome.failure is None:
+                return case_run, index
+        return None
+
+    def record_ruling(self, case_run: CaseRun, index: int, ruling: Ruling | Exception) -> None:
+        """Record a ruling and queue what the contest asks next; an exception fails the case."""
+        if case_run.outcome.failure is not None:
+            return
+        if isinstance(ruling, Exception):
+            case_run.outcome.failure = f"{type(ruling).__name__}: {ruling}"
+            self._finished.append(case_run.outcome)
+        elif case_run.record_ruling(index, ruling):
+            self._queue(case_run)
+        elif following := case_run.next_asks():
+            self._push(case_run, following)
+
+    def take_finished(self) -> list[Outcome]:
+        """Hand out the outcomes that finished since the last call."""
+        finished, self._finished = self._finished, []
+        self._finished_early.update(outcome.number for outcome in finished)
+        while self._first_unfinished in self._finished_early:
+            self._finished_early.remove(self._first_unfinished)
+            self._first_unfinished += 1
+        return finished
 
     def _enter(self, number: int, case: Case | InputError) -> None:
         if isinstance(case, InputError):
-            self._done.append(Outcome(number, "", failure=str(case)))
-        elif self._looks(case):
-            self._looking += 1
-            self._arrived.append((number, case))
+            self._finished.append(Outcome(number, "", failure=str(case)))
+        elif self._prepares(case):
+            self._preparing += 1
+            self._unprepared.append((number, case))
         else:
-            self._open(number, case)
+            try:
+                self._queue(self._open_case(number, case))
+            except CapsError as error:
+                self._finished.append(Outcome(number, case.id, failure=str(error)))
 
-    def _open(self, number: int, case: Case) -> None:
-        try:
-            self._queue(self._opened(number, case))
-        except CapsError as error:
-            self._done.append(Outcome(number, case.id, failure=str(error)))
+    def _queue(self, case_run: CaseRun) -> None:
+        if case_run.round is None:
+            self._finished.append(case_run.outcome)
+        else:
+            self._push(case_run, case_run.start_round(self._judge))
 
-    def _queue(self, play: CaseRun) -> None:
-        round_ = play.round
-        if round_ is None:
-            self._done.append(play.outcome)
-            return
-        self._push(play, play.begin(self._judge))
-
-    def _push(self, play: CaseRun, places: list[int]) -> None:
-        round_, depth = play.round, play.depth
-        for place in places if round_ is not None else []:
-            first = round_.asks[place].entrants[0]  # type: ignore[union-attr]
-            # Unique up to the place, so that the heap never compares two plays.
-            heappush(self._ready, (-depth, play.outcome.number, first, place, play))
+    def _push(self, case_run: CaseRun, indices: list[int]) -> None:
+        for index in indices:
+            first = case_run.ask_at(index).entrants[0]
+            # Unique up to the index, so that the heap never compares two case runs.
+            heappush(self._ready, (-case_run.depth, case_run.outcome.number, first, index, case_run))

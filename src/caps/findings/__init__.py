@@ -1,1 +1,1 @@
-"""Facts about candidates that need I/O, found before a contest and kept: no judge token is spent on them."""
+"""Facts about candidates that need I/O, found before a contest and stored; they cost no judge tokens."""

@@ -1,4 +1,4 @@
-"""Final answers of equal value, whatever they look like: ½ and 0.5 are one answer."""
+"""Clusters of equal final answers: ½ and 0.5 are one answer."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,13 +9,13 @@ from caps.graders.answer_forms import candidate_answer
 from caps.graders.math import MathGrader, compare_cheaply
 from caps.text_workers import TextWorkers
 
-LONG_ANSWERS = 4_000  # characters of all answers: comparing all pairs of long lists takes seconds
+LONG_ANSWERS = 4_000  # characters in total: comparing all pairs of long answers takes seconds
 
 
 class AnswerFinder:
-    """Sorts the answers of a case into classes, by the grader's rules and without the gold answer.
+    """Clusters the answers of a case by the grader's rules, without the gold answer.
 
-    Long texts are read, and long answers compared, by `texts`, in other processes.
+    `texts` processes long texts and answers in worker processes.
     """
 
     def __init__(self, grader: MathGrader, texts: TextWorkers | None = None) -> None:
@@ -24,11 +24,11 @@ class AnswerFinder:
 
     @property
     def version(self) -> str:
-        """The grader's."""
+        """The version of the grader."""
         return f"answers-1 {self._grader.version}"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
-        """The class of each answer, named by the first in it; what is undecided in the end is different."""
+        """The cluster of each answer, named after its first member; undecided answers count as different."""
         size = sum(len(one.text) + len(one.answer or "") for one in case.candidates)
         answers = await self._texts.run(partial(answers_of, case.candidates), size=size, until=until)
         size = sum(len(one) for one in set(answers) if one is not None)
@@ -38,7 +38,7 @@ class AnswerFinder:
                 partial(compare_cheaply, answers), size=size, limit=LONG_ANSWERS, until=until
             )
         classes = await self._grader.classes(answers, known=known, until=until)
-        return [Found(cluster=None if home is None else f"like {home}") for home in classes]
+        return [Found(cluster=None if first is None else f"like {first}") for first in classes]
 
     async def close(self) -> None:
         """End the workers."""

@@ -18,19 +18,16 @@ from caps.journal.store import Journal
 __all__ = ["Finder"]
 
 
-# Findings by domain, kept in the journal: what was found once is never looked for again.
-
-
 FOUND = "finding"
 SKIPPED = "finding skipped"
 TIME_ENDED = "the case's time ended first"
 
 
 class Findings:
-    """Looks into each case with the finder of its domain.
+    """Adds findings to cases with the finder of their domain; each is computed once and journaled.
 
-    Where that cannot be done here (no sandbox), the case goes on without, unless one must `insist`;
-    `unusable` counts why.
+    If a finder does not work here (no sandbox), cases continue without findings and `unusable` counts the
+    reasons; `insist` raises instead.
     """
 
     def __init__(
@@ -41,25 +38,25 @@ class Findings:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Which finder looks into which domain."""
+        """The version of the finder of each domain."""
         return {domain: finder.version for domain, finder in self._finders.items()}
 
     async def find(self, case: Case, until: float | None = None) -> Case:
-        """The case with what was found of its candidates until a time of the loop's clock."""
+        """The case with the findings of its candidates; `until` is a time of the loop's clock."""
         finder = self._finders.get(case.domain)
         if finder is None:
             return case
         key = _key(finder.version, case)
         rows = None if self._journal is None else await self._journal.recall_fact(FOUND, key)
-        return _with(case, await self._look(finder, case, key, until) if rows is None else rows)
+        return _with_rows(case, await self._compute(finder, case, key, until) if rows is None else rows)
 
     async def close(self) -> None:
         """Close the finders."""
         for finder in self._finders.values():
             await finder.close()
 
-    async def _look(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
-        """Look, and keep what was found; what the end of time cut short is looked for again next time."""
+    async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
+        """Compute and store findings; those cut off by the deadline are computed again next time."""
         kind, found, cut = FOUND, list[Found](), False
         try:
             found = list(await finder.find(_without_truth(case), until))
@@ -82,7 +79,7 @@ class Findings:
 
 
 def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
-    """The case with what a run of these finders found of it; nothing is run."""
+    """The case with the findings in the journal; nothing is run."""
     version = versions.get(case.domain)
     if version is None:
         return case
@@ -90,11 +87,11 @@ def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     for kind in (FOUND, SKIPPED):
         rows = journal.fact(kind, key)
         if rows is not None:
-            return _with(case, rows)
-    raise NotRecordedError(f"case {case.id!r}: what was found of its candidates is not in the journal")
+            return _with_rows(case, rows)
+    raise NotRecordedError(f"case {case.id!r}: its findings are not in the journal")
 
 
-def _with(case: Case, rows: Sequence[Any]) -> Case:
+def _with_rows(case: Case, rows: Sequence[Any]) -> Case:
     if not rows:
         return case
     pairs = zip(case.candidates, rows, strict=True)
@@ -114,7 +111,7 @@ def _without_truth(case: Case) -> Case:
 
 
 def _key(version: str, case: Case) -> str:
-    """What a finding depends on: the finder, the problem with its examples, the candidates."""
+    """The key of a finding: a digest of the finder, the problem with its examples, and the candidates."""
     tests = case.extra.get("tests")
     public: Any = tests.get("public") if isinstance(tests, Mapping) else None
     about = {name: case.extra.get(name) for name in INTERFACE}

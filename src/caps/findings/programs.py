@@ -1,4 +1,4 @@
-"""What programs do: each is run on the examples of its problem and on further inputs."""
+"""Program behaviour: each program is run on the examples of its problem and on further inputs."""
 
 import asyncio
 import sys
@@ -26,19 +26,14 @@ from caps.graders.test_suites import (
     read_suite,
 )
 from caps.sandbox.base import Limits, Sandbox, find_sandbox
-from caps.sandbox.programs import Manner, Outcome, Program, outcomes_of
-
-# What programs can be tried on: public examples, those the problem statement shows, and further inputs.
-#
-# Hidden tests are never looked at.
-
+from caps.sandbox.programs import Outcome, OutcomeStatus, Program, outcomes_of
 
 FURTHER = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Examples with their outputs, then inputs of which nobody knows what should come out."""
+    """Examples with their outputs, then inputs whose right output is unknown."""
 
     examples: tuple[Example, ...]
     further: tuple[Any, ...]
@@ -52,11 +47,11 @@ class Trial:
 
 
 def trial_of(case: Case) -> Trial | None:
-    """What a case's programs are tried on, if there is anything; `InputError` names bad tests."""
+    """The trial of a case, None if it has no inputs; never hidden tests. `InputError` names bad tests."""
     rng = Random(sha256(case.problem.text.encode("utf-8", "replace")).digest())
-    given = _public(case)
-    if given is not None:
-        return Trial(given.tests, tuple(_further(given, rng)), given.entry_point, given.style)
+    public = _public(case)
+    if public is not None:
+        return Trial(public.tests, tuple(_further(public, rng)), public.entry_point, public.style)
     name = function_of(case.extra)
     if name is None:
         return None
@@ -66,8 +61,8 @@ def trial_of(case: Case) -> Trial | None:
     if calls:
         return Trial(shown.tests, tuple(_further(shown, rng)), name, "call")
     heads = f"{case.extra.get('starter_code') or ''}\n{text}"
-    invented = generated_inputs(heads, name, rng, FURTHER)
-    return Trial((), tuple(invented), name, "call") if invented else None
+    inputs = generated_inputs(heads, name, rng, FURTHER)
+    return Trial((), tuple(inputs), name, "call") if inputs else None
 
 
 def _public(case: Case) -> Examples | None:
@@ -80,19 +75,19 @@ def _public(case: Case) -> Examples | None:
     return suite if isinstance(suite, Examples) else None
 
 
-def _further(given: Examples, rng: Random) -> list[Any]:
-    """Other inputs like the examples', each once."""
-    seen = {_key(one.input) for one in given.tests}
-    found = []
-    for turn in range(4 * FURTHER):
-        basis = given.tests[turn % len(given.tests)].input
-        made = _mutant(basis, given.style, rng)
-        if made is not None and _key(made) not in seen:
-            seen.add(_key(made))
-            found.append(made)
-        if len(found) == FURTHER:
+def _further(examples: Examples, rng: Random) -> list[Any]:
+    """Mutated inputs of the examples, without duplicates."""
+    seen = {repr(one.input) for one in examples.tests}
+    inputs = []
+    for number in range(4 * FURTHER):
+        basis = examples.tests[number % len(examples.tests)].input
+        mutant = _mutant(basis, examples.style, rng)
+        if mutant is not None and repr(mutant) not in seen:
+            seen.add(repr(mutant))
+            inputs.append(mutant)
+        if len(inputs) == FURTHER:
             break
-    return found
+    return inputs
 
 
 def _mutant(basis: Any, style: str, rng: Random) -> Any:
@@ -107,31 +102,26 @@ def _mutant(basis: Any, style: str, rng: Random) -> Any:
         return None
 
 
-def _key(value: Any) -> str:
-    return repr(value)
-
-
-PATIENCE = 2
-ENOUGH = 3  # inputs beyond the examples on which a program must run before it is taken for like another
+MAX_TIMEOUTS = 2
+MIN_FURTHER = 3  # further inputs on which a program must run before it can join a cluster
 
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """What one input led to, as far as that is of interest here."""
+    """The result of one input, reduced to what is compared."""
 
-    status: Manner
+    status: OutcomeStatus
     digest: str = ""
     passed: bool = False
     unreadable: bool = False
 
 
 class BehaviourFinder:
-    """Runs every program of a case once; programs that print or return the same everywhere form a cluster.
+    """Runs every program of a case once; programs with the same results on all inputs form a cluster.
 
-    A program that ran on too few inputs beyond the examples is in none, nor is one whose results cannot be
-    read: of that one it is not known either which examples it passes.
-
-    The sandbox is looked for when the first program is to run: where there is none, that is a `UserError`.
+    A program that ran on too few further inputs is in no cluster, nor is one with unreadable results, for
+    which the number of passed examples is unknown too. The sandbox is set up before the first program runs;
+    a machine without one raises a `UserError`.
     """
 
     def __init__(self, sandbox: str = "auto", *, limits: Limits | None = None) -> None:
@@ -142,28 +132,28 @@ class BehaviourFinder:
 
     @property
     def version(self) -> str:
-        """How programs are tried, and for how long."""
+        """The Python version and the limits of a run."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return f"behaviour-2 {python} {self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
-        """Run all programs of a case; equal ones once. `TimeoutError` where they take too long together."""
+        """Run all distinct programs of a case; `TimeoutError` if they take too long together."""
         trial = trial_of(case)
         if trial is None:
             return ()
         sources = [program_text(case, candidate) for candidate in case.candidates]
-        different = list(dict.fromkeys(sources))
+        distinct = list(dict.fromkeys(sources))
         async with asyncio.timeout_at(until):
-            sandbox = await self._found_sandbox()
-            ran = await asyncio.gather(*(self._run(sandbox, trial, source) for source in different))
-        known = dict(zip(different, ran, strict=True))
-        return [known[source] for source in sources]
+            sandbox = await self._get_sandbox()
+            results = await asyncio.gather(*(self._run(sandbox, trial, source) for source in distinct))
+        by_source = dict(zip(distinct, results, strict=True))
+        return [by_source[source] for source in sources]
 
     async def close(self) -> None:
         """End the processes that read results."""
         await self._reader.close()
 
-    async def _found_sandbox(self) -> Sandbox:
+    async def _get_sandbox(self) -> Sandbox:
         async with self._lock:
             if self._sandbox is None:
                 self._sandbox = await find_sandbox(self._name)
@@ -175,28 +165,28 @@ class BehaviourFinder:
         seen = await self._observe(sandbox, Program(source, entry), inputs, trial.examples)
         known, parses = len(trial.examples), any(one.status != "unparsed" for one in seen)
         shown, further = seen[:known], seen[known:]
-        told = known and not any(one.unreadable for one in shown)
-        passed = sum(one.passed for one in shown) if told else None
-        # Programs that agree where the statement shows what should come out may agree nowhere else.
-        tried = sum(one.status == "ok" for one in further) >= ENOUGH
-        alike = tried and not any(one.unreadable for one in seen)
-        return Found(_signature(seen) if alike else None, passed, known, parses)
+        readable = known and not any(one.unreadable for one in shown)
+        passed = sum(one.passed for one in shown) if readable else None
+        # Programs that agree on the examples, whose outputs they can read, may agree nowhere else.
+        tried = sum(one.status == "ok" for one in further) >= MIN_FURTHER
+        comparable = tried and not any(one.unreadable for one in seen)
+        return Found(_signature(seen) if comparable else None, passed, known, parses)
 
     async def _observe(
         self, sandbox: Sandbox, program: Program, inputs: Sequence[Any], examples: Sequence[Example]
     ) -> list[_Observed]:
-        """What comes out of each input; a program that has hung twice is taken to hang on."""
+        """The result of each input; after `MAX_TIMEOUTS` the rest count as timeouts too."""
         seen: list[_Observed] = []
-        hung = 0
+        timeouts = 0
         async with (
             sandbox.core(),
-            aclosing(outcomes_of(sandbox, program, inputs, limits=self._limits)) as coming,
+            aclosing(outcomes_of(sandbox, program, inputs, limits=self._limits)) as outcomes,
         ):
-            async for outcome in coming:
+            async for outcome in outcomes:
                 example = examples[len(seen)] if len(seen) < len(examples) else None
                 seen.append(await self._read(outcome, example, program.entry_point))
-                hung += outcome.status == "timeout"
-                if hung == PATIENCE:
+                timeouts += outcome.status == "timeout"
+                if timeouts == MAX_TIMEOUTS:
                     break
         return seen + (len(inputs) - len(seen)) * [_Observed("timeout")]
 
@@ -219,7 +209,7 @@ def make_finder(resources: Resources) -> BehaviourFinder | None:
 
 
 def _signature(seen: Sequence[_Observed]) -> str | None:
-    """A digest of what came out; none where nothing did: two programs that always fail need not be alike."""
+    """A digest of all results; None if every input failed: such programs need not be alike."""
     if all(one.status != "ok" for one in seen):
         return None
     return sha256("\n".join(f"{one.status} {one.digest}" for one in seen).encode()).hexdigest()[:16]

@@ -1,1 +1,1 @@
-"""Truth: is a candidate right? Where nobody can tell, that is said."""
+"""Graders: decide whether a candidate is correct, or report that it is undecided."""

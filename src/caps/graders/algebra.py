@@ -1,7 +1,7 @@
-"""The program of a worker: pairs of answers come in, one JSON list a line; whether they are equal goes out.
+"""The algebra worker: reads pairs of answers, one JSON list per line, and writes whether they are equal.
 
-The only module that knows math-verify and SymPy. Both may run for ever or take all memory on a hostile
-answer, so this runs in a process of its own (`workers`), which limits itself and is killed from outside.
+The only module that uses math-verify and SymPy. Both may run forever or exhaust memory on a hostile answer,
+so this runs in a separate process (`worker_pool`) that limits itself and can be killed from outside.
 """
 
 import json
@@ -9,31 +9,31 @@ import signal
 import sys
 from typing import Any
 
-from caps.graders.answers import FEWEST_DIGITS, same_answer
+from caps.graders.answers import MIN_DIGITS, same_answer
 
 _PRECISION = 30
-_DEEP = 3000
+_RECURSION_LIMIT = 3000
 
 
 def serve(seconds: float, memory: int) -> None:
-    """Answer until the input ends; dies by itself if one question takes far longer than it may."""
+    """Answer until the input ends; a timer ends the process if a request far exceeds its time limit."""
     limit_memory(memory)
-    sys.setrecursionlimit(_DEEP)
+    sys.setrecursionlimit(_RECURSION_LIMIT)
     compare = _Comparison()
-    _say({"ready": True})
+    send_reply({"ready": True})
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # nobody may be left to kill it
+        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # the parent may be gone
         try:
             a, b = json.loads(line)
             reply: dict[str, Any] = {"equal": same_answer(a, b, compare)}
-        except Exception as error:  # whatever algebra trips over is no proof of a difference
+        except Exception as error:  # a failure of the library does not prove a difference
             reply = {"equal": None, "why": f"algebra failed on it ({type(error).__name__})"}
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _say(reply)
+        send_reply(reply)
 
 
 def limit_memory(size: int) -> None:
-    """Let this process have no more than so many bytes, where the system can do that."""
+    """Limit the memory of this process to `size` bytes, where the system supports it."""
     try:
         import resource  # noqa: PLC0415  # not on Windows
     except ImportError:
@@ -42,21 +42,24 @@ def limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _say(reply: dict[str, Any]) -> None:
+def send_reply(reply: object) -> None:
+    """Write one JSON value as a line to standard output."""
     sys.stdout.write(json.dumps(reply) + "\n")
     sys.stdout.flush()
 
 
 class _Comparison:
-    """Equality of two expressions in tidy LaTeX; what does not parse is equal to nothing else."""
+    """Compares two expressions in normalized LaTeX; one that does not parse equals nothing else."""
 
     def __init__(self) -> None:
-        import math_verify  # noqa: PLC0415  # a second to import
+        import math_verify  # noqa: PLC0415  # takes a second
         import sympy  # noqa: PLC0415
 
         self._verify, self._parse, self._sympy = math_verify.verify, math_verify.parse, sympy
         self._latex = [math_verify.LatexExtractionConfig()]
-        self(r"\sqrt{8} + x", r"2\sqrt{2} + x")  # the first time costs more than a question may
+        self(
+            r"\sqrt{8} + x", r"2\sqrt{2} + x"
+        )  # warm up: the first comparison takes longer than a request may
 
     def __call__(self, a: str, b: str) -> bool | None:
         first, second = self._read(a), self._read(b)
@@ -75,17 +78,17 @@ class _Comparison:
         )
 
     def _read(self, text: str) -> Any:
-        found = self._parse(
+        parsed = self._parse(
             f"${text}$", self._latex, fallback_mode="no_fallback", parsing_timeout=None, raise_on_error=True
         )
-        return found[0] if found else None
+        return parsed[0] if parsed else None
 
     def _same_number(self, first: Any, second: Any, a: str, b: str) -> bool:
         if first.is_finite is False or second.is_finite is False:
             return bool(first == second)
         digits = [_decimal_digits(text) for text in (a, b)]
         wanted = min([count - 1 for count in digits if count] or [_PRECISION - 5])
-        if wanted < FEWEST_DIGITS - 1:
+        if wanted < MIN_DIGITS - 1:
             return bool(first == second)
         difference = self._sympy.Abs(self._sympy.N(first - second, _PRECISION, maxn=200))
         size = self._sympy.Abs(self._sympy.N(first, _PRECISION, maxn=200))
@@ -93,7 +96,7 @@ class _Comparison:
 
 
 def _decimal_digits(text: str) -> int:
-    """Significant digits of a plain decimal fraction, 0 for any other text."""
+    """Significant digits of a plain decimal fraction; 0 for any other text."""
     plain = text.strip().lstrip("-")
     whole, point, part = plain.partition(".")
     return len((whole + part).lstrip("0")) if point and (whole + part).isdigit() else 0

@@ -1,4 +1,4 @@
-"""Final answers read as what they are: numbers, words, choices, groups, measures, named values."""
+"""Final answers parsed into forms: numbers, words, choices, groups, measures, named values."""
 
 import re
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeAlias
 
 from caps.core.types import Candidate
 from caps.evidence.anatomy import concluded, last_boxed, spoken
-from caps.graders.latex import DEEPEST, bare, closes_last, split, unwrap
+from caps.graders.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
 from caps.graders.rationals import rational
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact value; `digits` counts the significant ones of a decimal fraction and is 0 for any other."""
+    """An exact value; `digits` counts the significant digits of a decimal fraction, 0 for other numbers."""
 
     value: Fraction
     digits: int = 0
@@ -32,7 +32,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A letter of a multiple choice, and what it stands for where that was said."""
+    """A letter of a multiple choice, with its meaning if stated."""
 
     letter: str
     meaning: "Form | None" = None
@@ -40,7 +40,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    r"""Several forms, of a kind.
+    r"""Several forms; `kind` says how they are grouped.
 
     `()` `[]` `[)` `(]` are tuples and intervals, `{}` a set, `,` a bare list, `:` a ratio, `|` a union,
     `\` a matrix and `&` a row of it.
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """`x = 3` or `x > 3`: a value under a name, and all of it as it was written."""
+    """`x = 3` or `x > 3`: a value with its name, and the whole text as written."""
 
     name: str
     value: "Form"
@@ -61,7 +61,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Anything else: for algebra. A relation holds `=`, `<` or the like at its top."""
+    """Any other expression, for algebra; a relation has `=`, `<` or similar at its top level."""
 
     text: str
     relation: bool = False
@@ -70,10 +70,9 @@ class Term:
 Form: TypeAlias = Number | Words | Choice | Group | Named | Term
 
 
-# What stands behind a number and is no part of it: units, money, per cent.
+# --- Units, currencies and percent signs around a number ---
 
-
-LONGEST_TAIL = 80
+UNIT_CHARS = 80
 _UNIT_TEXT = re.compile(r"\\text\{[^{}\d]*+\}")
 _TAIL = re.compile(
     rf"\s*+(?:(?:{_UNIT_TEXT.pattern}|[a-zA-Z]{{2,}}+\.?+)(?:\s*+\^\s*+\{{?+[23]\}}?+)?+[/\s.-]*+)++$"
@@ -104,26 +103,26 @@ _KNOWN = {
 
 
 class Measure(NamedTuple):
-    """A text without its unit; the unit where it is one we know, and whether it was per cent."""
+    """A text without its unit; the unit if it is known, and whether it was a percentage."""
 
     text: str
     unit: tuple[str, Fraction] | None = None
     percent: bool = False
 
 
-def measure(text: str) -> Measure:
-    """Take a unit off the end of tidy text, and a currency off its start."""
+def strip_unit(text: str) -> Measure:
+    """Remove a unit from the end of normalized text, and a currency sign from its start."""
     text = _MONEY.sub(r"\1", text.strip()).strip()
     if text.endswith("%"):
         return Measure(text[:-1].strip(), percent=True)
-    start = max(len(text) - LONGEST_TAIL, 0)
+    start = max(len(text) - UNIT_CHARS, 0)
     tail = _TAIL.search(text, start)
     if tail is None or tail.start() == 0 or not _ends_a_value(text[: tail.start()]):
         return Measure(text)
     head, unit = text[: tail.start()].rstrip(" /"), tail.group()
     words = _LETTERS.findall(unit.replace("\\text", " "))
     if (
-        not _worded(
+        not _is_unit(
             _LETTERS.findall(_UNIT_TEXT.sub(" ", unit)),
             glued=unit[0].isalpha() and text[tail.start() - 1] != "/",
         )
@@ -135,8 +134,8 @@ def measure(text: str) -> Measure:
     return Measure(head, _known(words, unit))
 
 
-def _worded(plain: list[str], *, glued: bool) -> bool:
-    """Whether plain words name a unit: `5 miles per hour` and `5cm` do, `5xy` and `5 or more` do not."""
+def _is_unit(plain: list[str], *, glued: bool) -> bool:
+    """Whether words name a unit: `5 miles per hour` and `5cm` do, `5xy` and `5 or more` do not."""
     if glued and _scale(plain[0]) is None:
         return False
     wanted = all(len(word) > 2 or _scale(word) is not None for word in plain)
@@ -144,13 +143,13 @@ def _worded(plain: list[str], *, glued: bool) -> bool:
 
 
 def _ends_a_value(head: str) -> bool:
-    """A unit follows a digit, a closing brace or bracket; letters before it would make it a sentence."""
+    """Whether a unit can follow: after a digit, a closing brace or bracket; letters mean a sentence."""
     return head.rstrip()[-1:].isdigit() or head.rstrip()[-1:] in ("}", ")", "%", "/")
 
 
 def _known(words: list[str], tail: str) -> tuple[str, Fraction] | None:
     if len(words) != 1 or "^" in tail or "/" in tail:
-        return None  # areas, speeds and phrases: what the question asked for, most likely
+        return None  # areas, speeds and phrases: most likely the unit that the problem asked for
     return _scale(words[0])
 
 
@@ -163,10 +162,9 @@ def _scale(word: str) -> tuple[str, Fraction] | None:
     return None
 
 
-# Read tidy text as the form of answer it is; pure, total, and no deeper than `DEEPEST`.
+# --- Parsing normalized text into a form; pure, total, and at most `MAX_DEPTH` levels deep ---
 
-
-MOST_ITEMS = 60
+MAX_ITEMS = 60
 _INDEX = r"(?:_(?:\w|\{\w+\}))?"
 _NAME = (
     rf"(?:\\text\{{[^{{}}]*\}}|\\[a-zA-Z]+ ?|[a-zA-Z])'?{_INDEX}(?:\^\{{-1\}})?"
@@ -199,35 +197,37 @@ _UPWARD = ("<", r"\le")
 _CLOSE = {"(": ")", "[": "]", "{": "}"}
 
 
-def read(text: str, depth: int = 0) -> Form:
-    """Read tidy text."""
-    text = unwrap(text.strip())
-    if depth > DEEPEST:
+def parse(text: str, depth: int = 0) -> Form:
+    """Parse normalized text."""
+    text = strip_braces(text.strip())
+    if depth > MAX_DEPTH:
         return Term(text)
-    return _plain(text) or _several(text, depth) or _related(text, depth) or _leaf(text)
+    return (
+        _parse_simple(text) or _parse_group(text, depth) or _parse_relation(text, depth) or _parse_leaf(text)
+    )
 
 
-def _plain(text: str) -> Form | None:
-    """Choices, words and numbers: what needs no taking apart."""
-    if (choice := _choice(text)) is not None:
+def _parse_simple(text: str) -> Form | None:
+    """Choices, words and numbers, which have no parts."""
+    if (choice := _parse_choice(text)) is not None:
         return choice
-    said = _TEXT.sub(r"\1", text)
-    if _TEXT.fullmatch(text) and any(sign.isdigit() for sign in said):
-        return read(said, DEEPEST)
-    if _WORDY.fullmatch(said) and (
-        " " in said.strip() or len(said) > 3 or said.lower() in _SHORT_WORDS or "\\text" in text
+    plain = _TEXT.sub(r"\1", text)
+    if _TEXT.fullmatch(text) and any(sign.isdigit() for sign in plain):
+        return parse(plain, MAX_DEPTH)
+    if _WORDY.fullmatch(plain) and (
+        " " in plain.strip() or len(plain) > 3 or plain.lower() in _SHORT_WORDS or "\\text" in text
     ):
-        return Words(" ".join(said.casefold().replace(",", " ").replace(".", " ").split()))
-    if len(_WORD.findall(said)) >= _SENTENCE and number(text) is None:
-        return Words(" ".join(said.casefold().split()))
-    if base := _BASE.fullmatch(bare(text)):
-        return _in_base(base[1], int(base[2])) or Words(bare(text))
-    return number(text)
+        return Words(" ".join(plain.casefold().replace(",", " ").replace(".", " ").split()))
+    if len(_WORD.findall(plain)) >= _SENTENCE and parse_number(text) is None:
+        return Words(" ".join(plain.casefold().split()))
+    if base := _BASE.fullmatch(without_spaces(text)):
+        return _parse_in_base(base[1], int(base[2])) or Words(without_spaces(text))
+    return parse_number(text)
 
 
-def number(text: str) -> Number | None:
-    """A number with or without its unit."""
-    found = measure(text)
+def parse_number(text: str) -> Number | None:
+    """Parse a number with or without a unit."""
+    found = strip_unit(text)
     value = rational(found.text)
     if value is None:
         return None
@@ -236,14 +236,14 @@ def number(text: str) -> Number | None:
     return Number(value, digits, found.unit, found.percent)
 
 
-def _in_base(digits: str, base: int) -> Number | None:
+def _parse_in_base(digits: str, base: int) -> Number | None:
     try:
         return Number(Fraction(int(digits, base)), base=base) if len(digits) < 200 and base >= 2 else None
     except ValueError:
         return None
 
 
-def _choice(text: str) -> Choice | None:
+def _parse_choice(text: str) -> Choice | None:
     if len(text) > 300 or not (found := _CHOICE.fullmatch(text)):
         return None
     opening, letter, closing, later, rest = found.groups()
@@ -252,31 +252,31 @@ def _choice(text: str) -> Choice | None:
         return None
     if letter.islower() and not (opening and closed) and "\\text" not in text:
         return None
-    return Choice(letter.upper(), read(rest, DEEPEST) if rest else None)
+    return Choice(letter.upper(), parse(rest, MAX_DEPTH) if rest else None)
 
 
-def _several(text: str, depth: int) -> Form | None:
-    """Lists, tuples, sets, intervals, unions, matrices, and both signs of a ±."""
+def _parse_group(text: str, depth: int) -> Form | None:
+    """Lists, tuples, sets, intervals, unions, matrices, and both values of a ±."""
     items = split(text, _SEPARATOR)
-    if 1 < len(items) <= MOST_ITEMS:
-        return Group(",", tuple(_flat(read(item, depth + 1) for item in items)))
+    if 1 < len(items) <= MAX_ITEMS:
+        return Group(",", tuple(_flatten(parse(item, depth + 1) for item in items)))
     if text.count(r"\pm") == 1 and len(text) < 500:
-        both = (read(text.replace(r"\pm", sign), depth + 1) for sign in "+-")
+        both = (parse(text.replace(r"\pm", sign), depth + 1) for sign in "+-")
         return Group(",", tuple(both))
-    if 1 < len(parts := split(text, re.compile(r"\\cup(?![a-z])"))) <= MOST_ITEMS:
-        return Group("|", tuple(read(part, depth + 1) for part in parts))
+    if 1 < len(parts := split(text, re.compile(r"\\cup(?![a-z])"))) <= MAX_ITEMS:
+        return Group("|", tuple(parse(part, depth + 1) for part in parts))
     if matrix := _MATRIX.fullmatch(text):
         rows = [row for row in re.split(r"\\\\", matrix[2]) if row.strip()]
-        cells = [Group("&", tuple(read(cell, depth + 1) for cell in row.split("&"))) for row in rows]
+        cells = [Group("&", tuple(parse(cell, depth + 1) for cell in row.split("&"))) for row in rows]
         return Group("\\", tuple(cells))
-    if 1 < len(parts := split(text, re.compile(":"))) <= MOST_ITEMS and all(part.strip() for part in parts):
-        ratio = tuple(read(part, depth + 1) for part in parts)
+    if 1 < len(parts := split(text, re.compile(":"))) <= MAX_ITEMS and all(part.strip() for part in parts):
+        ratio = tuple(parse(part, depth + 1) for part in parts)
         if all(isinstance(part, Number) for part in ratio):
             return Group(":", ratio)
-    return _bracketed(text, depth)
+    return _parse_brackets(text, depth)
 
 
-def _bracketed(text: str, depth: int) -> Form | None:
+def _parse_brackets(text: str, depth: int) -> Form | None:
     if text in (r"\emptyset", r"\{\}", r"\{ \}"):
         return Group("{}", ())
     if text.startswith(r"\{") and text.endswith(r"\}") and closes_last(text):
@@ -286,33 +286,33 @@ def _bracketed(text: str, depth: int) -> Form | None:
     else:
         return None
     items = [item.strip() for item in split(inner, re.compile("[,;]"))]
-    if len(items) > MOST_ITEMS or not all(items):
+    if len(items) > MAX_ITEMS or not all(items):
         return None
     if len(items) == 1 and opening != "{":
-        return read(inner, depth + 1) if _CLOSE[opening] == closing else None
-    forms = (read(item, depth + 1) for item in items)
-    return Group(opening + closing, tuple(_flat(forms) if opening == "{" else forms))
+        return parse(inner, depth + 1) if _CLOSE[opening] == closing else None
+    forms = (parse(item, depth + 1) for item in items)
+    return Group(opening + closing, tuple(_flatten(forms) if opening == "{" else forms))
 
 
-def _related(text: str, depth: int) -> Form | None:
+def _parse_relation(text: str, depth: int) -> Form | None:
     """Equations and inequalities; `1 < x \\le 3` is the interval it describes."""
-    text = _exactly(text)
+    text = _before_approx(text)
     if len(parts := split(text, re.compile(r"\\in(?![a-z])"))) == 2 and is_name(parts[0]):
-        return Named(bare(parts[0]), read(parts[1], depth + 1), text)
+        return Named(without_spaces(parts[0]), parse(parts[1], depth + 1), text)
     if len(parts := split(text, re.compile("="))) > 1 and all(part.strip() for part in parts):
         if is_name(parts[0]):
-            return Named(bare(parts[0]), read(parts[-1], depth + 1), text)
+            return Named(without_spaces(parts[0]), parse(parts[-1], depth + 1), text)
         if len(parts) > 2 or not re.search("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", parts[0])):
-            return read(parts[-1], depth + 1)
+            return parse(parts[-1], depth + 1)
         return Term(text, relation=True)
     parts, signs = split(text, _RELATION), _RELATION.findall(text)
     if len(parts) != len(signs) + 1 or len(parts) not in (2, 3):
         return Term(text, relation=True) if signs or r"\ne " in text else None
-    return _interval(text, parts, signs, depth) or Term(text, relation=True)
+    return _parse_interval(text, parts, signs, depth) or Term(text, relation=True)
 
 
-def _interval(text: str, parts: list[str], signs: list[str], depth: int) -> Named | None:
-    """`low < name < high`; one end that is not said is infinite."""
+def _parse_interval(text: str, parts: list[str], signs: list[str], depth: int) -> Named | None:
+    """`low < name < high`; a missing end is infinite."""
     if len(parts) == 2:
         if is_name(parts[0]):
             parts, signs = parts[::-1], [_FLIPPED[signs[0]]]
@@ -324,38 +324,37 @@ def _interval(text: str, parts: list[str], signs: list[str], depth: int) -> Name
     if not set(signs) <= set(_UPWARD) or not is_name(name) or is_name(low) or is_name(high):
         return None
     kind = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
-    return Named(bare(name), Group(kind, (read(low, depth + 1), read(high, depth + 1))), text)
+    return Named(without_spaces(name), Group(kind, (parse(low, depth + 1), parse(high, depth + 1))), text)
 
 
-def _leaf(text: str) -> Form:
-    text = measure(_exactly(text)).text or text
-    return number(text) or Term(text)
+def _parse_leaf(text: str) -> Form:
+    text = strip_unit(_before_approx(text)).text or text
+    return parse_number(text) or Term(text)
 
 
-def _exactly(text: str) -> str:
-    """What stands before an ≈, or behind it where that is all."""
+def _before_approx(text: str) -> str:
+    """The part before an ≈, or the part after it if there is no other."""
     return split(text, _APPROXIMATELY)[0].strip() or _APPROXIMATELY.sub("", text).strip()
 
 
 def is_name(text: str) -> bool:
-    """Whether a text names something rather than being worth something."""
-    plain = bare(text)
+    """Whether a text is a name rather than a value."""
+    plain = without_spaces(text)
     return len(plain) <= 60 and _IS_NAME.fullmatch(plain) is not None and not _COMMAND_VALUE.fullmatch(plain)
 
 
-def _flat(forms: Iterator[Form]) -> Iterator[Form]:
+def _flatten(forms: Iterator[Form]) -> Iterator[Form]:
     for form in forms:
         inner = form.value if isinstance(form, Named) else form
         yield from inner.items if isinstance(inner, Group) and inner.kind == "," else (form,)
 
 
-# What a candidate answered, as a short text: out of boxes, JSON and sentences; pure, total, linear.
+# --- Extracting the answer of a candidate from boxes, JSON and sentences; pure, total, linear ---
 
-
-LONGEST_BARE = 200
-LONGEST_READ = 20_000
+SHORT_CHARS = 200
+MAX_CHARS = 20_000
 LAST_SENTENCES = 3
-_FEW, _MANY = 2, 4
+_FEW_WORDS, _MANY_WORDS = 2, 4
 _TURN = re.compile(r"<\|(?:im_start|im_end|eot_id|endoftext|end)\|>")
 _BLANK_BOX = re.compile(r"\\boxed\s*+\{\s*+\}")
 _JSON_END = re.compile(r"\"?[`\",]{0,5}\s{0,20}\n\s{0,20}[}\]]|\"\s{0,20}[`}\]]")
@@ -375,19 +374,19 @@ _PROSE_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def candidate_answer(candidate: Candidate) -> str | None:
-    """The stated answer, or else the last boxed one, one announced, all of a short text, a conclusion."""
+    """The stated answer, else the last boxed or announced one, a whole short text, or the conclusion."""
     stated = (candidate.answer or "").strip()
     if stated:
-        return settle(stated)
+        return extract_answer(stated)
     text = _TURN.split(spoken(candidate.text) or candidate.text, maxsplit=1)[0].strip()
     found = last_boxed(candidate.text) or concluded(text)
     if found:
-        return settle(found)
-    return settle(text) if len(text) <= LONGEST_BARE else _conclusion(text)
+        return extract_answer(found)
+    return extract_answer(text) if len(text) <= SHORT_CHARS else _conclusion(text)
 
 
-def settle(text: str) -> str:
-    """A stated answer without what stands around it: a box, a broken JSON object, a sentence."""
+def extract_answer(text: str) -> str:
+    """Extract an answer from its wrapping: a box, a broken JSON object, a sentence."""
     text = _BLANK_BOX.sub("", text).strip()
     boxed = last_boxed(text)
     if boxed is not None:
@@ -395,16 +394,16 @@ def settle(text: str) -> str:
     text = _TURN.split(text, maxsplit=1)[0].strip()
     announced = concluded(text)
     if announced:
-        return _balanced(announced) if announced == text else settle(announced)
+        return _balanced(announced) if announced == text else extract_answer(announced)
     if cut := _JSON_END.search(text):
         text = text[: cut.start()].strip() or text
-    words = len(_PROSE_WORD.findall(_MATH.sub(" ", text[:LONGEST_READ])))
-    prose = words >= (_FEW if _MATH.search(text) else _MANY)
+    words = len(_PROSE_WORD.findall(_MATH.sub(" ", text[:MAX_CHARS])))
+    prose = words >= (_FEW_WORDS if _MATH.search(text) else _MANY_WORDS)
     return (_conclusion(text) if prose else None) or _balanced(text)
 
 
 def _balanced(text: str) -> str:
-    """Without closing braces that nothing opened, which a wrapper left behind."""
+    """Remove unmatched closing braces, which a wrapper left behind."""
     excess = text.count("}") - text.count("{")
     while excess > 0 and text.endswith("}"):
         text, excess = text[:-1].rstrip(), excess - 1
@@ -412,8 +411,8 @@ def _balanced(text: str) -> str:
 
 
 def _conclusion(text: str) -> str | None:
-    """What the whole of a text says, else one of its last sentences."""
-    text = text[-LONGEST_READ:]
+    """The one value a whole text states, else that of one of its last sentences."""
+    text = text[-MAX_CHARS:]
     sentences = [part for part in _PROSE_SENTENCE.split(text) if part.strip()]
     for prose in [text, *reversed(sentences[-LAST_SENTENCES:])]:
         found = _quantity(prose)
@@ -423,7 +422,7 @@ def _conclusion(text: str) -> str | None:
 
 
 def _quantity(prose: str) -> str | None:
-    """The one number a text states, or what a sentence says something *is*; nothing where it denies."""
+    """The only number of a text, or what a sentence says something *is*; None if it contains a negation."""
     if _NEGATION.search(prose):
         return None
     formulas = [one or other for one, other in _MATH.findall(prose)]

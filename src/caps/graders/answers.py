@@ -1,4 +1,4 @@
-"""Whether two final answers are the same one: cheaply here, by `algebra` where that cannot tell.
+"""Equality of two final answers: by cheap rules here, by `algebra` where these are inconclusive.
 
 What counts as the same:
 
@@ -10,7 +10,7 @@ What counts as the same:
   may stand for a tuple in that order, and for a set in any.
 * `204_5` is also 204, since the question may name the base.
 
-So sameness is symmetric, but near a unit, a percentage or a bare list it need not carry over to a third.
+Equality is symmetric, but not transitive for units, percentages and bare lists.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,54 +19,54 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from caps.graders.answer_forms import Choice, Form, Group, Named, Number, Term, Words, read
-from caps.graders.latex import bare, tidy
+from caps.graders.answer_forms import Choice, Form, Group, Named, Number, Term, Words, parse
+from caps.graders.latex import normalize, without_spaces
 
-LONGEST = 2000
-KEPT = 512  # answers read last, none longer than LONGEST
-FEWEST_DIGITS = 6
+MAX_CHARS = 2000
+CACHE_SIZE = 512  # parsed answers, each of at most MAX_CHARS
+MIN_DIGITS = 6
 Algebra: TypeAlias = Callable[[str, str], bool | None]
 
 
 def no_algebra(_a: str, _b: str) -> bool | None:
-    """What the cheap way knows of two expressions that are spelled differently: nothing."""
+    """Decide nothing: the cheap rules cannot compare different expressions."""
     return None
 
 
 def same_answer(a: str, b: str, algebra: Algebra = no_algebra) -> bool | None:
-    """Whether two answers are the same; None where it cannot be told."""
+    """Whether two answers are equal; None if undecided."""
     a, b = sorted((a, b))
     if a.split() == b.split():
         return True
-    if max(len(a), len(b)) > LONGEST:
+    if max(len(a), len(b)) > MAX_CHARS:
         return None
-    a, b = sorted((_tidied(a), _tidied(b)))
-    if bare(a) == bare(b):
+    a, b = sorted((_normalized(a), _normalized(b)))
+    if without_spaces(a) == without_spaces(b):
         return True
     if not a:
         return False
     first, second = _form(a), _form(b)
     verdict = _same(first, second, algebra)
     if verdict is False and isinstance(first, Number) != isinstance(second, Number):
-        # `100,200,300` is a number, unless the other one is a list.
+        # `100,200,300` is a number, unless the other answer is a list.
         first, second = (_listed(text, form) for text, form in ((a, first), (b, second)))
         verdict = isinstance(first, Group) and isinstance(second, Group) and _same(first, second, algebra)
     return verdict
 
 
-# An answer is compared with one of every class of its case: it is read once for all of them.
-@lru_cache(maxsize=KEPT)
-def _tidied(text: str) -> str:
-    return tidy(text)
+# An answer is compared with one answer of every class of its case, but parsed once.
+@lru_cache(maxsize=CACHE_SIZE)
+def _normalized(text: str) -> str:
+    return normalize(text)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def _form(text: str) -> Form:
-    return read(text)
+    return parse(text)
 
 
 def _listed(text: str, form: Form) -> Form:
-    return read(text.replace(",", ", ")) if isinstance(form, Number) else form
+    return parse(text.replace(",", ", ")) if isinstance(form, Number) else form
 
 
 def _same(a: Form, b: Form, algebra: Algebra) -> bool | None:
@@ -109,7 +109,7 @@ def _same_choice(a: Form, b: Form, algebra: Algebra) -> bool | None:
     if chosen.meaning is not None:
         return _same(chosen.meaning, other, algebra)
     if isinstance(other, Term):
-        return bare(other.text) == chosen.letter
+        return without_spaces(other.text) == chosen.letter
     return False
 
 
@@ -127,7 +127,7 @@ def _same_number(a: Number, b: Number) -> bool:
 
 
 def _digits(number_: Number) -> str:
-    """The digits as they were written."""
+    """The digits as written."""
     value, base = number_.value, number_.base or 10
     if value.denominator != 1 or abs(value) >= Fraction(10) ** 60:
         return str(value.denominator)
@@ -139,7 +139,7 @@ def _digits(number_: Number) -> str:
 
 
 def _rounded(decimal: Number, exact: Number) -> bool:
-    if decimal.digits < FEWEST_DIGITS or exact.digits or decimal.unit != exact.unit:
+    if decimal.digits < MIN_DIGITS or exact.digits or decimal.unit != exact.unit:
         return False
     return abs(decimal.value - exact.value) * Fraction(10) ** (decimal.digits - 1) < abs(exact.value)
 
@@ -148,7 +148,7 @@ def _same_group(a: Form, b: Form, algebra: Algebra) -> bool | None:
     if not (isinstance(a, Group) and isinstance(b, Group)):
         group, other = (a, b) if isinstance(a, Group) else (b, a)
         assert isinstance(group, Group)  # noqa: S101  # one of the two is
-        return _alone(group, other, algebra)
+        return _same_single(group, other, algebra)
     if "\\" in (a.kind, b.kind) and a.kind != b.kind:
         a, b = _column(a), _column(b)
     kinds = {a.kind, b.kind}
@@ -157,12 +157,12 @@ def _same_group(a: Form, b: Form, algebra: Algebra) -> bool | None:
     if len(a.items) != len(b.items):
         return False
     if kinds <= {",", "{}", "|"}:
-        return _matched(a.items, b.items, algebra)
+        return _match_items(a.items, b.items, algebra)
     return _all(_same(x, y, algebra) for x, y in zip(a.items, b.items, strict=True))
 
 
-def _alone(group: Group, other: Form, algebra: Algebra) -> bool | None:
-    """A set of one is its element; no solution is the empty set."""
+def _same_single(group: Group, other: Form, algebra: Algebra) -> bool | None:
+    """A set with one element equals that element; no solution equals the empty set."""
     if not group.items:
         return isinstance(other, Words) and other.text in ("no solution", "no solutions", "none", "empty set")
     if len(group.items) == 1 and group.kind == "{}":
@@ -171,20 +171,20 @@ def _alone(group: Group, other: Form, algebra: Algebra) -> bool | None:
 
 
 def _column(group: Group) -> Group:
-    """A matrix of one column as the tuple it is."""
+    """Convert a matrix with one column to a tuple."""
     if group.kind != "\\" or not all(isinstance(row, Group) and len(row.items) == 1 for row in group.items):
         return group
     return Group("()", tuple(row.items[0] for row in group.items if isinstance(row, Group)))
 
 
-def _matched(first: Sequence[Form], second: Sequence[Form], algebra: Algebra) -> bool | None:
-    """Pair each item with one of its like, in any order."""
+def _match_items(first: Sequence[Form], second: Sequence[Form], algebra: Algebra) -> bool | None:
+    """Match each item with an equal one, in any order."""
     left, unsure = list(second), False
     for item in first:
-        for place, other in enumerate(left):
+        for index, other in enumerate(left):
             same = _same(item, other, algebra)
             if same:
-                del left[place]
+                del left[index]
                 break
             unsure = unsure or same is None
         else:
@@ -204,15 +204,15 @@ def _all(verdicts: Iterable[bool | None]) -> bool | None:
 
 def _same_term(a: Form, b: Form, algebra: Algebra) -> bool | None:
     if isinstance(a, Term) and isinstance(b, Term):
-        if bare(a.text) == bare(b.text):
+        if without_spaces(a.text) == without_spaces(b.text):
             return True
         return algebra(a.text, b.text) if a.relation == b.relation else False
     if _is_relation(a) or _is_relation(b):
         return False
-    return algebra(_spelled(a), _spelled(b))
+    return algebra(_to_latex(a), _to_latex(b))
 
 
-def _spelled(form: Form) -> str:
+def _to_latex(form: Form) -> str:
     if isinstance(form, Number):
         above, below = form.value.numerator, form.value.denominator
         if form.digits:

@@ -1,7 +1,8 @@
-"""The code grader: programs are run on the tests of their case in the sandbox.
+"""The code grader: runs programs on the tests of their case in the sandbox.
 
-A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox,
-and a test program runs in a process of its own. What it puts out is read in neither, nor here: see `results`.
+A candidate never shares a process with what it must not know: expected outputs stay outside the sandbox, and
+a test program runs in a separate process. The output of a candidate is parsed in neither, nor here: see
+`results`.
 """
 
 import ast
@@ -41,33 +42,31 @@ from caps.sandbox.base import (
 )
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts
-from caps.sandbox.programs import OUT_OF_TURN, Outcome, Program, begin, boot, load, outcomes_of
+from caps.sandbox.programs import OUT_OF_TURN, Outcome, Program, load, make_job, outcomes_of, wait_until_ready
 
-# A test program and a candidate, each in a process of its own, with every call passed between them here.
-#
-# What either says is passed on as it is: the values in it are read inside the sandbox alone.
+# --- Test programs: tests and candidate run in separate processes, and calls are relayed here unparsed ---
 
 
 class _CandidateError(Exception):
-    """The candidate's process failed for good."""
+    """The candidate's process failed."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.detail)
         self.outcome = outcome
 
 
-async def examine(
+async def run_test_program(
     sandbox: Sandbox, suite: TestProgram, prompt: str, program: Program, limits: Limits
 ) -> Grade:
-    """Run the tests on a candidate; the time limit holds for all of them together."""
-    lasting = replace(limits, cpu=limits.seconds * 2)
+    """Run the tests on a candidate; the time limit applies to all of them together."""
+    test_limits = replace(limits, cpu=limits.seconds * 2)
     async with (
         sandbox.core(),
-        sandbox.open(boot("serve", limits)) as candidate,
-        sandbox.open(boot("examine", lasting)) as tests,
+        sandbox.open(make_job("serve", limits)) as candidate,
+        sandbox.open(make_job("examine", test_limits)) as tests,
     ):
-        await begin(candidate, sandbox)
-        await begin(tests, sandbox)
+        await wait_until_ready(candidate, sandbox)
+        await wait_until_ready(tests, sandbox)
         try:
             with _blamed_on_candidate():
                 failure = await load(candidate, program, limits)
@@ -90,12 +89,12 @@ async def _relay(
     called = ""
     while True:
         try:
-            said = await tests.receive(deadline - time.perf_counter())
+            message = await tests.receive(deadline - time.perf_counter())
         except EndedError as ended:
             return Grade(correct=False, reason=REASONS[ended.status], detail=f"in the tests, after {called}")
-        if said.startswith(nonce.encode()):
-            return _verdict(said[len(nonce) :], asked=bool(called))
-        label, _, request = said[1:].partition(b"\0")
+        if message.startswith(nonce.encode()):
+            return _parse_verdict(message[len(nonce) :], called_candidate=bool(called))
+        label, _, request = message[1:].partition(b"\0")
         called = shorten(printable(split_texts(label, 1)[0]))
         with _blamed_on_candidate(called):
             await candidate.send(request)
@@ -114,13 +113,13 @@ def _blamed_on_candidate(called: str = "") -> Iterator[None]:
         raise _CandidateError(Outcome(ended.status, detail=f"{ended}{where}")) from None
 
 
-def _verdict(said: bytes, *, asked: bool) -> Grade:
-    how, kind, text, line, called, got = map(printable, split_texts(said, 6))
-    if how == "passed" and asked:
+def _parse_verdict(message: bytes, *, called_candidate: bool) -> Grade:
+    how, kind, text, line, called, got = map(printable, split_texts(message, 6))
+    if how == "passed" and called_candidate:
         return Grade(correct=True)
     if how == "undecided":
         return Grade(correct=None, reason="no plain data", detail=text)
-    if not asked:
+    if not called_candidate:
         why = "they never call the candidate" if how == "passed" else f"{kind}: {text}"
         raise InputError(f"tests: cannot be run: {why}")
     called, got = shorten(called), shorten(got)
@@ -131,12 +130,12 @@ def _verdict(said: bytes, *, asked: bool) -> Grade:
     return Grade(correct=False, reason=reason, detail=detail)
 
 
-_READS = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(0")
+_READS_STDIN = re.compile(r"\binput\s*\(|\bstdin\b|\bopen\(0")
 
 
 @dataclass(frozen=True, slots=True)
 class CodeGrader:
-    """Right is what passes every hidden test; public tests alone decide nothing, and that is said."""
+    """Correct means that every hidden test passes; with public tests only, the grade is undecided."""
 
     sandbox: Sandbox
     limits: Limits = field(default_factory=Limits)
@@ -144,7 +143,7 @@ class CodeGrader:
 
     @property
     def version(self) -> str:
-        """How tests are run, in which Python, under which limits; the sandbox does not change a grade."""
+        """Version of the test procedure, of Python and of the limits; the sandbox does not affect grades."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return f"code-2 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
 
@@ -157,11 +156,11 @@ class CodeGrader:
         else:
             prompt = prompt_text(case, suite.entry_point)
             program = Program(source, suite.entry_point, prelude=False)
-            grade = await examine(self.sandbox, suite, prompt, program, self.limits)
+            grade = await run_test_program(self.sandbox, suite, prompt, program, self.limits)
         return replace(grade, correct=None, passed_public_tests=grade.correct) if suite.public else grade
 
     async def close(self) -> None:
-        """End the processes that read results."""
+        """Stop the processes that read results."""
         await self.reader.close()
 
     async def _examples(self, suite: Examples, source: str) -> Grade:
@@ -172,17 +171,17 @@ class CodeGrader:
             self.sandbox.core(),
             aclosing(outcomes_of(self.sandbox, program, inputs, limits=self.limits)) as outcomes,
         ):
-            places = iter(enumerate(suite.tests))
+            tests = iter(enumerate(suite.tests))
             async for outcome in outcomes:
-                place, example = next(places)
+                index, example = next(tests)
                 if outcome.status != "ok":
-                    return _failed(outcome, Reading(), example, place, entry)
+                    return _failed_test(outcome, Reading(), example, index, entry)
                 if entry is None:
                     reading = await self.reader.check_text(outcome.output, expected_text(example))
                 else:
                     reading = await self.reader.check_value(outcome.output, expected_values(example))
                 if not reading.same:
-                    return _failed(outcome, reading, example, place, entry)
+                    return _failed_test(outcome, reading, example, index, entry)
         return Grade(correct=True)
 
 
@@ -192,7 +191,7 @@ async def make_grader(resources: Resources) -> CodeGrader:
 
 
 def program_text(case: Case, candidate: Candidate) -> str:
-    """The program a candidate stands for: its code, after the preamble or the prompt that it continues."""
+    """The program of a candidate: its code, after the preamble or the prompt that it continues."""
     code = dissect(candidate).code or candidate.text
     preamble = str(case.extra.get("preamble") or "")
     entry = case.extra.get("entry_point")
@@ -200,12 +199,12 @@ def program_text(case: Case, candidate: Candidate) -> str:
     if not prompt and code[:1].isspace() and code.lstrip("\n")[:1].isspace():
         prompt = str(case.extra.get("starter_code") or "").rstrip() + "\n"  # the code is a function's body
     if "from __future__" in code:
-        prompt = preamble = ""  # must come first, and then it is no continuation
+        prompt = preamble = ""  # it must come first, so the code is not a continuation
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in (preamble, prompt, code) if part)
 
 
 def prompt_text(case: Case, entry_point: str | None) -> str:
-    """The problem itself where it is Python and defines the entry point, as in HumanEval; else nothing."""
+    """The problem text if it is Python and defines the entry point, as in HumanEval; else empty."""
     text = case.problem.text
     if not entry_point or f"def {entry_point}" not in text:
         return ""
@@ -217,25 +216,27 @@ def prompt_text(case: Case, entry_point: str | None) -> str:
 
 
 def entry_of(suite: Examples, source: str) -> str | None:
-    """The function to call, or None to feed standard input: given texts, a program that reads them is fed."""
-    if suite.style == "stdin" or (suite.style == "either" and _READS.search(source)):
+    """The function to call, or None for standard input, which is used if the program reads it."""
+    if suite.style == "stdin" or (suite.style == "either" and _READS_STDIN.search(source)):
         return None
     return suite.entry_point
 
 
-def _failed(outcome: Outcome, reading: Reading, example: Example, place: int, entry: str | None) -> Grade:
-    wanted: Any = expected_text(example) if entry is None else example.output
+def _failed_test(
+    outcome: Outcome, reading: Reading, example: Example, index: int, entry: str | None
+) -> Grade:
+    expected: Any = expected_text(example) if entry is None else example.output
     reason, got = REASONS[outcome.status], reading.shown
     if outcome.status != "ok":
         got = _cut(outcome.detail or outcome.status)
     elif reading.fault:
         reason, got = REASONS["crashed"], shorten(f"what cannot be read: {reading.fault}")
-    told = f"test {place + 1}: input {_cut(example.input)}, expected {_cut(wanted)}, got {got}"
-    return Grade(correct=False, reason=reason, detail=told)
+    detail = f"test {index + 1}: input {_cut(example.input)}, expected {_cut(expected)}, got {got}"
+    return Grade(correct=False, reason=reason, detail=detail)
 
 
 def _cut(value: object) -> str:
     try:
         return shorten(repr(value), 160)
-    except ValueError:  # Python will not write very long numbers in decimals
+    except ValueError:  # Python refuses to print very long integers
         return f"{type(value).__name__} of very many digits"

@@ -1,6 +1,6 @@
 r"""Mathematical notation normalised: LaTeX, Unicode and plain text in one spelling; brackets matched.
 
-What comes out is still LaTeX, with `*` for every product sign, `\text{…}` for every kind of text, no spacing
+The result is still LaTeX, with `*` for every product sign, `\text{…}` for every kind of text, no spacing
 commands, no `$`, and every argument of `\frac` and `\sqrt` in braces.
 """
 
@@ -22,7 +22,7 @@ _RAISED = re.compile(f"[{_UPPER}]+")
 _LOWERED = re.compile(f"[{_LOWER}]+")
 _TEXTS = r"text|textbf|textit|textrm|textup|mbox|hbox|mathrm|mathbf|mathit|mathsf|operatorname\*?"
 
-# In this order: what a line leaves is what the next one reads.
+# Applied in this order.
 _RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -67,8 +67,8 @@ _CALL = re.compile(r"(\\sqrt|\^)\s*+\(")
 _EDGES = " \t\n`\"'*_;:,?"
 
 
-def tidy(text: str) -> str:
-    """Spell an answer the one way; whatever is not understood stays as it is."""
+def normalize(text: str) -> str:
+    """Write an answer in the canonical notation; unknown notation stays unchanged."""
     text = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
     text = _LOWERED.sub(lambda run: _script("_", run, _LOWER), text)
     text = _RAISED.sub(lambda run: _script("^", run, _UPPER), text)
@@ -80,8 +80,8 @@ def tidy(text: str) -> str:
     return _trimmed(_braced(text))
 
 
-def bare(text: str) -> str:
-    """The text without any space: for comparing two spellings."""
+def without_spaces(text: str) -> str:
+    """The text without any spaces, for comparison."""
     return "".join(text.split())
 
 
@@ -95,13 +95,13 @@ def _braced(text: str) -> str:
     opened: list[tuple[int, bool]] = []
     letters = list(text)
     starts = {call.end() - 1 for call in _CALL.finditer(text)}
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         if sign == "(":
-            opened.append((place, place in starts))
+            opened.append((index, index in starts))
         elif sign == ")" and opened:
             start, call = opened.pop()
             if call:
-                letters[start], letters[place] = "{", "}"
+                letters[start], letters[index] = "{", "}"
     return "".join(letters)
 
 
@@ -115,15 +115,14 @@ def _trimmed(text: str) -> str:
         text = shorter
 
 
-# Where brackets open and close in tidy text; total, whatever is left open.
+# --- Brackets in normalized text; unmatched ones are tolerated ---
+
+MAX_DEPTH = 6
 
 
-DEEPEST = 6
-
-
-def unwrap(text: str) -> str:
-    """Take off braces around everything: TeX does not show them."""
-    for _ in range(DEEPEST):
+def strip_braces(text: str) -> str:
+    """Remove braces around the whole text, which TeX does not show."""
+    for _ in range(MAX_DEPTH):
         if not (text.startswith("{") and text.endswith("}") and closes_last(text)):
             break
         text = text[1:-1].strip()
@@ -131,27 +130,27 @@ def unwrap(text: str) -> str:
 
 
 def closes_last(text: str) -> bool:
-    """Whether the bracket that opens the text is the one that closes it."""
-    return all(depth > 0 for place, depth in _depths(text) if place < len(text) - 1)
+    """Whether the first bracket of the text is closed by the last character."""
+    return all(depth > 0 for index, depth in _depths(text) if index < len(text) - 1)
 
 
 def _depths(text: str) -> Iterator[tuple[int, int]]:
-    """How deep in brackets each place is, counted after it; any bracket may close any other."""
+    """The bracket depth after each character; any bracket may close any other."""
     depth = 0
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         depth += (sign in "([{") - (sign in ")]}")
         if sign != "\\":
-            yield place, depth
+            yield index, depth
 
 
 def split(text: str, separator: re.Pattern[str]) -> list[str]:
-    """Cut at separators outside brackets."""
+    """Split at separators outside brackets."""
     if not separator.search(text):
         return [text]
     level = dict(_depths(text))
     cuts = [
         cut for cut in separator.finditer(text) if level.get(cut.start(), level.get(cut.start() + 1, 0)) <= 0
     ]
-    places = [0, *(cut.end() for cut in cuts)]
+    starts = [0, *(cut.end() for cut in cuts)]
     ends = [*(cut.start() for cut in cuts), len(text)]
-    return [text[start:end] for start, end in zip(places, ends, strict=True)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]

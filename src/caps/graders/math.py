@@ -1,4 +1,4 @@
-"""Final answers of mathematics against the right one: exactly where that is cheap, else by algebra."""
+"""The math grader: compares final answers by exact rules where possible, else by algebra."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,52 +10,52 @@ from weakref import WeakValueDictionary
 from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.types import Candidate, Case
-from caps.graders.answer_forms import candidate_answer, settle
-from caps.graders.answers import LONGEST, same_answer
+from caps.graders.answer_forms import candidate_answer, extract_answer
+from caps.graders.answers import MAX_CHARS, same_answer
 from caps.graders.base import Grade
-from caps.graders.latex import bare, tidy
+from caps.graders.latex import normalize, without_spaces
 from caps.graders.worker_pool import NoReplyError, Workers
 
 RULES = 1
 SECONDS = 5.0
 MEMORY = 1 << 30
-CASE_SECONDS = 30.0  # of algebra on the answers of one case, all its pairs together
+CASE_SECONDS = 30.0  # of algebra for all pairs of one case
 CASE_PAIRS = 1_000
-KNOWN = 4096  # pairs decided last: a run over a million problems meets many more
+CACHE_SIZE = 4096  # most recent pairs: a run over a million problems has many more
 _SHOWN = 60
 _SIGNS = {"=": True, "/": False}
 
-Cheap: TypeAlias = Sequence[str]
-"""For each answer a sign for each earlier one: `=` the same, `/` different, `?` not to be told cheaply."""
+Comparisons: TypeAlias = Sequence[str]
+"""For each answer one sign per earlier answer: `=` equal, `/` different, `?` undecided by cheap rules."""
 
 
 @dataclass(slots=True)
 class AlgebraBudget:
-    """What is left of the algebra that one case may ask for, and until when."""
+    """The remaining algebra budget of one case, and its deadline."""
 
     seconds: float
     pairs: int
     until: float | None = None
 
     @property
-    def late(self) -> bool:
-        """Whether its time has come."""
+    def expired(self) -> bool:
+        """Whether the deadline has passed."""
         return self.until is not None and asyncio.get_running_loop().time() >= self.until
 
     @property
-    def ended(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether no further pair may be compared."""
-        return self.late or self.seconds <= 0 or self.pairs <= 0
+        return self.expired or self.seconds <= 0 or self.pairs <= 0
 
     def spend(self, seconds: float) -> None:
-        """Take off the time one pair took."""
+        """Subtract the time of one pair."""
         self.seconds -= seconds
 
 
 class MathGrader:
-    """Grades against `answer` of a case: a text, a number, or a list of answers that are all right.
+    """Grades against `answer` of a case: a text, a number, or a list of accepted answers.
 
-    Without math-verify, what only algebra could tell is undecided, and says what to install.
+    Without math-verify, pairs that need algebra are undecided, and the reason says what to install.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class MathGrader:
 
     @property
     def version(self) -> str:
-        """The rules, the library behind them, and the limit within which it must decide."""
+        """Version of the rules and of math-verify, and the time limit."""
         return f"math-{RULES}/math-verify-{self._library or 'none'}/{self._seconds:g}s"
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
-        """Right when the candidate's answer equals any accepted one; wrong without an answer."""
+        """Correct if the candidate's answer equals an accepted one; wrong without an answer."""
         accepted = accepted_answers(case)
         answer = candidate_answer(candidate)
-        if answer is None or not tidy(answer[:LONGEST]):
+        if answer is None or not normalize(answer[:MAX_CHARS]):
             return Grade(correct=False, reason="no answer")
         verdicts = [await self._compare(gold, answer) for gold in accepted]
         if any(equal for equal, _ in verdicts):
@@ -96,53 +96,53 @@ class MathGrader:
         return Grade(correct=False, reason="different", detail=compared)
 
     async def equal(self, a: str, b: str) -> bool | None:
-        """Whether two answers are the same one; None where that cannot be told within the limit."""
+        """Whether two answers are equal; None if undecided within the time limit."""
         return (await self._compare(a, b))[0]
 
     async def classes(
-        self, answers: Sequence[str | None], *, known: Cheap | None = None, until: float | None = None
+        self, answers: Sequence[str | None], *, known: Comparisons | None = None, until: float | None = None
     ) -> list[int | None]:
-        """Sort answers into classes: for each the place of the first one equal to it; None for None.
+        """Group equal answers: for each answer the index of the first one equal to it; None for None.
 
-        An answer is compared with the first of each class only, cheaply with all before algebra with any;
-        `known` is what `compare_cheaply` said of them. Algebra ends at `until`, a time of the loop's clock,
-        and is bounded for all pairs together. What is undecided counts as different.
+        An answer is compared with the first of each class, with cheap rules for all before algebra for any;
+        `known` is the result of `compare_cheaply`. Algebra ends at `until` on the loop's clock and has one
+        budget for all pairs. An undecided pair counts as different.
         """
         found: list[int | None] = []
         firsts: list[tuple[int, str]] = []
-        left = AlgebraBudget(self._case_seconds, self._case_pairs, until)
-        for place, answer in enumerate(answers):
-            home = None if answer is None else await self._home(place, answer, firsts, known, left)
-            if answer is not None and home is None:
-                firsts.append((place, answer))
-                home = place
-            found.append(home)
+        budget = AlgebraBudget(self._case_seconds, self._case_pairs, until)
+        for index, answer in enumerate(answers):
+            first = None if answer is None else await self._find_class(index, answer, firsts, known, budget)
+            if answer is not None and first is None:
+                firsts.append((index, answer))
+                first = index
+            found.append(first)
         return found
 
     async def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         await self._workers.close()
 
-    async def _home(
+    async def _find_class(
         self,
         own: int,
         answer: str,
         firsts: Sequence[tuple[int, str]],
-        known: Cheap | None,
-        left: AlgebraBudget,
+        known: Comparisons | None,
+        budget: AlgebraBudget,
     ) -> int | None:
         unsure = []
-        for place, first in firsts:
-            equal = same_answer(answer, first) if known is None else _SIGNS.get(known[own][place])
+        for index, first in firsts:
+            equal = same_answer(answer, first) if known is None else _SIGNS.get(known[own][index])
             if equal:
-                return place
+                return index
             if equal is None:
-                unsure.append((place, first))
-        for place, first in unsure:
-            if left.ended:
+                unsure.append((index, first))
+        for index, first in unsure:
+            if budget.exhausted:
                 return None
-            if (await self._by_algebra(answer, first, left))[0]:
-                return place
+            if (await self._by_algebra(answer, first, budget))[0]:
+                return index
         return None
 
     async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
@@ -153,29 +153,29 @@ class MathGrader:
             else await self._by_algebra(a, b, AlgebraBudget(self._seconds, 1))
         )
 
-    async def _by_algebra(self, a: str, b: str, left: AlgebraBudget) -> tuple[bool | None, str]:
-        """Whether two answers are the same that cannot be told apart cheaply."""
-        if max(len(a), len(b)) > LONGEST:
+    async def _by_algebra(self, a: str, b: str, budget: AlgebraBudget) -> tuple[bool | None, str]:
+        """Whether two answers that the cheap rules cannot decide are equal, and why if undecided."""
+        if max(len(a), len(b)) > MAX_CHARS:
             return None, f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
         if not self._library:
             return None, str(MissingExtraError("math-verify", "bench", "algebra"))
         pair = (min(a, b), max(a, b))
-        lock = self._locks.setdefault(pair, asyncio.Lock())  # lives as long as someone waits for it
+        lock = self._locks.setdefault(pair, asyncio.Lock())  # freed when no task uses it
         async with lock:
-            known = self._known.get(pair) or await self._ask(pair, left)
-        if len(self._known) > KNOWN:
+            known = self._known.get(pair) or await self._ask_worker(pair, budget)
+        if len(self._known) > CACHE_SIZE:
             del self._known[next(iter(self._known))]
         return known
 
-    async def _ask(self, pair: tuple[str, str], left: AlgebraBudget) -> tuple[bool | None, str]:
-        """Ask a worker, for as long as the case may; only what had all of its time is remembered."""
-        left.pairs -= 1
-        seconds = min(self._seconds, max(0.001, left.seconds))
+    async def _ask_worker(self, pair: tuple[str, str], budget: AlgebraBudget) -> tuple[bool | None, str]:
+        """Ask a worker within the budget of the case; only results with the full time limit are cached."""
+        budget.pairs -= 1
+        seconds = min(self._seconds, max(0.001, budget.seconds))
         try:
-            reply = await self._workers.ask(pair, seconds=seconds, until=left.until, took=left.spend)
+            reply = await self._workers.ask(pair, seconds=seconds, until=budget.until, took=budget.spend)
         except NoReplyError as error:
             known: tuple[bool | None, str] = (None, str(error))
-            if seconds < self._seconds or left.late:
+            if seconds < self._seconds or budget.expired:
                 return known
         else:
             known = (reply["equal"], reply.get("why", ""))
@@ -184,20 +184,20 @@ class MathGrader:
 
 
 def make_grader(resources: Resources) -> MathGrader:  # noqa: ARG001
-    """What compares answers by algebra."""
+    """Make the grader that compares answers by value."""
     return MathGrader()
 
 
-def compare_cheaply(answers: Sequence[str | None]) -> Cheap:
-    """Compare each answer with every earlier one that is the first of its kind, as far as that is cheap."""
+def compare_cheaply(answers: Sequence[str | None]) -> Comparisons:
+    """Compare each answer with the first of every earlier class, by cheap rules only."""
     known: list[str] = []
     firsts: list[tuple[int, str]] = []
     for own, answer in enumerate(answers):
         signs = ["?"] * own
         if answer is not None:
-            for place, first in firsts:
+            for index, first in firsts:
                 same = same_answer(answer, first)
-                signs[place] = "?" if same is None else "=" if same else "/"
+                signs[index] = "?" if same is None else "=" if same else "/"
             if "=" not in signs:
                 firsts.append((own, answer))
         known.append("".join(signs))
@@ -205,28 +205,28 @@ def compare_cheaply(answers: Sequence[str | None]) -> Cheap:
 
 
 def accepted_answers(case: Case) -> list[str]:
-    """The gold answers of a case, or `InputError` naming the field."""
-    given = case.extra.get("answer")
-    if given is None:
-        raise InputError("answer: is missing; the right answer is wanted, a text, a number or a list of them")
-    several = given if isinstance(given, list | tuple) else [given]
-    if not several:
-        raise InputError("answer: is an empty list; at least one right answer is wanted")
-    return [_gold(one) for one in several]
+    """The accepted answers of a case, or `InputError` naming the field."""
+    value = case.extra.get("answer")
+    if value is None:
+        raise InputError("answer: is missing; give the correct answer: a text, a number or a list of them")
+    values = value if isinstance(value, list | tuple) else [value]
+    if not values:
+        raise InputError("answer: is an empty list; give at least one correct answer")
+    return [_gold(one) for one in values]
 
 
-def _gold(given: object) -> str:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise InputError(f"answer: must be a text, a number or a list of them, not {type(given).__name__}")
+def _gold(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"answer: must be a text, a number or a list of them, not {type(value).__name__}")
     try:
-        gold = settle(given if isinstance(given, str) else repr(given))
+        gold = extract_answer(value if isinstance(value, str) else repr(value))
     except ValueError:
         raise InputError("answer: has more digits than can be read") from None
-    if not bare(tidy(gold[:LONGEST])) or gold in ("inf", "-inf", "nan"):
-        raise InputError(f"answer: {_shown(str(given))} cannot be read as an answer")
-    if len(gold) > LONGEST:
+    if not without_spaces(normalize(gold[:MAX_CHARS])) or gold in ("inf", "-inf", "nan"):
+        raise InputError(f"answer: {_shown(str(value))} cannot be read as an answer")
+    if len(gold) > MAX_CHARS:
         raise InputError(
-            f"answer: {len(gold):,} characters are too long for one; at most {LONGEST:,} are read"
+            f"answer: {len(gold):,} characters are too long for one; at most {MAX_CHARS:,} are read"
         )
     return gold
 

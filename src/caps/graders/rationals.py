@@ -1,7 +1,7 @@
-"""Exact values of plain arithmetic, without ever computing anything large; nothing where it is not that.
+"""Exact values of plain arithmetic with bounded size; None for any other text.
 
 sum     = term (("+" | "-") term)*
-term    = factor (("*" | "/")? factor)*          what stands side by side is multiplied
+term    = factor (("*" | "/")? factor)*          adjacent factors are multiplied
 factor  = "-" factor | power ["!"]
 power   = atom ["^" factor]
 atom    = number | "(" sum ")" | "{" sum "}" | "\\frac" atom atom | "\\sqrt" atom
@@ -11,10 +11,10 @@ import re
 from fractions import Fraction
 from math import factorial, isqrt
 
-LONGEST = 400
-MOST_BITS = 4096
-DEEPEST = 30
-LARGEST_FACTORIAL = 200
+MAX_CHARS = 400
+MAX_BITS = 4096
+MAX_DEPTH = 30
+MAX_FACTORIAL = 200
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})++(?![\d,])")
 _TOKEN = re.compile(r"\s*+(\d++(?:\.\d*+)?(?:[eE][+-]?\d{1,4}+(?!\d))?|\.\d++|\\frac|\\sqrt|[-+*/^!(){}])")
 _MIXED = re.compile(
@@ -24,18 +24,18 @@ _CLOSING = {"(": ")", "{": "}"}
 
 
 class _NoValueError(Exception):
-    """It is not arithmetic, or not small."""
+    """The text is not arithmetic, or a value is too large."""
 
 
 def rational(text: str) -> Fraction | None:
-    """The exact value of tidy arithmetic on plain numbers."""
-    if len(text) > LONGEST:
+    """The exact value of normalized arithmetic on plain numbers, or None."""
+    if len(text) > MAX_CHARS:
         return None
     text = _MIXED.sub(_spell_out, _GROUPED.sub(lambda number: number.group().replace(",", ""), text))
     try:
-        reader = _Reader(_tokens(text.strip()))
-        value = reader.sum(0)
-        reader.end()
+        parser = _Parser(_tokens(text.strip()))
+        value = parser.sum(0)
+        parser.end()
     except (_NoValueError, ZeroDivisionError):
         return None
     return value
@@ -47,109 +47,109 @@ def _spell_out(mixed: re.Match[str]) -> str:
 
 
 def _tokens(text: str) -> list[str]:
-    tokens, place = [], 0
-    while place < len(text):
-        token = _TOKEN.match(text, place)
+    tokens, position = [], 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
         if token is None:
             raise _NoValueError
         tokens.append(token[1])
-        place = token.end()
+        position = token.end()
     return tokens
 
 
-class _Reader:
-    """One pass over the tokens, by recursive descent of bounded depth."""
+class _Parser:
+    """A recursive-descent parser of bounded depth."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = [*tokens, ""]
-        self._place = 0
+        self._position = 0
 
     def sum(self, depth: int) -> Fraction:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise _NoValueError
         value = self._term(depth)
-        while (sign := self._tokens[self._place]) in ("+", "-"):
-            self._place += 1
+        while (sign := self._tokens[self._position]) in ("+", "-"):
+            self._position += 1
             term = self._term(depth)
-            value = _small(value + term if sign == "+" else value - term)
+            value = _bounded(value + term if sign == "+" else value - term)
         return value
 
     def end(self) -> None:
-        if self._tokens[self._place]:
+        if self._tokens[self._position]:
             raise _NoValueError
 
     def _term(self, depth: int) -> Fraction:
         value = self._factor(depth)
-        while (sign := self._tokens[self._place]) not in ("", "+", "-", ")", "}"):
+        while (sign := self._tokens[self._position]) not in ("", "+", "-", ")", "}"):
             if sign in ("*", "/"):
-                self._place += 1
+                self._position += 1
             elif sign not in ("(", "\\frac", "\\sqrt"):
-                raise _NoValueError  # "3 4" and the like: not a product anyone writes
+                raise _NoValueError  # such as "3 4", which is not a product
             factor = self._factor(depth)
-            value = _small(value / factor if sign == "/" else value * factor)
+            value = _bounded(value / factor if sign == "/" else value * factor)
         return value
 
     def _factor(self, depth: int) -> Fraction:
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             raise _NoValueError
-        if self._tokens[self._place] in ("-", "+"):
-            sign = -1 if self._tokens[self._place] == "-" else 1
-            self._place += 1
+        if self._tokens[self._position] in ("-", "+"):
+            sign = -1 if self._tokens[self._position] == "-" else 1
+            self._position += 1
             return sign * self._factor(depth + 1)
         value = self._atom(depth)
-        if self._tokens[self._place] == "^":
-            self._place += 1
+        if self._tokens[self._position] == "^":
+            self._position += 1
             value = _power(value, self._factor(depth + 1))
-        if self._tokens[self._place] == "!":
-            self._place += 1
+        if self._tokens[self._position] == "!":
+            self._position += 1
             value = _factorial(value)
         return value
 
     def _atom(self, depth: int) -> Fraction:
-        sign = self._tokens[self._place]
-        self._place += 1
+        sign = self._tokens[self._position]
+        self._position += 1
         if sign in _CLOSING:
             value = self.sum(depth + 1)
-            if self._tokens[self._place] != _CLOSING[sign]:
+            if self._tokens[self._position] != _CLOSING[sign]:
                 raise _NoValueError
-            self._place += 1
+            self._position += 1
             return value
         if sign == "\\frac":
             above = self._braced(depth)
-            return _small(above / self._braced(depth))
+            return _bounded(above / self._braced(depth))
         if sign == "\\sqrt":
             return _root(self._braced(depth))
         if not sign[:1].isdigit() and not sign.startswith("."):
             raise _NoValueError
-        return _small(Fraction(sign))
+        return _bounded(Fraction(sign))
 
     def _braced(self, depth: int) -> Fraction:
-        if self._tokens[self._place] != "{" or depth > DEEPEST:
+        if self._tokens[self._position] != "{" or depth > MAX_DEPTH:
             raise _NoValueError
         return self._atom(depth + 1)
 
 
-def _small(value: Fraction) -> Fraction:
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MOST_BITS:
+def _bounded(value: Fraction) -> Fraction:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
         raise _NoValueError
     return value
 
 
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if exponent.denominator != 1 or abs(exponent) * bits > MOST_BITS:
+    if exponent.denominator != 1 or abs(exponent) * bits > MAX_BITS:
         raise _NoValueError
     return Fraction(base ** int(exponent))
 
 
 def _factorial(value: Fraction) -> Fraction:
-    if value.denominator != 1 or not 0 <= value <= LARGEST_FACTORIAL:
+    if value.denominator != 1 or not 0 <= value <= MAX_FACTORIAL:
         raise _NoValueError
     return Fraction(factorial(int(value)))
 
 
 def _root(value: Fraction) -> Fraction:
-    """Of squares only: other roots are for algebra."""
+    """The root of a square; other roots are left to algebra."""
     if value < 0:
         raise _NoValueError
     root = Fraction(isqrt(value.numerator), isqrt(value.denominator))

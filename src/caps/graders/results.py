@@ -1,12 +1,12 @@
-"""What programs put out, read and compared in a process that can be killed.
+"""Outputs of programs, parsed and compared in a process that can be killed.
 
-Whatever leaves the sandbox is hostile data: a number that takes hours to rebuild, a set made to collide, a
-million nested nothings. So the process that grades never reads it. `ResultReader` hands the bytes to a worker
-with limits on memory and time; the worker reads them within the bounds of `inside.plain`, compares them with
-what is expected, and says three short things: whether they are the same, a digest, and how to show them.
+Output of the sandbox is hostile data: a number that takes hours to rebuild, a set made to collide, a million
+nested lists. So the grading process never parses it. `ResultReader` passes the bytes to a worker with limits
+on memory and time. The worker parses them within the bounds of `inside.plain`, compares them with the
+expected output, and returns three short values: whether they are equal, a digest, and a printable form.
 
-The worker makes no set and no dict of what it reads, since their hashes can be flooded; it sorts instead.
-A result equal to the expected one byte for byte needs no reading, which is how most right programs pass.
+The worker builds no set or dict from hostile data, since hash collisions can be forced; it sorts instead. A
+result that equals the expected one byte for byte is not parsed; most correct programs pass this way.
 """
 
 import gc
@@ -22,28 +22,23 @@ from itertools import count
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
-from caps.graders.algebra import limit_memory
+from caps.graders.algebra import limit_memory, send_reply
 from caps.graders.worker_pool import NoReplyError, NotStartedError, Workers
 from caps.sandbox.base import printable, shorten
 from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode
 
-# When two outputs are the same: line by line, whitespace aside, and numbers by their value.
-#
-# As LiveCodeBench compares: texts are stripped and split into lines; lines that differ as texts are the
-# same if all their words are numbers of equal value.
-
 
 def same_text(expected: str, got: str) -> bool:
-    """Compare two outputs."""
-    wanted, found = normalised(expected), normalised(got)
-    if wanted == found:
+    """Compare two outputs as LiveCodeBench does: line by line, ignoring whitespace, numbers by value."""
+    first, second = normalised(expected), normalised(got)
+    if first == second:
         return True
-    lines = list(zip(wanted.split("\n"), found.split("\n"), strict=False))
-    return wanted.count("\n") == found.count("\n") and all(_same_line(a, b) for a, b in lines)
+    lines = list(zip(first.split("\n"), second.split("\n"), strict=False))
+    return first.count("\n") == second.count("\n") and all(_same_line(a, b) for a, b in lines)
 
 
 def normalised(text: str) -> str:
-    """A text without what does not count: space at the ends of lines, and runs of it between words."""
+    """Remove whitespace that does not count: at the ends of lines, and repeated between words."""
     return "\n".join(" ".join(line.split()) for line in text.strip().split("\n"))
 
 
@@ -60,14 +55,14 @@ def _same_line(a: str, b: str) -> bool:
 
 
 Kind: TypeAlias = Literal["text", "value"]
-SECONDS = 30.0  # for one result: the bounds keep each far below it on any machine
+SECONDS = 30.0  # for one result; the bounds keep it far below that on any machine
 MEMORY = 1 << 30
-SHOWN = 160
-_LONG = 10_000  # bits of a number that Python will not write in decimals
+SHOWN_CHARS = 160
+_MAX_DECIMAL_BITS = 10_000  # longer integers are written in hexadecimal
 
 
 class Reading(NamedTuple):
-    """What is known of one result; with a `fault`, it could not be read, and the rest says nothing."""
+    """The reading of one result; with a `fault` it could not be parsed, and the other fields are empty."""
 
     same: bool = False
     digest: str = ""
@@ -76,7 +71,7 @@ class Reading(NamedTuple):
 
 
 class ResultReader:
-    """Reads results of programs in worker processes, started when the first result needs one."""
+    """Reads results of programs in worker processes, which start on first use."""
 
     def __init__(self, *, workers: int = 2, seconds: float = SECONDS, memory: int = MEMORY) -> None:
         self._workers = Workers(
@@ -84,29 +79,29 @@ class ResultReader:
         )
 
     async def text(self, output: bytes, expected: str | None = None) -> Reading:
-        """Read what was printed; `same` if it is as expected."""
+        """Read printed output; `same` if it equals the expected text."""
         wanted = [] if expected is None else [expected.encode("utf-8", "surrogatepass")]
         return await self._read("text", output, wanted)
 
     async def value(self, result: bytes, expected: Sequence[Any] = ()) -> Reading:
-        """Read what a call returned; `same` if it equals any of the expected values."""
+        """Read a returned value; `same` if it equals any of the expected values."""
         return await self._read("value", result, encode_all(expected))
 
     async def check_text(self, output: bytes, expected: str) -> Reading:
-        """Compare what was printed; only what differs in its bytes is read."""
+        """Compare printed output; it is parsed only if the bytes differ."""
         if output.strip() == expected.strip().encode("utf-8", "surrogatepass"):
             return Reading(same=True)
         return await self.text(output, expected)
 
     async def check_value(self, result: bytes, expected: Sequence[Any]) -> Reading:
-        """Compare what was returned; only what differs in its bytes is read."""
+        """Compare a returned value; it is parsed only if the bytes differ."""
         wanted = encode_all(expected)
         if b"nan" not in result and result in wanted:
             return Reading(same=True)
         return await self._read("value", result, wanted)
 
     async def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         await self._workers.close()
 
     async def _read(self, kind: Kind, data: bytes, expected: Sequence[bytes]) -> Reading:
@@ -119,7 +114,7 @@ class ResultReader:
 
 
 def encode_all(values: Sequence[Any]) -> list[bytes]:
-    """Expected values as a program that returns them would; the case's fault if that cannot be."""
+    """Encode expected values as a program would return them; `InputError` if that is impossible."""
     try:
         return [encode(value) for value in values]
     except (ValueError, TypeError) as error:
@@ -127,33 +122,28 @@ def encode_all(values: Sequence[Any]) -> list[bytes]:
 
 
 def serve(seconds: float, memory: int) -> None:
-    """Be a worker: read results until there are no more."""
+    """Run a worker: read results until the input ends."""
     limit_memory(memory)
-    gc.disable()  # values have no cycles, and looking for some takes longer than all the rest
-    _say("ready")
+    gc.disable()  # values have no cycles, and searching for them takes longer than everything else
+    send_reply("ready")
     while line := sys.stdin.buffer.readline():
         kind, *sizes = json.loads(line)
         data, *expected = [_take(sys.stdin.buffer, size) for size in sizes]
-        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # nobody may be left to kill it
+        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # the parent may be gone
         reading = read(kind, data, expected)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _say(reading)
+        send_reply(reading)
 
 
 def _take(stream: BinaryIO, size: int) -> bytes:
     data = stream.read(size)
     if len(data) < size:
-        raise EOFError("the question is cut off")
+        raise EOFError("the request is cut off")
     return data
 
 
-def _say(reply: object) -> None:
-    sys.stdout.write(json.dumps(reply) + "\n")
-    sys.stdout.flush()
-
-
 def read(kind: Kind, data: bytes, expected: Sequence[bytes]) -> Reading:
-    """Read one result and compare it; total: whatever the bytes are, a reading comes out."""
+    """Parse one result and compare it; returns a reading for any bytes."""
     try:
         return _read_text(data, expected) if kind == "text" else _read_value(data, expected)
     except (UnreadableError, RecursionError) as error:
@@ -175,8 +165,8 @@ def _read_value(data: bytes, expected: Sequence[bytes]) -> Reading:
         same = any(found == sort_key(read_value(one)) for one in expected)
     else:
         same = False
-    spelled = spell(value)
-    return Reading(same, _digest(spelled), _show(spelled))
+    rendered = render(value)
+    return Reading(same, _digest(rendered), _show(rendered))
 
 
 def _digest(text: str) -> str:
@@ -184,25 +174,25 @@ def _digest(text: str) -> str:
 
 
 def _show(text: str) -> str:
-    ends = text if len(text) <= 4 * SHOWN else text[: 2 * SHOWN] + text[-2 * SHOWN :]
-    return shorten(repr(ends), SHOWN)
+    ends = text if len(text) <= 4 * SHOWN_CHARS else text[: 2 * SHOWN_CHARS] + text[-2 * SHOWN_CHARS :]
+    return shorten(repr(ends), SHOWN_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A set, a dict (keys and values in turn), a view or an iterator: its kind and what it holds."""
+    """A set, a dict (alternating keys and values), a view or an iterator, as its kind and items."""
 
     kind: str
     items: list[Any]
 
 
 def read_value(data: bytes) -> Any:
-    """A value of numbers, texts, lists, tuples and `Items`."""
+    """Decode a value into numbers, texts, lists, tuples and `Items`."""
     return decode(data, _no_object, _INERT)
 
 
 def _no_object(_: int) -> Any:
-    raise UnreadableError("it holds an object, which is no plain data")
+    raise UnreadableError("it contains an object, which is not plain data")
 
 
 def _items(kind: str) -> Callable[[list[Any]], Items]:
@@ -219,16 +209,16 @@ _INERT = {
     b"V": _items("dict_values"),
     b"M": _items("dict_items"),
 }
-_UNLIKE = count()
+_UNIQUE = count()
 _SETS = ("set", "frozenset", "dict_keys", "dict_items")
 
 
 def sort_key(value: Any) -> bytes:
-    """Bytes that are the same for equal values, and in no other case.
+    """Bytes that are the same for equal values only.
 
-    Equal as Python has it (1, 1.0 and True are), but a tuple is as good as a list and keys of dicts are
-    texts, as in JSON. What is not a number (nan), an iterator and a view of values equal nothing, not even
-    themselves: their key is a new one each time.
+    Equality is that of Python (1, 1.0 and True are equal), but tuples equal lists and keys of dicts are
+    texts, as in JSON. A nan, an iterator and a view of values equal nothing, not even themselves: they get a
+    new key each time.
     """
     match value:
         case None:
@@ -246,7 +236,7 @@ def sort_key(value: Any) -> bytes:
         case Items(kind, items) if kind in _SETS:
             return b"e" + _joined(_unique(sorted(sort_key(item) for item in items)))
         case Items():
-            return b"!%d" % next(_UNLIKE)
+            return b"!%d" % next(_UNIQUE)
         case complex() if value.imag:
             return b"c" + _joined([_number_key(value.real), _number_key(value.imag)])
         case complex():
@@ -255,11 +245,11 @@ def sort_key(value: Any) -> bytes:
 
 
 def _number_key(value: Any) -> bytes:
-    """A whole number, or a fraction in lowest terms, whatever type it comes as."""
+    """An integer, or a fraction in lowest terms, independent of the type."""
     if isinstance(value, int):
         return b"i%x" % value
-    if value != value:  # noqa: PLR0124 - that is how one knows
-        return b"!%d" % next(_UNLIKE)
+    if value != value:  # noqa: PLR0124 - nan
+        return b"!%d" % next(_UNIQUE)
     try:
         top, bottom = value.as_integer_ratio()
     except OverflowError:
@@ -268,7 +258,7 @@ def _number_key(value: Any) -> bytes:
 
 
 def _range_key(value: range) -> bytes:
-    """Ranges are equal where they hold the same numbers."""
+    """Ranges are equal if they contain the same numbers."""
     ahead = (value.stop - value.start) // value.step + bool((value.stop - value.start) % value.step)
     held = [ahead, value.start, value.step] if ahead > 1 else [ahead, value.start] if ahead == 1 else [0]
     return b"r" + b",".join(b"%x" % number for number in held)
@@ -277,20 +267,20 @@ def _range_key(value: range) -> bytes:
 def _dict_key(items: Sequence[Any]) -> bytes:
     pairs = [(_name(key), sort_key(item)) for key, item in zip(items[::2], items[1::2], strict=True)]
     pairs.sort(key=lambda pair: pair[0])
-    last = [pair for place, pair in enumerate(pairs, 1) if place == len(pairs) or pair[0] != pairs[place][0]]
+    last = [pair for index, pair in enumerate(pairs, 1) if index == len(pairs) or pair[0] != pairs[index][0]]
     return _joined([part for pair in last for part in pair])
 
 
 def _name(key: Any) -> bytes:
-    return (key if isinstance(key, str) else spell(key)).encode("utf-8", "surrogatepass")
+    return (key if isinstance(key, str) else render(key)).encode("utf-8", "surrogatepass")
 
 
 def _unique(keys: Sequence[bytes]) -> list[bytes]:
-    return [key for place, key in enumerate(keys) if not place or key != keys[place - 1]]
+    return [key for index, key in enumerate(keys) if not index or key != keys[index - 1]]
 
 
 def _joined(keys: Sequence[bytes]) -> bytes:
-    """A digest, so that depth does not multiply length."""
+    """A digest, so that nesting does not multiply the length."""
     digest = sha256()
     for key in keys:
         digest.update(b"%d:" % len(key))
@@ -298,51 +288,51 @@ def _joined(keys: Sequence[bytes]) -> bytes:
     return digest.digest()
 
 
-def spell(value: Any) -> str:
-    """A value as Python would write it, the same for equal values: sets sorted, whatever an iterator held."""
+def render(value: Any) -> str:
+    """A value in Python syntax, the same for equal values: sets are sorted, iterators listed."""
     parts: list[str] = []
-    _spell(value, parts.append)
+    _render(value, parts.append)
     return "".join(parts)
 
 
-def _spell(value: Any, put: Callable[[str], object]) -> None:
+def _render(value: Any, write: Callable[[str], object]) -> None:
     match value:
         case list() | tuple():
-            put("[" if isinstance(value, list) else "(")
-            _spell_all(value, put)
-            put("]" if isinstance(value, list) else ",)" if len(value) == 1 else ")")
+            write("[" if isinstance(value, list) else "(")
+            _render_all(value, write)
+            write("]" if isinstance(value, list) else ",)" if len(value) == 1 else ")")
         case Items("dict", items):
-            put("{")
-            for place in range(0, len(items), 2):
-                put(", " if place else "")
-                _spell(items[place], put)
-                put(": ")
-                _spell(items[place + 1], put)
-            put("}")
+            write("{")
+            for index in range(0, len(items), 2):
+                write(", " if index else "")
+                _render(items[index], write)
+                write(": ")
+                _render(items[index + 1], write)
+            write("}")
         case Items(kind, items) if kind in _SETS:
-            put(f"{kind}({{{', '.join(sorted(map(spell, items)))}}})")
+            write(f"{kind}({{{', '.join(sorted(map(render, items)))}}})")
         case Items(kind, items):
-            put(f"{kind}[")
-            _spell_all(items, put)
-            put("]")
+            write(f"{kind}[")
+            _render_all(items, write)
+            write("]")
         case bool():
-            put(str(value))
+            write(str(value))
         case int():
-            put(_spell_int(value))
+            write(_render_int(value))
         case Fraction():
-            put(f"Fraction({_spell_int(value.numerator)}, {_spell_int(value.denominator)})")
+            write(f"Fraction({_render_int(value.numerator)}, {_render_int(value.denominator)})")
         case range():
-            put(f"range({', '.join(map(_spell_int, (value.start, value.stop, value.step)))})")
+            write(f"range({', '.join(map(_render_int, (value.start, value.stop, value.step)))})")
         case _:
-            put(repr(value))
+            write(repr(value))
 
 
-def _spell_all(items: Sequence[Any], put: Callable[[str], object]) -> None:
-    for place, item in enumerate(items):
-        if place:
-            put(", ")
-        _spell(item, put)
+def _render_all(items: Sequence[Any], write: Callable[[str], object]) -> None:
+    for index, item in enumerate(items):
+        if index:
+            write(", ")
+        _render(item, write)
 
 
-def _spell_int(value: int) -> str:
-    return hex(value) if value.bit_length() > _LONG else str(value)
+def _render_int(value: int) -> str:
+    return hex(value) if value.bit_length() > _MAX_DECIMAL_BITS else str(value)

@@ -1,6 +1,6 @@
-"""Tests of a case, read from the formats they come in: examples with outputs, or test programs.
+"""Tests of a case, parsed from their formats: examples with outputs, or test programs.
 
-Whatever cannot be run is `InputError`, naming the field.
+Tests that cannot be run raise `InputError`, which names the field.
 """
 
 import ast
@@ -17,13 +17,13 @@ from caps.core.types import Case
 from caps.sandbox.inside.plain import PLAIN_TYPES
 
 _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
-_FOREIGN = ("inputs", "outputs")
+_COLUMNS = ("inputs", "outputs")
 PUBLIC = "tests.public"
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One input and what should come out: a text for standard input, or a list of arguments."""
+    """One input (a text for standard input, or a list of arguments) and its expected output."""
 
     input: Any
     output: Any
@@ -31,9 +31,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Inputs with outputs. `style` is `either` where a function is known but inputs are texts.
+    """Inputs with outputs. `style` is `either` if a function is known but inputs are texts.
 
-    `public`: candidates may have been shown them, and there are no others.
+    `public`: there are no hidden tests, and candidates may have seen these.
     """
 
     tests: tuple[Example, ...]
@@ -44,12 +44,12 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class TestProgram:
-    """Assertions about a function; `missing` are names it expects of the candidate, `modules` of Python.
+    """Assertions about a function; the candidate defines the names in `missing`, Python those in `modules`.
 
-    Calling a name in `classes` returns an object by right.
+    Calling a name in `classes` may return an object.
     """
 
-    __test__ = False  # no test of ours, for all its name
+    __test__ = False  # not a pytest class
 
     source: str
     entry_point: str | None
@@ -60,19 +60,19 @@ class TestProgram:
 
 
 def read_suite(case: Case) -> Examples | TestProgram:
-    """Read the hidden tests of a case, or, where there are none, all given ones."""
-    given = case.extra.get("tests")
-    if isinstance(given, str) and given.lstrip()[:1] in ("[", "{"):
-        given = _value(given)
-    found: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    """Parse the hidden tests of a case, or the public ones if there are no others."""
+    field = case.extra.get("tests")
+    if isinstance(field, str) and field.lstrip()[:1] in ("[", "{"):
+        field = _value(field)
+    found: Mapping[str, Any] = field if isinstance(field, dict) else {}
     entry = _entry_point(case.extra, found)
-    where, tests = "tests", given
+    where, tests = "tests", field
     if "hidden" in found or "public" in found:
         where = "tests.hidden" if found.get("hidden") else PUBLIC
         tests = found.get(where.partition(".")[2])
-    elif all(isinstance(found.get(name), list) for name in _FOREIGN):
+    elif all(isinstance(found.get(name), list) for name in _COLUMNS):
         if len(found["inputs"]) != len(found["outputs"]):
-            raise InputError("tests: there are not as many outputs as inputs")
+            raise InputError("tests: the numbers of inputs and outputs differ")
         pairs = zip(found["inputs"], found["outputs"], strict=True)
         tests = [{"input": text, "output": output} for text, output in pairs]
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
@@ -80,24 +80,24 @@ def read_suite(case: Case) -> Examples | TestProgram:
     if isinstance(tests, str) and tests.strip():
         return _program(tests, entry, where, case)
     if not isinstance(tests, list) or not tests:
-        raise InputError(f"{where}: holds no tests; a list of inputs and outputs or a test program is wanted")
-    suite = _examples(tests, entry, where, started=_started(case.extra, found))
+        raise InputError(f"{where}: contains no tests; give a list of inputs and outputs, or a test program")
+    suite = _examples(tests, entry, where, starter=_starter_function(case.extra, found))
     return replace(suite, public=where == PUBLIC)
 
 
 def function_of(extra: Mapping[str, Any]) -> str | None:
-    """The function a case is about: as named, or as its code to start from defines it."""
-    return _entry_point(extra, {}) or _started(extra, {})
+    """The function of a case: the named one, or the one that its starter code defines."""
+    return _entry_point(extra, {}) or _starter_function(extra, {})
 
 
 def _entry_point(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
-    """The function under test, as named."""
+    """The named function under test."""
     named = (source.get(name) for source in (tests, extra) for name in ("entry_point", "fn_name"))
     return next((str(name) for name in named if name), None)
 
 
-def _started(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
-    """The function that the code to start from defines."""
+def _starter_function(extra: Mapping[str, Any], tests: Mapping[str, Any]) -> str | None:
+    """The function that the starter code defines."""
     texts = (str(source.get("starter_code") or "") for source in (tests, extra))
     return next((names[-1] for names in map(_DEFINED.findall, texts) if names), None)
 
@@ -107,23 +107,23 @@ def _program(source: str, entry: str | None, where: str, case: Case) -> TestProg
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{where}: the test program does not parse: {error}") from None
-    missing = _free(tree) - {"candidate"}
+    missing = _unbound_names(tree) - {"candidate"}
     calls = {
         node.func.id
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-    modules = (missing & sys.stdlib_module_names) - calls  # nobody calls a module
-    wanted = tuple(sorted(missing - modules))
-    made = _returning_objects(tree)
-    if "candidate" in made and entry:
-        made.add(entry)
-    classes = tuple(name for name in (*wanted, entry) if name and (name in made or _is_class(name, case)))
-    return TestProgram(source, entry, wanted, tuple(sorted(modules)), classes, where == PUBLIC)
+    modules = (missing & sys.stdlib_module_names) - calls  # a module cannot be called
+    names = tuple(sorted(missing - modules))
+    factories = _returning_objects(tree)
+    if "candidate" in factories and entry:
+        factories.add(entry)
+    classes = tuple(name for name in (*names, entry) if name and (name in factories or _is_class(name, case)))
+    return TestProgram(source, entry, names, tuple(sorted(modules)), classes, where == PUBLIC)
 
 
 def _returning_objects(tree: ast.Module) -> set[str]:
-    """Functions of whose results the tests want something that no plain data has: an attribute, a method."""
+    """Functions whose results the tests use as objects, with attributes or methods that plain data lacks."""
     makers: dict[str, set[str]] = {}
     for node in ast.walk(tree):
         match node:
@@ -142,9 +142,10 @@ def _returning_objects(tree: ast.Module) -> set[str]:
 
 
 def _is_class(name: str, case: Case) -> bool:
-    """Whether a name is meant to be a class: it is written like one, or the problem defines it as one.
+    """Whether a name should be a class: it is written like one, or the problem defines it as one.
 
-    The candidate has no say: one that brings a class in place of a function could pass off objects as texts.
+    The candidate does not decide this: with a class in index of a function it could pass objects off as
+    texts.
     """
     texts = (case.problem.text, str(case.extra.get("starter_code") or ""))
     defined = re.compile(rf"^[ \t]*(class|def)[ \t]+{re.escape(name)}\b", re.MULTILINE)
@@ -152,8 +153,8 @@ def _is_class(name: str, case: Case) -> bool:
     return found == "class" if found else name[:1].isupper() and "_" not in name
 
 
-def _free(tree: ast.Module) -> set[str]:
-    """Names that are used and nowhere bound."""
+def _unbound_names(tree: ast.Module) -> set[str]:
+    """Names that are used but never bound."""
     used: set[str] = set()
     bound = set(dir(builtins))
     for node in ast.walk(tree):
@@ -170,24 +171,24 @@ def _free(tree: ast.Module) -> set[str]:
     return used - bound
 
 
-def _examples(tests: Iterable[Any], entry: str | None, where: str, *, started: str | None) -> Examples:
-    """Texts go to standard input unless a function is named; arguments also to that of the starter code."""
+def _examples(tests: Iterable[Any], entry: str | None, where: str, *, starter: str | None) -> Examples:
+    """Texts go to standard input unless a function is named; arguments to that or the starter function."""
     items, kinds = [], set()
-    for place, test in enumerate(tests):
+    for index, test in enumerate(tests):
         if not isinstance(test, dict) or "input" not in test or "output" not in test:
-            raise InputError(f"{where}[{place}]: an object with input and output is wanted")
+            raise InputError(f"{where}[{index}]: must be an object with input and output")
         items.append(Example(test["input"], test["output"]))
-        kinds.add(_kind(test, f"{where}[{place}]"))
+        kinds.add(_kind(test, f"{where}[{index}]"))
     if len(kinds) > 1:
         raise InputError(
-            f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be alike"
+            f"{where}: inputs of different kinds ({', '.join(sorted(kinds))}); all must be of one kind"
         )
     kind = kinds.pop()
     if kind == "stdin" or (kind == "text" and entry is None):
         return Examples(tuple(items), entry, "stdin")
-    entry = entry or started
+    entry = entry or starter
     if entry is None:
-        raise InputError(f"{where}: inputs are arguments, but no entry_point says of which function")
+        raise InputError(f"{where}: inputs are arguments, but entry_point does not name the function")
     return Examples(tuple(items), entry, "either" if kind == "text" else "call")
 
 
@@ -197,19 +198,19 @@ def _kind(test: Mapping[str, Any], where: str) -> str:
     if kind not in ("stdin", "functional", "text"):
         raise InputError(f"{where}.testtype: {kind!r} is neither stdin nor functional")
     if kind == "stdin" and not is_text:
-        raise InputError(f"{where}.input: a text is wanted for standard input")
+        raise InputError(f"{where}.input: must be a text for standard input")
     return kind
 
 
 def arguments(text: Any) -> list[Any]:
-    """Arguments as given, or one a line of a text."""
+    """The list of arguments, or one argument per line of a text."""
     if isinstance(text, str):
         return [_value(line) for line in text.split("\n")] if text.strip() else [text]
     return text if isinstance(text, list) else [text]
 
 
 def _value(text: str) -> Any:
-    """What a text says as JSON, or else in Python, or else the text itself."""
+    """Parse a text as JSON, else as a Python literal, else return the text itself."""
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
@@ -219,7 +220,7 @@ def _value(text: str) -> Any:
 
 
 def expected_values(example: Example) -> list[Any]:
-    """Results that count as right; some collections wrap the one result in a list."""
+    """Results that count as correct; some datasets wrap the one result in a list."""
     if isinstance(example.output, str) and isinstance(example.input, str):
         return [_value(example.output)]
     if isinstance(example.input, str) and isinstance(example.output, list) and len(example.output) == 1:
@@ -228,7 +229,7 @@ def expected_values(example: Example) -> list[Any]:
 
 
 def expected_text(example: Example) -> str:
-    """What should stand on standard output."""
+    """The expected standard output."""
     if isinstance(example.output, list):
         return "\n".join(str(line) for line in example.output)
     return str(example.output)

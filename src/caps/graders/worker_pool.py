@@ -1,9 +1,9 @@
 """Worker processes that answer requests and can be killed.
 
-Each is a Python of its own with an empty environment; a `Wire` says how questions and replies are written,
-one JSON value a line unless told otherwise. Bytes may follow such a line, and then it is a list that ends
-with their lengths. A worker shares no signal with us, so an interrupt at the terminal reaches us alone; it
-ends when its input does.
+Each worker is a separate Python process with an empty environment. A `Wire` defines how requests and replies
+are written; the default is one JSON value per line. Bytes may follow such a line, which then is a list that
+ends with their lengths. A worker has its own session, so an interrupt at the terminal does not reach it; it
+ends when its input ends.
 """
 
 import asyncio
@@ -25,38 +25,38 @@ _PROGRAM = (
 
 
 class NoReplyError(Exception):
-    """A worker took too long, fell over or could not start; the message says which."""
+    """A worker took too long, crashed or could not start; the message says which."""
 
 
 class DeadlineError(NoReplyError):
-    """The deadline of a question came before its reply."""
+    """The deadline of a request passed before its reply."""
 
 
 class NotStartedError(NoReplyError):
-    """A worker could not start, whatever it was to be asked."""
+    """A worker could not start."""
 
 
 class Wire(Protocol):
-    """How questions and replies are written on the pipes of a worker."""
+    """How requests and replies are written on the pipes of a worker."""
 
-    def dump(self, question: Any) -> bytes:
-        """A question as bytes."""
+    def dump(self, request: Any) -> bytes:
+        """Encode a request."""
         ...
 
     async def load(self, stream: asyncio.StreamReader, longest: int) -> Any:
-        """The next reply; `ValueError` if it is longer than `longest`, `EOFError` if the stream ends."""
+        """Read the next reply; `ValueError` if it exceeds `longest` bytes, `EOFError` if the stream ends."""
         ...
 
 
 class JsonLines:
-    """One JSON value a line; the reader's own limit bounds a reply."""
+    """One JSON value per line; the limit of the stream reader bounds a reply."""
 
-    def dump(self, question: Any) -> bytes:
-        """A question as one line."""
-        return json.dumps(question).encode() + b"\n"
+    def dump(self, request: Any) -> bytes:
+        """Encode a request as one line."""
+        return json.dumps(request).encode() + b"\n"
 
     async def load(self, stream: asyncio.StreamReader, longest: int) -> Any:  # noqa: ARG002
-        """The reply on the next line."""
+        """Read the reply on the next line."""
         line = await stream.readline()
         if not line.endswith(b"\n"):
             raise EOFError
@@ -70,22 +70,22 @@ class _Worker:
     longest: int
     tasks: int = 0
 
-    async def ask(self, question: bytes, parts: tuple[bytes, ...], seconds: float) -> Any:
-        assert self.process.stdin  # noqa: S101  # it was started with pipes
-        self.process.stdin.writelines((question, *parts))
-        return await self.hear(seconds)
+    async def ask(self, request: bytes, parts: tuple[bytes, ...], seconds: float) -> Any:
+        assert self.process.stdin  # noqa: S101
+        self.process.stdin.writelines((request, *parts))
+        return await self.receive(seconds)
 
-    async def hear(self, seconds: float) -> Any:
-        assert self.process.stdout  # noqa: S101  # it was started with pipes
+    async def receive(self, seconds: float) -> Any:
+        assert self.process.stdout  # noqa: S101
         try:
             async with asyncio.timeout(seconds):
                 return await self.wire.load(self.process.stdout, self.longest)
         except TimeoutError:
             raise NoReplyError(f"no reply within {seconds:g} s") from None
         except EOFError:  # before ValueError: an incomplete read may be both
-            raise NoReplyError("the worker died over it") from None
+            raise NoReplyError("the worker died") from None
         except ValueError:
-            raise NoReplyError("a reply longer than any should be") from None
+            raise NoReplyError("the reply is too long") from None
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -93,9 +93,9 @@ class _Worker:
 
 
 class Workers:
-    """At most `count` processes that run `program` (`package.module:function`) with arguments of its own.
+    """At most `count` processes that run `program` (`package.module:function`) with `arguments`.
 
-    A question may take `seconds`, and a reply have `longest` bytes, unless the question says otherwise.
+    A request may take `seconds`, unless it sets its own limit, and a reply may have `longest` bytes.
     """
 
     def __init__(
@@ -117,35 +117,35 @@ class Workers:
 
     async def ask(
         self,
-        question: object,
+        request: object,
         *parts: bytes,
         seconds: float | None = None,
         until: float | None = None,
         took: Callable[[float], object] = lambda _: None,
     ) -> Any:
-        """Put a question to a free worker; `NoReplyError` when no reply comes in time.
+        """Send a request to a free worker; `NoReplyError` if no reply arrives in time.
 
-        `seconds` count from the moment a worker has the question, and `took` hears how many passed; `until`
-        is a time of the loop's clock that also ends the wait for a free worker.
+        `seconds` count from the moment a worker has the request, and `took` receives how many passed; `until`
+        is a time on the loop's clock that also ends the wait for a free worker.
         """
-        asked = self._wire.dump([question, *map(len, parts)] if parts else question)
+        message = self._wire.dump([request, *map(len, parts)] if parts else request)
         try:
             async with asyncio.timeout_at(until):
-                return await self._ask(asked, parts, seconds or self._seconds, took)
+                return await self._ask(message, parts, seconds or self._seconds, took)
         except TimeoutError:
-            raise DeadlineError("its time ended first") from None
+            raise DeadlineError("the deadline passed first") from None
 
     async def _ask(
-        self, question: bytes, parts: tuple[bytes, ...], seconds: float, took: Callable[[float], object]
+        self, request: bytes, parts: tuple[bytes, ...], seconds: float, took: Callable[[float], object]
     ) -> Any:
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             self._busy.append(worker)
             started = time.perf_counter()
             try:
-                reply = await worker.ask(question, parts, seconds)
+                reply = await worker.ask(request, parts, seconds)
             except BaseException:
-                # Whatever happened, a late reply must not be taken for the next one.
+                # A late reply must not be mistaken for the next one.
                 await _end([worker])
                 raise
             finally:
@@ -159,21 +159,21 @@ class Workers:
             return reply
 
     async def close(self) -> None:
-        """End every worker; a question under way gets no reply, a later one a new worker."""
+        """Stop every worker; a running request gets no reply, a later one a new worker."""
         idle, self._idle = self._idle, []
         await _end([*idle, *self._busy])
 
     async def _start(self) -> _Worker:
-        words = (json.dumps(sys.path), self._program, json.dumps(self._arguments))
+        arguments = (json.dumps(sys.path), self._program, json.dumps(self._arguments))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-s", "-c", _PROGRAM, *words,
+            sys.executable, "-s", "-c", _PROGRAM, *arguments,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             env={"PYTHONHASHSEED": "0"}, start_new_session=True, limit=LONGEST_REPLY,
         )  # fmt: skip
         self.started += 1
         worker = _Worker(process, self._wire, self._longest)
         try:
-            await worker.hear(STARTING_SECONDS)
+            await worker.receive(STARTING_SECONDS)
         except NoReplyError as error:
             await _end([worker])
             raise NotStartedError(str(error)) from None
@@ -184,7 +184,7 @@ class Workers:
 
 
 async def _end(workers: list[_Worker]) -> None:
-    """Kill first, so that they end even if we are cancelled while they do."""
+    """Kill all first, so that they end even if this task is cancelled meanwhile."""
     for worker in workers:
         worker.kill()
     for worker in workers:

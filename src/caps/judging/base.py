@@ -79,13 +79,17 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """The answer to an ask, with every call it took; `malformed` where no reply could be read."""
+    """The answer to an ask, with every call it took; `malformed` where no reply could be read.
+
+    `substituted`: by what a recorded judge answered for want of an exact answer.
+    """
 
     answer: Answer
     attempts: tuple[Attempt, ...] = ()
     malformed: str | None = None
     winner: str | None = None
     confidence: str | None = None
+    substituted: tuple[str, ...] = ()
 
     @property
     def unanswered(self) -> str | None:

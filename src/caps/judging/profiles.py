@@ -15,7 +15,18 @@ from caps.files import read_file
 
 T = TypeVar("T")
 NAMES = tuple(spec.name for spec in fields(JudgeProfile))
-BESIDE = ("source", "model", "model_e1", "confidence", "date", "seed", "counts", "intervals", "assumed")
+BESIDE = (
+    "source",
+    "model",
+    "model_e1",
+    "confidence",
+    "date",
+    "seed",
+    "counts",
+    "intervals",
+    "assumed",
+    "warnings",
+)
 
 
 def profile_row(profile: JudgeProfile, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,26 +1,165 @@
-"""A judge that repeats what was ruled: replies from the journal, silence where there was silence."""
+"""A judge that answers from recorded verdicts, and the one rule for asks that they cannot answer exactly.
 
-from collections.abc import Mapping
+The records come from a file (`datasets.verdicts`): those of another run, or published ones. To replay a run
+from its own journal, see `judges.replayed`.
+"""
 
-from caps.core.types import Ask, Unanswered, Usage
-from caps.judging.base import Budget, Judge, PreparedCase, Ruling
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from caps.core.play import AskKind
+from caps.core.types import Answer, Ask, Case, Group, Level, Pairing, Pick, Solo, Unanswered, Usage
+from caps.datasets.verdicts import Answers, Recorded, read_records, text_digest
+from caps.judging.base import Attempt, Budget, PreparedCase, Ruling
+
+FULL_VIEW = "full view"
+MERGED_ORDER = "merged order"
+NO_CONFIDENCE = "no confidence"
+REPEATED_DRAW = "repeated draw"
+#: What may stand in for an exact answer, with what is done, in the order in which it is reported.
+SUBSTITUTIONS = {
+    FULL_VIEW: "a partial view (E1) is answered with the verdict on full views",
+    MERGED_ORDER: "either order is answered with the verdict that was merged from both",
+    NO_CONFIDENCE: "a verdict without a confidence, or in another form than is asked, counts as HIGH",
+    REPEATED_DRAW: "a further draw repeats the first",
+}
+NOT_RECORDED = "not recorded"  # why an ask is unanswered
+OTHER_TEXT = "recorded of another text"
+RULE = (
+    "An ask is answered with what was recorded for the same candidates in the same order. Substitutions are "
+    "counted: "
+    + "; ".join(f"{name} ({words})" for name, words in SUBSTITUTIONS.items())
+    + ". Anything else is unanswered, and counted."
+)
+
+
+class Found(NamedTuple):
+    """What the records say to an ask, and what was substituted to say so."""
+
+    answer: Answer
+    substituted: tuple[str, ...] = ()
+    record: Recorded | None = None
 
 
 class RecordedJudge:
-    """Leaves unanswered what a run left unanswered, and passes the rest on to a judge over the journal."""
+    """Answers as a judge is recorded to have answered; see `RULE`.
 
-    def __init__(self, inner: Judge, unanswered: Mapping[tuple[str, Ask], str]) -> None:
-        self._inner, self._unanswered = inner, unanswered
+    A case is found by its id, a candidate by its place. Where the candidates of a case were put into another
+    order, its field `places` says where each of them stood when it was judged.
+    """
+
+    def __init__(self, name: str, answers: Answers, *, digest: str = "") -> None:
+        self.name, self.digest = name, digest
+        self._answers = answers
+
+    @classmethod
+    def read(cls, path: str, judge: str | None = None) -> "RecordedJudge":
+        """The judge of that name in a file of recorded verdicts, or the only one."""
+        records = read_records(path)
+        name, answers = records.of(judge)
+        return cls(name, answers, digest=records.digest)
+
+    @property
+    def answers(self) -> frozenset[AskKind]:
+        """Which kinds of asks are recorded."""
+        kinds: dict[type, AskKind] = {Pairing: "pair", Solo: "rating", Group: "pick"}
+        return frozenset({kinds[type(ask)] for case in self._answers.values() for ask in case})
+
+    def answer(self, case: Case, ask: Ask) -> Found:
+        """What the records say to an ask about a case, by the rule."""
+        places = places_of(case)
+        known, placed = self._answers.get(case.id, {}), _placed(ask, places)
+        for stand_in, substituted in _stand_ins(placed):
+            record = known.get(stand_in)
+            if record is None:
+                continue
+            if record.texts and record.texts != tuple(
+                text_digest(case.candidates[one].text) for one in ask.entrants
+            ):
+                return Found(Unanswered(OTHER_TEXT))
+            kinds = {*substituted}
+            kinds |= {MERGED_ORDER} if record.merged else set()
+            kinds |= set() if record.sure else {NO_CONFIDENCE}
+            answer: Answer = record.answer
+            if isinstance(answer, Pick):
+                answer = Pick(ask.entrants[placed.entrants.index(answer.winner)])
+            return Found(answer, tuple(name for name in SUBSTITUTIONS if name in kinds), record)
+        return Found(Unanswered(NOT_RECORDED))
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
-        """Answer as it was answered."""
-        reason = self._unanswered.get((prepared.case.id, ask))
-        return (
-            Ruling(Unanswered(reason))
-            if reason is not None
-            else await self._inner.rule(prepared, ask, budget)
-        )
+        """Answer at once; nothing is paid, and what reading took, or would take, is on the account."""
+        found = self.answer(prepared.case, ask)
+        if found.record is None:
+            return Ruling(found.answer)
+        usage = found.record.usage or self.max_usage(prepared, ask)
+        if not await budget.reserve(usage):
+            return Ruling(Unanswered("budget"))
+        budget.settle(usage, usage, replayed=True)
+        attempt = Attempt("", usage, "", "recorded", found.record.cause, 0.0, replayed=True, requests=0)
+        return Ruling(found.answer, (attempt,), found.record.cause, substituted=found.substituted)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
-        """What the ask might have cost."""
-        return self._inner.max_usage(prepared, ask)
+        """What reading the problem and the views takes, estimated."""
+        entrants = prepared.evidence.entrants
+        views = sum(entrants[one].sizes[ask.level] for one in ask.entrants)
+        return Usage(prepared.statement + views, 0, estimated=True)
+
+
+def counted(substituted: Mapping[str, int], unanswered: Mapping[str, int], asks: int) -> str:
+    """How many asks were answered in which way, in words."""
+    told = [f"{name} {substituted.get(name, 0):,}" for name in SUBSTITUTIONS]
+    told += [f"{reason} {count:,}" for reason, count in sorted(unanswered.items())] or ["unanswered 0"]
+    return f"{asks:,} asks: {', '.join(told)}"
+
+
+def counts_of(found: Sequence[Found]) -> tuple[Counter[str], Counter[str]]:
+    """Substitutions and reasons of unanswered asks, counted."""
+    substituted = Counter(name for one in found for name in one.substituted)
+    silent = Counter(one.answer.reason for one in found if isinstance(one.answer, Unanswered))
+    return substituted, silent
+
+
+def places_of(case: Case) -> Sequence[int]:
+    """Where each candidate of a case stood when it was judged."""
+    stated, count = case.extra.get("places"), len(case.candidates)
+    if not isinstance(stated, list) or len(stated) != count:
+        return range(count)
+    return stated if all(type(one) is int for one in stated) else range(count)
+
+
+def reordered(case: Case, order: Sequence[int]) -> Case:
+    """The case with its candidates in another order; `places` says where each stood before."""
+    places = places_of(case)
+    candidates = tuple(case.candidates[one] for one in order)
+    return replace(
+        case, candidates=candidates, extra={**case.extra, "places": [places[one] for one in order]}
+    )
+
+
+def _placed(ask: Ask, places: Sequence[int]) -> Ask:
+    """The ask in terms of the places that are recorded."""
+    if isinstance(ask, Pairing):
+        return replace(ask, a=places[ask.a], b=places[ask.b])
+    if isinstance(ask, Solo):
+        return replace(ask, entrant=places[ask.entrant])
+    return replace(ask, entrants=tuple(places[one] for one in ask.entrants))
+
+
+def _stand_ins(ask: Ask) -> Iterator[tuple[Ask, frozenset[str]]]:
+    """The ask itself, then what may be asked in its stead, nearest first, with what that substitutes."""
+    levels = [ask.level, Level.FULL] if ask.level is Level.PARTIAL else [ask.level]
+    draws = [ask.draw, 0] if ask.draw else [0]
+    for level in levels:
+        for draw in draws:
+            changed = frozenset(
+                name
+                for name, is_so in ((FULL_VIEW, level != ask.level), (REPEATED_DRAW, draw != ask.draw))
+                if is_so
+            )
+            one = replace(ask, level=level, draw=draw)
+            yield one, changed
+            if isinstance(one, Pairing):
+                other = "ratings" if one.dialect == "verdicts" else "verdicts"
+                yield replace(one, dialect=other), changed | {NO_CONFIDENCE}

@@ -1,16 +1,22 @@
-"""A synthetic judge with known flaws: it reads true labels, blurs them, and answers like a real one.
+"""A simulated judge that errs as measured judges do: it reads true labels, blurs them, and answers.
 
-What it believes of a candidate at a level is the truth plus an error that *persists*: part the candidate's
-own, part shared by its cluster (`shared_bias`), half of each carried over from E1 to E2. A comparison adds
-noise of its own and a preference for slot A. In units of the standard deviation of a comparison:
+In units of the standard deviation of a comparison,
 
-    d = belief(a) - belief(b) + position_bias + noise
+    d = belief(a) - belief(b) + pull + order error + fresh error
 
-`|d|` under `tie_band` is a tie, over `high_band` a HIGH verdict. The gap between right and wrong is set so
-that over all pairs of one right and one wrong candidate, in both orders, the mean outcome is `accuracy`
-(a tie counts half). Games of a tournament are not a sample of all pairs, so accuracy measured there differs.
+A *belief* is the truth at that level plus an error that lasts: it belongs to the candidate, partly to all
+candidates with its answer (`shared_bias`), and one part of it to the case, where all right candidates look
+better or worse together (`hardness`). The *order error* belongs to two candidates in these slots: asking
+again in the same order repeats it, swapping the slots replaces it. Only the *fresh error* (`noise`) differs
+between two calls with the same prompt. The *pull* of a slot has a mean and varies between cases.
 
-Every draw is a function of the seed and of what was asked, so answers do not depend on order or processes.
+`|d|` under `tie_band` is a tie. A verdict is HIGH where `|d|`, seen through `confidence_noise`, is over
+`high_band`. The gap between right and wrong is set so that over all pairs of one right and one wrong
+candidate, in both orders, the mean outcome is `accuracy` (a tie counts half). Games of a tournament are not
+a sample of all pairs, so accuracy measured there differs.
+
+`docs/explanation/simulated-judge.md` says which data each default was measured on. Every draw is a function
+of the seed and of what was asked, so answers do not depend on order or processes.
 """
 
 import math
@@ -19,47 +25,125 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from statistics import NormalDist
+from typing import Any
 
 from caps.core.settings import check_settings, setting
 from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating, Verdict
 from caps.prompts.tags import verdict_of
 
 NORMAL = NormalDist()
-CARRIED = 0.5
-MIDDLE_RATING, RATING_SLOPE = 7.0, 2.0
+PARTIAL_SKILL = 0.7  # of the skill above chance at E2, what is left at E1 unless stated
+GOOD_ENOUGH = 0.6  # accuracy that separates the two usual pulls
+USUAL_PULL, WEAK_PULL = 0.12, 0.6
+MIDDLE_RATING = 7.0
+OWN, ANSWER, ORDER, FRESH, SOLO, SOLO_FRESH, SURENESS, CASE, SLOT, SIDE = range(1, 11)  # kinds of draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeModel:
-    """How good the synthetic judge is, and how it errs."""
+    """How good the simulated judge is, and how it errs.
+
+    `noise`, `order_noise` and what is left, which lasts, are shares of the variance of a comparison.
+    """
 
     accuracy: float = setting(0.8, "mean outcome at E2 over right-wrong pairs", least=0.01, most=0.999)
     accuracy_partial: float = setting(0.71, "the same at E1", least=0.01, most=0.999)
-    shared_bias: float = setting(0.0, "share of persistent error that a cluster shares", least=0, most=1)
-    noise: float = setting(0.5, "share of the variance that is fresh in each call", least=0, most=1)
-    position_bias: float = setting(0.0, "pull towards slot A, in standard deviations", least=-5, most=5)
+    shared_bias: float = setting(
+        0.0, "share of a candidate's lasting error that its cluster shares", least=0, most=1
+    )
+    noise: float = setting(0.02, "share of the variance that is fresh in each call", least=0, most=1)
+    order_noise: float = setting(
+        0.15, "share of the variance that swapping the slots replaces and redrawing repeats", least=0, most=1
+    )
+    hardness: float = setting(
+        0.15, "share of the variance that all right-wrong pairs of a case have in common", least=0, most=1
+    )
+    carried: float = setting(
+        0.5, "share of all but the fresh error that is the same at E1 and E2", least=0, most=1
+    )
+    common: float = setting(0.5, "share of lasting error that all judges have in common", least=0, most=1)
+    position_bias: float | None = setting(
+        None, "mean pull towards slot A, in standard deviations; unset: the usual one", least=-5, most=5
+    )
+    position_bias_partial: float | None = setting(
+        None, "the same at E1; unset: as at E2, or the usual one", least=-5, most=5
+    )
+    pull_spread: float = setting(
+        0.2, "how far the pull varies between cases, in standard deviations", least=0, most=5
+    )
     tie_band: float = setting(0.1, "differences below this are ties", least=0, most=5)
-    high_band: float = setting(0.8, "differences above this are HIGH", least=0, most=5)
+    high_band: float = setting(0.5, "differences above this are HIGH", least=0, most=5)
+    confidence_noise: float = setting(
+        1.4, "error of the judge's own sense of how large a difference is", least=0, most=5
+    )
+    rating_slope: float = setting(
+        0.8, "points of a rating by standard deviation; small is coarse", least=0, most=9
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
 
+    @property
+    def in_order(self) -> float:
+        """Share of the variance that belongs to an order of the slots."""
+        return min(self.order_noise, 1 - self.noise)
+
+    @property
+    def lasting(self) -> float:
+        """Share of the variance that both orders and all calls have in common."""
+        return 1 - self.noise - self.in_order
+
+    def wanted(self, level: Level) -> float:
+        """The accuracy at a level."""
+        return self.accuracy if level == Level.FULL else self.accuracy_partial
+
+    def pull(self, level: Level) -> float:
+        """The mean pull at a level; the usual one has a size only, its sign depends on the seed."""
+        if level == Level.PARTIAL and self.position_bias_partial is not None:
+            return self.position_bias_partial
+        if self.position_bias is not None:
+            return self.position_bias
+        return USUAL_PULL if self.wanted(level) >= GOOD_ENOUGH else WEAK_PULL
+
+    def pull_is_usual(self, level: Level) -> bool:
+        """Whether nobody stated the pull at a level."""
+        return self.position_bias is None and not (
+            level == Level.PARTIAL and self.position_bias_partial is not None
+        )
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of a comparison over pairs and cases."""
+        return math.sqrt(1 + self.pull_spread**2)
+
     def gap(self, level: Level) -> float:
         """Distance between right and wrong that yields the wanted accuracy."""
-        wanted = self.accuracy if level == Level.FULL else self.accuracy_partial
-        return _calibrated_gap(wanted, self.tie_band, self.position_bias)
+        wide = self.spread
+        return wide * _calibrated_gap(self.wanted(level), self.tie_band / wide, abs(self.pull(level)) / wide)
+
+
+def judge_of(accuracy: float, accuracy_partial: float | None = None, **flaws: Any) -> JudgeModel:
+    """The usual judge of this accuracy; at E1 it keeps the usual part of its skill unless that is given."""
+    partial = partial_accuracy(accuracy) if accuracy_partial is None else accuracy_partial
+    return JudgeModel(accuracy=accuracy, accuracy_partial=partial, **flaws)
+
+
+def partial_accuracy(accuracy: float) -> float:
+    """Accuracy at E1 of the usual judge with this accuracy at E2."""
+    return round(0.5 + PARTIAL_SKILL * (accuracy - 0.5), 4)
 
 
 PRESETS = {
-    str(percent): JudgeModel(
-        accuracy=percent / 100, accuracy_partial=round(0.5 + 0.7 * (percent / 100 - 0.5), 3)
-    )
-    for percent in (60, 70, 80, 90)
+    **{str(percent): judge_of(percent / 100) for percent in (60, 70, 80, 90)},
+    "strong": judge_of(0.85, noise=0.02, order_noise=0.08, position_bias=0.05, pull_spread=0.1),
+    "reasoning": judge_of(0.85, noise=0.1, order_noise=0.1, position_bias=-0.05, pull_spread=0.1),
+    "weak": judge_of(0.57, noise=0.04, order_noise=0.2, position_bias=0.6, pull_spread=0.3),
+    "biased": judge_of(0.63, noise=0.05, order_noise=0.4, position_bias=0.9, pull_spread=0.35),
 }
 
 
 class SimulatedJudge:
-    """The synthetic judge of one pool."""
+    """The simulated judge of one pool; `judge` tells several with the same seed apart, as in a panel."""
 
     def __init__(
         self,
@@ -69,15 +153,18 @@ class SimulatedJudge:
         *,
         seed: int,
         case: int = 0,
+        judge: int = 0,
     ) -> None:
-        self._model, self._key = model, (seed, case)
-        self._persistent = math.sqrt((1 - model.noise) / 2)
-        self._fresh = math.sqrt(model.noise)
+        self._model, self._seed, self._case, self._judge = model, seed, case, judge
+        hardness = min(model.hardness, model.lasting)
+        self._hardness, self._persistent = math.sqrt(hardness), math.sqrt((model.lasting - hardness) / 2)
+        self._in_order, self._fresh = math.sqrt(model.in_order), math.sqrt(model.noise)
         names = {entrant.signature for entrant in entrants if entrant.signature is not None}
         number = {name: i for i, name in enumerate(sorted(names))}
         self._cluster = {e.id: -e.id - 1 if e.signature is None else number[e.signature] for e in entrants}
         self._correct = {e.id: right for e, right in zip(entrants, correct, strict=True)}
         self._beliefs: dict[tuple[int, Level], float] = {}
+        self._pulls: dict[Level, float] = {}
 
     def answer(self, ask: Ask) -> Answer:
         """Rule on an ask."""
@@ -85,58 +172,91 @@ class SimulatedJudge:
             return self._compare(ask)
         if isinstance(ask, Group):
             return Pick(max(ask.entrants, key=lambda one: self._look(one, ask, len(ask.entrants))))
-        rating = MIDDLE_RATING + RATING_SLOPE * (
-            self._look(ask.entrant, ask, 1) - self._model.gap(ask.level) / 2
-        )
-        return Rating(min(10, max(1, round(rating))))
+        above = self._look(ask.entrant, ask, 1) - self._model.gap(ask.level) / 2
+        return Rating(min(10, max(1, round(MIDDLE_RATING + self._model.rating_slope * above))))
 
     def belief(self, one: int, level: Level) -> float:
         """What the judge takes a candidate to be worth at a level, the same at every look."""
         if (one, level) not in self._beliefs:
             share = self._model.shared_bias
-            own = self._error(1, one, level)
-            shared = self._error(2, self._cluster[one], level)
-            error = math.sqrt(1 - share) * own + math.sqrt(share) * shared
-            truth = self._model.gap(level) if self._correct[one] else 0.0
-            self._beliefs[one, level] = truth + self._persistent * error
+            own = self._lasting(OWN, one, level) if share < 1 else 0.0
+            shared = self._lasting(ANSWER, self._cluster[one], level) if share else 0.0
+            worth = self._persistent * (math.sqrt(1 - share) * own + math.sqrt(share) * shared)
+            if self._correct[one]:
+                worth += self._model.gap(level) + self._hardness * self._lasting(CASE, 0, level)
+            self._beliefs[one, level] = worth
         return self._beliefs[one, level]
 
-    def _error(self, kind: int, who: int, level: Level) -> float:
-        steady, fresh = self._draw(kind, who), self._draw(kind, who, level)
-        return math.sqrt(CARRIED) * steady + math.sqrt(1 - CARRIED) * fresh
+    def pull(self, level: Level) -> float:
+        """The pull towards slot A in this case."""
+        if level not in self._pulls:
+            mean, spread = self._model.pull(level), self._model.pull_spread
+            if self._model.pull_is_usual(level) and _normal(self._seed, self._judge, SIDE) < 0:
+                mean = -mean
+            self._pulls[level] = mean + (spread * self._error(SLOT, (0,), level) if spread else 0.0)
+        return self._pulls[level]
 
     def _compare(self, ask: Pairing) -> Verdict:
-        lean = self.belief(ask.a, ask.level) - self.belief(ask.b, ask.level) + self._model.position_bias
-        lean += self._fresh * self._draw(3, ask.a, ask.b, ask.level, ask.draw)
-        if ask.dialect == "ratings":
-            return self._rate_both(lean)
-        size = abs(lean)
+        pair = ask.a, ask.b, int(ask.level)
+        lean = self.belief(ask.a, ask.level) - self.belief(ask.b, ask.level) + self.pull(ask.level)
+        if self._in_order:
+            lean += self._in_order * self._error(ORDER, (ask.a, ask.b), ask.level)
+        if self._fresh:
+            lean += self._fresh * self._draw(FRESH, *pair, ask.draw)
+        size = sense = abs(lean)
         if size < self._model.tie_band:
-            return verdict_of("TIE", "LOW")
-        return verdict_of("A" if lean > 0 else "B", "HIGH" if size > self._model.high_band else "LOW")
+            return Verdict(5, 5)
+        if self._model.confidence_noise:
+            sense += self._model.confidence_noise * self._draw(SURENESS, *pair)
+        if ask.dialect == "ratings":
+            return self._rate_both(lean, sense)
+        return verdict_of("A" if lean > 0 else "B", "HIGH" if sense > self._model.high_band else "LOW")
 
-    def _rate_both(self, lean: float) -> Verdict:
-        """Two ratings whose distance is 0 in the tie band, 1-3 where a verdict is LOW, 4-9 where HIGH."""
+    def _rate_both(self, lean: float, sense: float) -> Verdict:
+        """Two ratings whose distance is 1-3 where a verdict would be LOW, 4-9 where HIGH."""
         tie, high = self._model.tie_band, self._model.high_band
-        step = max(high - tie, 1e-6) / 3
-        margin = 0 if abs(lean) < tie else min(9, 1 + int((abs(lean) - tie) / step))
-        low = max(1, 5 - margin // 2)
-        low = min(low, 10 - margin)
+        if sense > high:
+            margin = min(9, 4 + math.floor(2 * (sense - high)))
+        else:
+            margin = min(3, max(1, 1 + math.floor(3 * (sense - tie) / max(high - tie, 1e-6))))
+        low = min(max(1, 5 - margin // 2), 10 - margin)
         return Verdict(low + margin, low) if lean > 0 else Verdict(low, low + margin)
 
     def _look(self, one: int, ask: Ask, crowd: int) -> float:
-        """Belief and the noise of one look at a candidate among `crowd`."""
-        noise = self._draw(4, one, crowd, ask.level, ask.draw)
-        return self.belief(one, ask.level) + self._fresh / math.sqrt(2) * noise
+        """What one look at a candidate among `crowd` shows; two of them differ as much as a pair varies."""
+        seen = self._in_order * self._error(SOLO, (one, crowd), ask.level)
+        seen += self._fresh * self._draw(SOLO_FRESH, one, crowd, ask.level, ask.draw)
+        return self.belief(one, ask.level) + seen / math.sqrt(2)
+
+    def _lasting(self, kind: int, who: int, level: Level) -> float:
+        """An error that lasts, one part of which all judges have in common."""
+        common = self._model.common
+        error = 0.0
+        if common:
+            error += math.sqrt(common) * self._error(kind, (who,), level, judge=-1)
+        if common < 1:
+            error += math.sqrt(1 - common) * self._error(kind, (who,), level)
+        return error
+
+    def _error(self, kind: int, who: tuple[int, ...], level: Level, judge: int | None = None) -> float:
+        """An error at a level, of whose variance a part is the same at the other."""
+        judge, carried = self._judge if judge is None else judge, self._model.carried
+        steady = _normal(self._seed, self._case, judge, kind, *who)
+        here = _normal(self._seed, self._case, judge, kind, *who, 10 + level)
+        return math.sqrt(carried) * steady + math.sqrt(1 - carried) * here
 
     def _draw(self, *what: int) -> float:
-        """A standard normal number: a function of the seed, the case and what is asked."""
-        words = ",".join(map(str, (*self._key, *what))).encode()
-        bits = int.from_bytes(blake2b(words, digest_size=8).digest(), "little") >> 12
-        return NORMAL.inv_cdf((bits + 0.5) / 2**52)
+        return _normal(self._seed, self._case, self._judge, *what)
 
 
-@lru_cache(maxsize=256)
+def _normal(*what: int) -> float:
+    """A standard normal number: a function of what is asked for."""
+    words = ",".join(map(str, what)).encode()
+    bits = int.from_bytes(blake2b(words, digest_size=8).digest(), "little") >> 12
+    return NORMAL.inv_cdf((bits + 0.5) / 2**52)
+
+
+@lru_cache(maxsize=1024)
 def _calibrated_gap(accuracy: float, tie_band: float, position_bias: float) -> float:
     """Bisect for the gap at which the mean outcome, over both orders, is `accuracy`."""
 

@@ -1,1 +1,1 @@
-"""Whatever completes a chat: an HTTP endpoint, a script, and the journal around any of them."""
+"""Model backends: HTTP endpoints, fleets, embedded weights, scripts, and the journal around them."""

@@ -2,9 +2,9 @@
 
 Rules that must not be broken:
 
-* A completion depends on the fields of its request alone; what else may change a reply belongs in `extra`,
-  because the journal's key is made of these fields.
-* A model raises `ModelError` when it failed for good, and nothing else on purpose.
+* A completion depends only on the fields of its request, because they form the journal key. Any other setting
+  that may change a reply belongs in `extra`.
+* A model raises `ModelError` on permanent failure, and nothing else on purpose.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -18,14 +18,14 @@ from caps.core.types import Message, TokenLogprob, Usage
 
 T = TypeVar("T")
 
-Tell: TypeAlias = Callable[[str], object]
-"""Hears what a user should know while a run goes on."""
+Notify: TypeAlias = Callable[[str], object]
+"""Receives messages for the user while a run is in progress."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked of a model; `draw` tells repeated looks apart, `extra` goes into the body as it is.
+    """A chat request; `draw` distinguishes repeated samples, `extra` is merged into the body unchanged.
 
-    Requests of one `group` begin alike and had better meet at one server; it changes no reply.
+    Requests of one `group` share a prompt prefix and are best sent to the same server; it changes no reply.
     """
 
     messages: tuple[Message, ...]
@@ -42,12 +42,12 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A reply and what it took.
+    """A reply with its usage.
 
-    `finish` is `stop`, `length` (cut by `max_tokens`), `content_filter`, `refusal`, another word of the
-    server's, or empty when it gave none. `attempts` counts the requests the server may have billed.
-    `replayed`: nothing was paid now; the reply, with its usage of then, is the journal's or a shared call's.
-    `key` is where the journal keeps it, if one does.
+    `finish` is `stop`, `length` (cut by `max_tokens`), `content_filter`, `refusal`, another reason from the
+    server, or empty when it gave none. `attempts` counts the requests the server may have billed.
+    `replayed`: nothing was paid now; the reply and its original usage come from the journal or a shared call.
+    `key` is the journal key, if the reply is stored.
     """
 
     text: str
@@ -63,70 +63,70 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class Model(Protocol):
-    """Whatever completes a chat."""
+    """A chat completion backend."""
 
     async def complete(self, request: Request) -> Completion:
         """Answer a request, or raise `ModelError`."""
         ...
 
     async def close(self) -> None:
-        """Let go of what is held open."""
+        """Release connections and other resources."""
         ...
 
 
 class HasConnections(Model, Protocol):
-    """A model behind a number of connections."""
+    """A model with a limited number of connections."""
 
     @property
     def connections(self) -> int:
-        """How many calls may be under way now."""
+        """How many calls may run concurrently."""
         ...
 
 
 @runtime_checkable
 class HoldsConnections(Protocol):
-    """A model whose calls can keep their connections for a while after they are answered."""
+    """A model whose calls can keep their connection until a callback has processed the reply."""
 
     async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
-        """Answer a request, and do something with the reply before another call takes the connection."""
+        """Answer a request, and await `then(reply)` before another call takes the connection."""
         ...
 
 
 @runtime_checkable
 class ListsModels(Protocol):
-    """A model that knows the names served at its address."""
+    """A model that can list the names served at its address."""
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
         ...
 
 
-def ignore(words: str) -> None:
-    """Nobody listens."""
+def ignore(message: str) -> None:
+    """Discard a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectOptions:
-    """What a backend is told about the model wanted of it; each takes what it can use.
+    """Settings for connecting to a model; each backend uses the ones that apply to it.
 
-    A backend is a function of this that returns a `Connected` model, named in the registry `MODELS`.
+    A backend is a function from `ConnectOptions` to a `HasConnections` model, listed in `MODELS`.
     """
 
-    address: str = field(repr=False)  # which may hold a password
+    address: str = field(repr=False)  # may contain a password
     model: str
     api_key: str | None = field(default=None, repr=False)
     connections: int | Literal["auto"] = "auto"
     timeout: float = 600.0
     context: int | None = None
     threads: int | None = None
-    tell: Tell = ignore
+    notify: Notify = ignore
 
 
 def estimate_usage(messages: Iterable[Message], output: str) -> Usage:
-    """Guess the tokens of a call; said to be an estimate."""
+    """Estimate the usage of a call, marked as an estimate."""
     return Usage(estimate_prompt(messages), estimate_tokens(output), estimated=True)
 
 
 def estimate_prompt(messages: Iterable[Message]) -> int:
-    """Guess the tokens of a prompt."""
+    """Estimate the tokens of a prompt."""
     return sum(estimate_tokens(message.content) for message in messages)

@@ -1,4 +1,4 @@
-"""One tiny call before the many: a wrong key, model or address is found once, and clearly."""
+"""A small test call before a run: a wrong key, model or address is reported once, and clearly."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from caps.models.fleet import FleetModel
     from caps.models.http import HttpModel
 
-TOKENS = 64  # a word, and room for the models that refuse to think in less
+TOKENS = 64  # room for reasoning models that refuse smaller limits
 _SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class CanaryReport:
-    """What a tiny call showed; `logprobs` is None when they were not wanted or the call could not tell."""
+    """Result of the test call; `logprobs` is None if they were not requested or the call was inconclusive."""
 
     model: str
     latency: float
@@ -47,17 +47,17 @@ async def canary(
     extra: Mapping[str, object] | None = None,
     paid: Callable[[Usage], object] = lambda _: None,
 ) -> CanaryReport:
-    """Try a model, or raise what is wrong with it; give the `extra` that the real requests will have.
+    """Test a model, or raise what is wrong with it; pass the `extra` that the real requests will have.
 
-    Whoever can do without log-probabilities catches `MissingFeatureError`: it is raised when all else works.
-    `paid` hears what every call took, also where something is wrong in the end.
+    `MissingFeatureError` means that everything but log-probabilities works. `paid` receives the usage of
+    every call, also when the test fails.
     """
-    while isinstance(model, JournaledModel):  # a stored reply would show nothing about today's server
+    while isinstance(model, JournaledModel):  # a stored reply says nothing about the server now
         model = model.inner
-    from caps.models.fleet import FleetModel  # noqa: PLC0415  (whoever calls this has a model already)
+    from caps.models.fleet import FleetModel  # noqa: PLC0415  (slow to load; the caller has a model already)
 
     if isinstance(model, FleetModel):
-        return await _muster(model, request_model, want_logprobs=want_logprobs, extra=extra, paid=paid)
+        return await _check_fleet(model, request_model, want_logprobs=want_logprobs, extra=extra, paid=paid)
     request = Request(
         (Message("user", "Reply with the word OK."),),
         request_model,
@@ -70,17 +70,19 @@ async def canary(
         completion = await model.complete(request)
         paid(completion.usage)
     except UnknownModelError as error:
-        raise UnknownModelError(await _offer(model, request_model, error), attempts=error.attempts) from None
+        raise UnknownModelError(
+            await _suggest_names(model, request_model, error), attempts=error.attempts
+        ) from None
     except RefusedError as error:
         if not want_logprobs:
             raise
         await canary(model, request_model, want_logprobs=False, extra=extra, paid=paid)
-        raise _missing(request_model, f"the server refuses to give them: {error}") from None
+        raise _no_logprobs(request_model, f"the server refuses to give them: {error}") from None
     logprobs: bool | None = bool(completion.logprobs) if want_logprobs else None
     if want_logprobs and not completion.logprobs:
         if completion.text:
-            raise _missing(request_model, "the server leaves them out")
-        logprobs = None  # it was still thinking when the tokens ran out
+            raise _no_logprobs(request_model, "the server leaves them out")
+        logprobs = None  # it was still reasoning when the tokens ran out
     return CanaryReport(
         completion.model or request_model,
         completion.latency,
@@ -90,7 +92,7 @@ async def canary(
     )
 
 
-async def _muster(
+async def _check_fleet(
     fleet: "FleetModel",
     name: str,
     *,
@@ -98,9 +100,9 @@ async def _muster(
     extra: Mapping[str, object] | None,
     paid: Callable[[Usage], object],
 ) -> CanaryReport:
-    """Try every server of a fleet: one that is down may come later, one that is wrong ends it here."""
+    """Test every server of a fleet; one that is down may return, any other failure is raised."""
 
-    async def tried(model: "HttpModel") -> CanaryReport | ModelError:
+    async def check(model: "HttpModel") -> CanaryReport | ModelError:
         try:
             return await canary(model, name, want_logprobs=want_logprobs, extra=extra, paid=paid)
         except MissingFeatureError as error:
@@ -108,14 +110,14 @@ async def _muster(
         except ModelError as error:
             return error
 
-    outcomes = await asyncio.gather(*(tried(model) for model in fleet.members))
+    outcomes = await asyncio.gather(*(check(model) for model in fleet.members))
     for model, outcome in zip(fleet.members, outcomes, strict=True):
-        if isinstance(outcome, ModelError) and not _may_pass(outcome):
+        if isinstance(outcome, ModelError) and not _is_temporary(outcome):
             raise outcome
-        fleet.hear(model, outcome if isinstance(outcome, ModelError) else None)
+        fleet.record_check(model, outcome if isinstance(outcome, ModelError) else None)
     reports = [outcome for outcome in outcomes if isinstance(outcome, CanaryReport)]
     if not reports:
-        raise fleet.nobody()
+        raise fleet.unavailable_error()
     known = [report.logprobs for report in reports]
     return replace(
         reports[0],
@@ -124,20 +126,20 @@ async def _muster(
     )
 
 
-def _may_pass(error: ModelError) -> bool:
-    """Whether it may be well later; who took the connection and has no chat there will not."""
+def _is_temporary(error: ModelError) -> bool:
+    """Whether the error may go away; a server that answered without a chat endpoint will not change."""
     down = isinstance(error, UnreachableError) and not error.attempts
     return down or isinstance(error, BusyError | BrokenServerError | TimedOutError)
 
 
-def _missing(name: str, reason: str) -> MissingFeatureError:
+def _no_logprobs(name: str, reason: str) -> MissingFeatureError:
     return MissingFeatureError(
         f"model {name!r} gives no log-probabilities ({reason}): use verbal confidence (--confidence verbal)"
     )
 
 
-async def _offer(model: Model, wanted: str, error: ModelError) -> str:
-    """The error's words, and the names that would have worked, the nearest first."""
+async def _suggest_names(model: Model, wanted: str, error: ModelError) -> str:
+    """The error message with the available names, the closest first."""
     names = list(await model.names()) if isinstance(model, ListsModels) else []
     if not names:
         return str(error)

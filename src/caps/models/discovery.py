@@ -1,6 +1,6 @@
-"""Finding models: addresses as users write them, local servers, and the lists of models they offer.
+"""Model discovery: addresses as users write them, local servers, and the models they list.
 
-A key goes to the address it was given for, never to the usual local ports.
+An API key is sent only to the address it was configured for, never to the usual local ports.
 """
 
 import asyncio
@@ -20,26 +20,23 @@ from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, decode, printable, read_body
 from caps.registry import MODELS, made, names, names_code, resolve
 
-# Where models may be served, and what was found there; `discovery` goes and looks.
-
-
 USUAL_PORTS = {"vLLM": 8000, "SGLang": 30000, "llama.cpp": 8080, "Ollama": 11434, "LM Studio": 1234}
 
 State = Literal["serving", "silent", "refusing", "strange"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where models may be served, and who is expected there."""
+class ServerAddress:
+    """An address where models may be served; `kind` names the expected server."""
 
     kind: str
-    base_url: str = field(repr=False)  # which may hold a password
+    base_url: str = field(repr=False)  # may contain a password
     api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model by the name it is asked for, with its context where the server tells."""
+    """A model by its request name, with its context length if the server reports it."""
 
     name: str
     context: int | None = None
@@ -47,7 +44,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What a place answered: models, or in `problem` why there are none; the address without secrets."""
+    """What an endpoint answered: models, or in `problem` why there are none; the address has no secrets."""
 
     kind: str
     base_url: str
@@ -56,69 +53,77 @@ class Discovered:
     problem: str = ""
 
 
-def local_places(ports: Iterable[tuple[str, int]] = tuple(USUAL_PORTS.items())) -> list[Place]:
-    """Where servers listen on this machine if nobody told them otherwise."""
-    return [Place(kind, f"http://127.0.0.1:{port}/v1") for kind, port in ports]
+def local_endpoints(ports: Iterable[tuple[str, int]] = tuple(USUAL_PORTS.items())) -> list[ServerAddress]:
+    """The default addresses of model servers on this machine."""
+    return [ServerAddress(kind, f"http://127.0.0.1:{port}/v1") for kind, port in ports]
 
 
 SECONDS = 1.5
-MOST_SHOWN = 1000  # models of one place
-MOST_CONTEXT = 10**9  # tokens; what is more was not meant as a context
-# What servers call the context in a row of their list, the loaded one before what would be possible.
-_NAMES = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window")
+MAX_MODELS = 1000  # per endpoint
+MAX_CONTEXT = 10**9  # tokens
+# Names of the context length in a model list; the loaded length comes before the possible one.
+_CONTEXT_FIELDS = (
+    "loaded_context_length",
+    "max_model_len",
+    "max_context_length",
+    "context_length",
+    "context_window",
+)
 
 
-async def discover(places: Iterable[Place], *, seconds: float = SECONDS) -> list[Discovered]:
-    """Ask all places at once; each has so many seconds."""
+async def discover(endpoints: Iterable[ServerAddress], *, seconds: float = SECONDS) -> list[Discovered]:
+    """Query all endpoints concurrently, each for at most `seconds`."""
     timeout = aiohttp.ClientTimeout(total=seconds)
     async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        return await asyncio.gather(*(_ask(session, place, seconds) for place in places))
+        return await asyncio.gather(*(_query(session, endpoint, seconds) for endpoint in endpoints))
 
 
-async def _ask(session: aiohttp.ClientSession, place: Place, seconds: float) -> Discovered:
+async def _query(session: aiohttp.ClientSession, endpoint: ServerAddress, seconds: float) -> Discovered:
     try:
-        model = HttpModel(place.base_url, place.api_key)
+        model = HttpModel(endpoint.base_url, endpoint.api_key)
     except SettingError as error:
-        return Discovered(place.kind, shown_address(place.base_url), "strange", problem=str(error))
+        return Discovered(endpoint.kind, shown_address(endpoint.base_url), "strange", problem=str(error))
     try:
         async with asyncio.timeout(seconds):
             status, listed = await model.listing()
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
         state: State = "strange" if isinstance(error, ValueError) else "silent"
-        return Discovered(place.kind, model.address, state, problem=_reason(error))
+        return Discovered(endpoint.kind, model.address, state, problem=_reason(error))
     finally:
         await model.close()
     if status in {401, 403}:
         return Discovered(
-            place.kind, model.address, "refusing", problem=f"the API key is refused, status {status}"
+            endpoint.kind, model.address, "refusing", problem=f"the API key is refused, status {status}"
         )
     rows = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(rows, list):
-        return Discovered(place.kind, model.address, "strange", problem=f"no list of models, status {status}")
-    served = [_served(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-    served = served[:MOST_SHOWN]
+        return Discovered(
+            endpoint.kind, model.address, "strange", problem=f"no list of models, status {status}"
+        )
+    served = [_parse_model(row) for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+    served = served[:MAX_MODELS]
     if any(one.context is None for one in served):
         root = model.address.removesuffix("/v1")
-        served = await _asked_further(session, place.kind, root, served)
-    return Discovered(place.kind, model.address, "serving", tuple(served))
+        served = await _add_contexts(session, endpoint.kind, root, served)
+    return Discovered(endpoint.kind, model.address, "serving", tuple(served))
 
 
-def _served(row: dict[str, Any]) -> ServedModel:
+def _parse_model(row: dict[str, Any]) -> ServedModel:
     meta = row.get("meta")
-    told = [meta.get("n_ctx"), meta.get("n_ctx_train")] if isinstance(meta, dict) else []
-    told += [row.get(name) for name in _NAMES]
-    return ServedModel(printable(row["id"], NAME_CHARS), _first_count(told))
+    values = [meta.get("n_ctx"), meta.get("n_ctx_train")] if isinstance(meta, dict) else []
+    values += [row.get(name) for name in _CONTEXT_FIELDS]
+    return ServedModel(printable(row["id"], NAME_CHARS), _first_count(values))
 
 
-async def _asked_further(
+async def _add_contexts(
     session: aiohttp.ClientSession, kind: str, root: str, served: list[ServedModel]
 ) -> list[ServedModel]:
-    """Ask in a server's own words for what its list leaves out; whatever goes wrong, the list stands."""
+    """Query the server's native API for missing context lengths; on any failure the list is unchanged."""
     try:
         if kind == "Ollama":
-            contexts = await asyncio.gather(*(_of_ollama(session, root, one.name) for one in served))
+            contexts = await asyncio.gather(*(_ollama_context(session, root, one.name) for one in served))
         elif kind == "LM Studio":
-            known = await _of_lm_studio(session, root)
+            known = await _lm_studio_contexts(session, root)
             contexts = [known.get(one.name) for one in served]
         elif kind == "llama.cpp":
             props = await _get(session, f"{root}/props")
@@ -130,16 +135,15 @@ async def _asked_further(
     return [ServedModel(one.name, one.context or more) for one, more in zip(served, contexts, strict=True)]
 
 
-async def _of_ollama(session: aiohttp.ClientSession, root: str, name: str) -> int | None:
-    asked = session.post(f"{root}/api/show", json={"model": name}, allow_redirects=False)
-    async with asked as response:
-        told = decode(await read_body(response)).get("model_info", {})
-    return _first_count(value for key, value in told.items() if key.endswith(".context_length"))
+async def _ollama_context(session: aiohttp.ClientSession, root: str, name: str) -> int | None:
+    async with session.post(f"{root}/api/show", json={"model": name}, allow_redirects=False) as response:
+        info = decode(await read_body(response)).get("model_info", {})
+    return _first_count(value for key, value in info.items() if key.endswith(".context_length"))
 
 
-async def _of_lm_studio(session: aiohttp.ClientSession, root: str) -> dict[str, int | None]:
+async def _lm_studio_contexts(session: aiohttp.ClientSession, root: str) -> dict[str, int | None]:
     listed = await _get(session, f"{root}/api/v0/models")
-    return {row["id"]: _served(row).context for row in listed["data"]}
+    return {row["id"]: _parse_model(row).context for row in listed["data"]}
 
 
 async def _get(session: aiohttp.ClientSession, url: str) -> Any:
@@ -147,9 +151,9 @@ async def _get(session: aiohttp.ClientSession, url: str) -> Any:
         return decode(await read_body(response))
 
 
-def _first_count(told: Iterable[object]) -> int | None:
+def _first_count(values: Iterable[object]) -> int | None:
     return next(
-        (n for n in told if isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MOST_CONTEXT), None
+        (n for n in values if isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MAX_CONTEXT), None
     )
 
 
@@ -157,12 +161,11 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return "nobody listens there"
-    return "what answers is no model server" if isinstance(error, ValueError) else type(error).__name__
+        return "nothing is listening there"
+    return "the server there is not a model server" if isinstance(error, ValueError) else type(error).__name__
 
 
-# From what a user says to a model: an address and a name, and the backend that the address asks for.
-
+# --- Locating and connecting to the configured model ---
 
 EMBEDDED = "embedded"
 
@@ -170,10 +173,10 @@ EMBEDDED = "embedded"
 def locate(
     model: str | None, base_url: str | None, *, cache: Path, report: Report | None = None
 ) -> tuple[str, str]:
-    """Address and name of the model meant; the default weights are fetched into `cache` if they must be.
+    """Address and name of the configured model; downloads the default weights into `cache` if needed.
 
-    `embedded` means those, a path to a GGUF file (with no address) that file. A model inside this process is
-    named by its weights, not by its path: the journal's keys are made of that name.
+    `embedded` means the default weights; a path to a GGUF file without an address means that file. An
+    embedded model is named by its weights, not by its path, because the name is part of the journal key.
     """
     if EMBEDDED in (model, base_url):
         path = default_weights(cache, report)
@@ -193,25 +196,25 @@ def locate(
     return base_url, model
 
 
-def connect(wiring: ConnectOptions) -> HasConnections:
-    """The model at an address, made by the backend of its scheme, or by one that is named in its place."""
-    name = _backend(wiring.address)
+def connect(options: ConnectOptions) -> HasConnections:
+    """Connect to the model at an address, with the backend of its scheme or one named in its place."""
+    name = _backend(options.address)
     backend = resolve(MODELS, name)
     if name in MODELS.table or name in MODELS.aliases:
-        return cast(HasConnections, backend(wiring))
-    model = made(MODELS, name, backend, wiring)
-    ours = type(model).__module__.startswith("caps.")  # which raises what it should
+        return cast(HasConnections, backend(options))
+    model = made(MODELS, name, backend, options)
+    ours = type(model).__module__.startswith("caps.")  # which raises the right errors
     return cast(HasConnections, model if ours else PluginModel(name, model))
 
 
 class PluginModel:
-    """A model of a plug-in, whose faults are those of one call: whatever it raises is a `ModelError`."""
+    """A model of a plug-in; whatever it raises becomes a `ModelError` of that call."""
 
     def __init__(self, name: str, model: Model) -> None:
         self._name, self._model = name, model
 
     def __getattr__(self, name: str) -> Any:
-        """What else it has: its number of connections, say."""
+        """Forward other attributes, such as the number of connections."""
         return getattr(self._model, name)
 
     async def complete(self, request: Request) -> Completion:
@@ -221,14 +224,14 @@ class PluginModel:
         except CapsError:
             raise
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            raise ModelError(f"model backend {self._name!r} failed: {told}"[:500]) from error
+            reason = f"{type(error).__name__}: {error}"
+            raise ModelError(f"model backend {self._name!r} failed: {reason}"[:500]) from error
         if not isinstance(done, Completion):
             raise ModelError(f"model backend {self._name!r} returned {done!r:.80}: not a caps.Completion")
         return done
 
     async def close(self) -> None:
-        """Let go of what is held open."""
+        """Close the model."""
         await self._model.close()
 
 
@@ -237,6 +240,6 @@ def _backend(address: str) -> str:
         return "fleet"
     scheme, colon, _ = address.partition("://")
     if colon:
-        return scheme if scheme in MODELS.aliases else "http"  # which says what an address looks like
+        return scheme if scheme in MODELS.aliases else "http"  # whose error message shows a valid address
     named = names_code(address) or address in names(MODELS)
     return address if named else "http"

@@ -1,10 +1,10 @@
-"""A model inside this process: a GGUF file run by llama.cpp through xllamacpp.
+"""Embedded models: a GGUF file run in this process by llama.cpp through xllamacpp.
 
 Rules that must not be broken:
 
-* A reply that ended because the slot was full is `TooLongError`, not a reply: with a longer context the same
-  request would be answered otherwise, and the journal must not hold it.
-* The loopback port answers to a key made up for it: nobody else on the machine spends its time.
+* A reply cut off because the slot was full raises `TooLongError`: a longer context would change the reply, so
+  the journal must not store it.
+* The loopback port requires a random key, so no other user of the machine can use it.
 """
 
 import asyncio
@@ -21,19 +21,14 @@ from caps.models.base import Completion, ConnectOptions, Request
 from caps.models.http import HttpModel, Timeouts
 from caps.models.weights import context_length, path_of, weights_name
 
-# llama.cpp inside this process, through xllamacpp, which is imported nowhere else.
-#
-# Its OpenAI-compatible server listens on a loopback port, so `HttpModel` talks to it like to any other.
-
-
-BATCH = 128  # a call that is given up ends with its batch: larger ones are hardly faster, and end later
+BATCH = 128  # an abandoned call runs to the end of its batch; larger batches are hardly faster
 
 
 class LlamaServer:
-    """A llama.cpp server on a port of its own; a context manager, or `start` and `stop`.
+    """A llama.cpp server on a loopback port; use as a context manager, or call `start` and `stop`.
 
-    Every slot has `context` tokens. Loading and stopping let no other Python run, and stopping waits for open
-    calls: whoever talks to it from this process hangs up first.
+    Every slot has `context` tokens. Loading and stopping hold the GIL, and stopping waits for open calls:
+    clients in this process must close their connections first.
     """
 
     def __init__(
@@ -51,22 +46,22 @@ class LlamaServer:
         self._server: Any = None
 
     def start(self) -> None:
-        """Load the weights and listen."""
+        """Load the weights and start listening."""
         try:
             import xllamacpp  # noqa: PLC0415
         except ImportError:
             raise MissingExtraError("xllamacpp", "local", "an embedded model") from None
         if not self._weights.is_file():
-            raise InputError(f"{self._weights}: no such weights; a GGUF file is wanted")
+            raise InputError(f"{self._weights}: no such weights; a GGUF file is required")
         try:
             self._server = xllamacpp.Server(self._params(xllamacpp.CommonParams()))
         except RuntimeError as error:
             raise InputError(f"{self._weights}: llama.cpp cannot load it ({error})") from None
-        self._hear()
+        self._wait_until_ready()
 
     def stop(self) -> None:
-        """Let go of port, threads and memory; again does nothing."""
-        self._server = None  # its end is that of the server
+        """Release port, threads and memory; idempotent."""
+        self._server = None  # its destructor stops the server
 
     def __enter__(self) -> "LlamaServer":
         self.start()
@@ -80,15 +75,15 @@ class LlamaServer:
         """Base URL of its API."""
         return f"{self._server.listening_address}/v1"
 
-    def _hear(self) -> None:
-        """Wait for what only its main loop answers: a stop sent before that runs is lost, and hangs."""
+    def _wait_until_ready(self) -> None:
+        """Wait for a reply of the main loop: a stop sent before the loop runs is lost, and blocks."""
         address = urlsplit(self._server.listening_address)
-        line = HTTPConnection(address.hostname or "", address.port)
+        connection = HTTPConnection(address.hostname or "", address.port)
         try:
-            line.request("GET", "/metrics", headers={"Authorization": f"Bearer {self._api_key}"})
-            line.getresponse().read()
+            connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self._api_key}"})
+            connection.getresponse().read()
         finally:
-            line.close()
+            connection.close()
 
     def _params(self, params: Any) -> Any:
         params.model.path = str(self._weights)
@@ -104,10 +99,9 @@ class LlamaServer:
         return params
 
 
-# How many threads a model inside this process takes: one core stays free, and so do those others use.
+# --- Threads: one core stays free, and so do the cores in use by other processes ---
 #
-# llama.cpp's threads wait for one another at every layer, so one too many is far slower than one too few.
-
+# llama.cpp's threads synchronize at every layer, so one too many is far slower than one too few.
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -118,13 +112,13 @@ def choose_threads(cores: int, load: float) -> int:
 
 
 def free_threads() -> int:
-    """Threads that fit this machine now."""
+    """Threads for the free cores of this machine."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return choose_threads(usable_cores(), load)
 
 
 def usable_cores(quota: Path = _QUOTA) -> int:
-    """Cores this process may use: its affinity, and a container's quota where there is one."""
+    """Cores this process may use: its affinity, limited by a container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = quota.read_text().split()
@@ -135,15 +129,15 @@ def usable_cores(quota: Path = _QUOTA) -> int:
 
 CONTEXT = 8192
 STEP = 256  # llama.cpp rounds a context up to multiples of this
-MOST_SLOTS = 4
+MAX_SLOTS = 4
 _TOKENS = re.compile(r"\((\d+) tokens\)")
 
 
 class EmbeddedModel:
-    """Any GGUF file as a model; it may be used again, in another event loop too, after `close`.
+    """A GGUF file as a model; it can be used again after `close`, also in another event loop.
 
-    `slots` calls are answered at once, each in a context of `context` tokens (8192, or what the weights were
-    trained for). A slot keeps what it has read, so a prompt that begins like the last one is read faster.
+    `slots` calls run concurrently, each in a context of `context` tokens (default: 8192, or the trained
+    length if shorter). A slot caches its last prompt, so a prompt with the same prefix is processed faster.
     """
 
     def __init__(
@@ -164,7 +158,7 @@ class EmbeddedModel:
         wanted = context or min(CONTEXT, trained or CONTEXT)
         self.context = -(-wanted // STEP) * STEP
         self._threads = threads or free_threads()
-        self._slots = max(1, min(MOST_SLOTS, self._threads // 2)) if slots == "auto" else slots
+        self._slots = max(1, min(MAX_SLOTS, self._threads // 2)) if slots == "auto" else slots
         self._weights, self._timeouts = weights, timeouts
         self._server: LlamaServer | None = None
         self._starting: asyncio.Future[HttpModel] | None = None
@@ -174,11 +168,11 @@ class EmbeddedModel:
 
     @property
     def connections(self) -> int:
-        """How many calls may be under way: the slots."""
+        """How many calls may run concurrently: the slots."""
         return self._slots
 
     async def complete(self, request: Request) -> Completion:
-        """Answer a request, loading the weights first if they are not."""
+        """Answer a request, loading the weights first if needed."""
         model = await self.started()
         try:
             completion = await model.complete(request)
@@ -189,20 +183,19 @@ class EmbeddedModel:
         if cut and held >= self.context:
             raise TooLongError(
                 f"the prompt of {completion.usage.prompt} tokens leaves {completion.usage.output} to the "
-                f"reply in a context of {self.context}: {self._way_out}",
+                f"reply in a context of {self.context}: {self._remedy}",
                 attempts=completion.attempts,
             )
         return completion
 
     async def names(self) -> tuple[str, ...]:
-        """The one name there is."""
+        """The name of the loaded weights."""
         return (self.name,)
 
     async def close(self) -> None:
-        """Stop the threads and free the memory; a start under way is waited for.
+        """Stop the threads and free the memory, after a start in progress has finished.
 
-        Whoever is cancelled meanwhile is so when it is done: a thread cannot be stopped, and a session that
-        nobody closes complains at the end.
+        A cancellation takes effect afterwards: a thread cannot be stopped, and a session must be closed.
         """
         starting, self._starting = self._starting, None
         if starting is None:
@@ -222,15 +215,15 @@ class EmbeddedModel:
         try:
             model = await asyncio.shield(starting)
         except CapsError:
-            return  # whoever asked was told
+            return  # the caller of `started` got the error
         await model.close()
-        await asyncio.sleep(0)  # lets the loop really hang up: stopping waits for open connections
+        await asyncio.sleep(0)  # let the loop close the connections: stopping waits for open ones
         server, self._server = self._server, None
         if server is not None:
             await asyncio.to_thread(server.stop)
 
     async def started(self) -> HttpModel:
-        """The model's HTTP side; a caller who is cancelled leaves the start to the others."""
+        """The HTTP client of the running server; cancelling one caller does not cancel the start."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(asyncio.to_thread(self._start))
             self._starting.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -250,22 +243,22 @@ class EmbeddedModel:
         return HttpModel(self._server.url, key, connections=self._slots, timeouts=self._timeouts)
 
     def _too_long(self, error: TooLongError) -> TooLongError:
-        found = _TOKENS.search(str(error))
-        size = f"has {found[1]} tokens" if found else "is too long"
-        words = f"the prompt {size} and the context {self.context}: {self._way_out}"
-        return TooLongError(words, attempts=error.attempts)
+        match = _TOKENS.search(str(error))
+        size = f"has {match[1]} tokens" if match else "is too long"
+        message = f"the prompt {size} and the context {self.context}: {self._remedy}"
+        return TooLongError(message, attempts=error.attempts)
 
     @property
-    def _way_out(self) -> str:
+    def _remedy(self) -> str:
         return "raise --context-tokens, show less (--view, --profile), or use weights with a longer context"
 
 
-def connect(wiring: ConnectOptions) -> EmbeddedModel:
-    """The model in the GGUF file that a `file:` address names."""
+def connect(options: ConnectOptions) -> EmbeddedModel:
+    """Open the GGUF file of a `file:` address as a model."""
     return EmbeddedModel(
-        path_of(wiring.address),
-        slots=wiring.connections,
-        context=wiring.context,
-        threads=wiring.threads,
-        timeouts=Timeouts(read=wiring.timeout),
+        path_of(options.address),
+        slots=options.connections,
+        context=options.context,
+        threads=options.threads,
+        timeouts=Timeouts(read=options.timeout),
     )

@@ -1,4 +1,4 @@
-"""What went wrong with a request, whether a retry may help, and what to tell the user."""
+"""Failed requests: the error for the user, whether a retry may help, and how long to wait."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,28 +22,26 @@ from caps.core.errors import (
 )
 from caps.models.wire import printable
 
-# How long to wait before asking again; pure.
-
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often and how patiently a failed call is tried again.
+    """Retry policy: exponential backoff with full jitter, in seconds.
 
-    Waits are drawn with full jitter below a bound that doubles from `first` to `longest`. A server that asks
-    for more than `obey` seconds is not waited for. One that says it is loading is polled for `loading`
-    seconds, uncounted. An address that never answered is tried `strangers` times more, not `most`.
+    The bound of a wait doubles from `first` to `longest`. A call gives up if the server asks to wait for more
+    than `max_retry_after`. A server that is loading its model is polled for `loading` seconds, uncounted. A
+    call is retried `most` times, or `most_unknown` times at an address that never answered.
     """
 
     most: int = 5
     first: float = 0.5
     longest: float = 30.0
-    obey: float = 120.0
+    max_retry_after: float = 120.0
     loading: float = 300.0
-    strangers: int = 1
+    most_unknown: int = 1
 
 
 class Attempts:
-    """The tries of one call: after each failure, how long to wait for the next, or that it is the last."""
+    """The attempts of one call: after each failure, how long to wait for the next one, if any."""
 
     LOADING_POLL = 1.0
 
@@ -53,20 +51,20 @@ class Attempts:
         self._loading_since: float | None = None
 
     def pause(self, *, loading: bool, known: bool, asked: float | None, now: float) -> float | None:
-        """Seconds to wait, or None to give up; `known`: the address answered before, `asked`: its wish."""
+        """Seconds to wait, or None to give up; `known`: the address answered before; `asked`: Retry-After."""
         retries = self._retries
         if loading:
             self._loading_since = now if self._loading_since is None else self._loading_since
             if now - self._loading_since < retries.loading:
                 return self.LOADING_POLL if asked is None else min(asked, self.LOADING_POLL)
         self._failures += 1
-        if self._failures > (retries.most if known else min(retries.most, retries.strangers)):
+        if self._failures > (retries.most if known else min(retries.most, retries.most_unknown)):
             return None
-        if asked is not None and asked > retries.obey:
+        if asked is not None and asked > retries.max_retry_after:
             return None
         bound = min(retries.longest, retries.first * 2.0 ** min(self._failures - 1, 60))
         jitter = self._rng.uniform(0, bound)
-        # What the server asks for, and a little: all who were sent away would else come back at once.
+        # Jitter on top of the requested wait: otherwise all rejected calls would return at the same time.
         return jitter if asked is None else asked + min(jitter, 1.0)
 
 
@@ -75,27 +73,27 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    word = headers.get("Retry-After")
-    seconds = _number(word)
-    if seconds is not None or word is None:
+    value = headers.get("Retry-After")
+    seconds = _number(value)
+    if seconds is not None or value is None:
         return seconds
     try:
-        date = parsedate_to_datetime(word)
+        date = parsedate_to_datetime(value)
         return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
-    except (ValueError, OverflowError, TypeError, IndexError):  # of what is no date
+    except (ValueError, OverflowError, TypeError, IndexError):  # not a date
         return None
 
 
-def _number(word: str | None) -> float | None:
+def _number(text: str | None) -> float | None:
     try:
-        value = float(word) if word is not None else -1.0
+        value = float(text) if text is not None else -1.0
     except ValueError:
         return None
     return value if 0 <= value < float("inf") else None
 
 
 _TRANSIENT = {408, 409, 425, 429}
-_STRAINED = {408, 429, 503, 504, 529}
+_OVERLOADED = {408, 429, 503, 504, 529}
 _UNKNOWN_MODEL = re.compile(
     r"model\b.*(not? (exist|found|available)|does ?n.t exist)|(unknown|invalid|not a valid) model",
     re.I | re.S,
@@ -104,7 +102,7 @@ _TOO_LONG = re.compile(
     r"context.?(length|size|window)|too many (input )?tokens|too long|(reduce|exceeds?) the .*(length|limit)",
     re.I | re.S,
 )
-_QUOTED = 3000  # characters of what a server said that are looked at
+_QUOTED = 3000  # characters of a server's message that are processed
 _QUOTA = re.compile(r"insufficient.?(quota|balance|credit)|billing", re.I)
 
 
@@ -112,90 +110,96 @@ _QUOTA = re.compile(r"insufficient.?(quota|balance|credit)|billing", re.I)
 class Fault:
     """One failed request.
 
-    `retry`: asking again may help. `seen`: the server may have seen, and billed, it. `strained`: it asks for
-    less pressure. `loading`: it is starting. `renamed`: it wants `max_completion_tokens` for `max_tokens`.
+    `retry`: a retry may help. `seen`: the server may have received and billed it. `overloaded`: it needs
+    fewer requests. `loading`: it is starting. `renamed`: it wants `max_completion_tokens`, not `max_tokens`.
     """
 
     error: ModelError
     retry: bool = True
     seen: bool = True
-    strained: bool = False
+    overloaded: bool = False
     loading: bool = False
     renamed: bool = False
     wait: float | None = None
 
 
 def unreachable(address: str, reason: str) -> Fault:
-    """Nobody took the connection: nothing was sent."""
+    """No connection was accepted: nothing was sent."""
     return Fault(
-        UnreachableError(f"nobody answers at {address} ({reason}): is the server up, is the base URL right?"),
+        UnreachableError(
+            f"no server answers at {address} ({reason}): is the server up, is the base URL right?"
+        ),
         seen=False,
     )
 
 
 def broken_off(address: str, reason: str) -> Fault:
-    """The connection broke before the whole reply was there."""
-    return Fault(BrokenServerError(f"{address} broke off before its reply was complete ({reason})"))
+    """The connection closed before the reply was complete."""
+    return Fault(
+        BrokenServerError(f"{address} closed the connection before its reply was complete ({reason})")
+    )
 
 
 def timed_out(address: str, seconds: float) -> Fault:
     """No reply in time; the server may still be working on it."""
-    words = f"no reply from {address} within {seconds:g} s: raise the read timeout, or ask for fewer tokens"
-    return Fault(TimedOutError(words), strained=True)
+    message = f"no reply from {address} within {seconds:g} s: raise the read timeout, or ask for fewer tokens"
+    return Fault(TimedOutError(message), overloaded=True)
 
 
 def garbled(address: str, reason: str) -> Fault:
-    """A reply came that is none."""
+    """The reply is not a chat completion."""
     return Fault(GarbledError(f"{address} sent what is not a chat completion: {reason}"))
 
 
 def oversized(address: str, limit: int) -> Fault:
-    """A reply beyond the limit: the server would send as much again, and may bill it again."""
-    words = f"{address} sent a reply of more than {limit:,} bytes, of which the rest was not read: lower "
-    return Fault(GarbledError(f"{words}max_tokens, or ask for fewer log-probabilities"), retry=False)
+    """A reply beyond the limit; a retry would return as much again, and may be billed again."""
+    message = f"{address} sent a reply of more than {limit:,} bytes, of which the rest was not read: lower "
+    return Fault(GarbledError(f"{message}max_tokens, or ask for fewer log-probabilities"), retry=False)
 
 
 def refused(
     status: int, reply: Any, headers: Mapping[str, str], *, address: str, model: str, now: float
 ) -> Fault:
     """An error status, or an error object in a reply that claimed to be fine."""
-    said, code, param = _said(reply)
-    quote = f" (it says: {said})" if said else ""
-    told = f"{code} {said}"
-    if status == 429 and _QUOTA.search(told):
+    message, code, param = _parse_error(reply)
+    quote = f" (it says: {message})" if message else ""
+    details = f"{code} {message}"
+    if status == 429 and _QUOTA.search(details):
         status = 402
     if status in _TRANSIENT or status >= 500:
-        return _transient(status, told, quote, address=address, wait=retry_after(headers, now))
-    renamed = status == 400 and param in {"max_tokens", ""} and "max_completion_tokens" in said
-    return Fault(_final(status, told, quote, address=address, model=model), retry=False, renamed=renamed)
+        return _transient(status, details, quote, address=address, wait=retry_after(headers, now))
+    renamed = status == 400 and param in {"max_tokens", ""} and "max_completion_tokens" in message
+    return Fault(_final(status, details, quote, address=address, model=model), retry=False, renamed=renamed)
 
 
-def _transient(status: int, told: str, quote: str, *, address: str, wait: float | None) -> Fault:
-    strained = status in _STRAINED
+def _transient(status: int, details: str, quote: str, *, address: str, wait: float | None) -> Fault:
+    overloaded = status in _OVERLOADED
     if wait is not None:
         quote += f"; it asks to wait {wait:g} s"
-    loading = status == 503 and "loading" in told.lower()
+    loading = status == 503 and "loading" in details.lower()
     if loading:
-        words = f"{address} is still loading its model{quote}: run again when it is up"
+        message = f"{address} is still loading its model{quote}: run again when it is up"
     elif status == 429:
-        words = f"{address} takes no more requests for now{quote}: lower the connections, or run again later"
+        message = (
+            f"{address} takes no more requests for now{quote}: lower the connections, or run again later"
+        )
     else:
-        words = f"{address} failed with status {status}{quote}: see its log, or run again later"
-    error = BusyError(words, wait=wait) if strained else BrokenServerError(words, wait=wait)
-    return Fault(error, strained=strained and not loading, loading=loading, wait=wait)
+        message = f"{address} failed with status {status}{quote}: see its log, or run again later"
+    error = BusyError(message, wait=wait) if overloaded else BrokenServerError(message, wait=wait)
+    return Fault(error, overloaded=overloaded and not loading, loading=loading, wait=wait)
 
 
-def _final(status: int, told: str, quote: str, *, address: str, model: str) -> ModelError:
+def _final(status: int, details: str, quote: str, *, address: str, model: str) -> ModelError:
     if status in {401, 403}:
         return AccessError(f"{address} refused the API key, status {status}{quote}: give one it accepts")
     if status == 402:
-        return AccessError(f"{address} wants to be paid{quote}: top up the account, or use another")
-    if status == 413 or _TOO_LONG.search(told):
+        return AccessError(f"{address} requires payment{quote}: top up the account, or use another")
+    if status == 413 or _TOO_LONG.search(details):
         return TooLongError(
             f"prompt and max_tokens do not fit the context of {model!r}{quote}: shorten the evidence, lower "
             "max_tokens, or use a model with a longer context"
         )
-    if _UNKNOWN_MODEL.search(told):
+    if _UNKNOWN_MODEL.search(details):
         return UnknownModelError(f"{address} serves no model {model!r}{quote}")
     if status in {404, 405} or 300 <= status < 400:
         return UnreachableError(
@@ -208,43 +212,43 @@ def _final(status: int, told: str, quote: str, *, address: str, model: str) -> M
     )
 
 
-def _said(reply: Any) -> tuple[str, str, str]:
-    """Message, code and parameter of an error in any of its usual shapes; a body without JSON is quoted."""
+def _parse_error(reply: Any) -> tuple[str, str, str]:
+    """Message, code and parameter of an error in any common format; a body without JSON is the message."""
     if isinstance(reply, bytes):
         reply = reply.decode("utf-8", "replace")
     if isinstance(reply, dict):
         error = reply.get("error", reply)
         if isinstance(error, dict):
-            said = error.get("message") or error.get("detail") or ""
+            message = error.get("message") or error.get("detail") or ""
             code = f"{_short(error.get('code') or '')} {_short(error.get('type') or '')}".strip()
-            return _short(said), code, _short(error.get("param") or "")
+            return _short(message), code, _short(error.get("param") or "")
         reply = error
     return _short(reply or ""), "", ""
 
 
-def _short(said: object) -> str:
-    """The beginning of what a server said, as it can be printed: it may hold anything, terminal codes too."""
+def _short(value: object) -> str:
+    """The printable beginning of a server's message, which may contain anything, also terminal codes."""
     try:
-        words = str(said)
+        text = str(value)
     except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
         return "what cannot be shown"
-    words = " ".join(printable(words, _QUOTED).split())
-    return words if len(words) <= 300 else words[:300] + " …"
+    text = " ".join(printable(text, _QUOTED).split())
+    return text if len(text) <= 300 else text[:300] + " …"
 
 
-# Requests of batches that failed: how often, for which cause, and which of them are given up.
+# --- Failed requests of batches ---
 #
-# * Refused for good (too long for the context): asking again would not help, so it is given up at once.
-# * Failed on the way (a server's error, garbage): it goes into the next file, at most `tries` times in all.
-# * Never run (expired, cancelled), or refused for the account or the model: not its fault, not counted.
+# * A permanent refusal (too long for the context) is given up at once.
+# * A transient failure (server error, garbled reply) goes into the next file, at most `tries` times in all.
+# * A request that was never run (expired, cancelled), or was refused because of the account or the model, is
+#   not counted.
 
-
-EVERYONE = (AccessError, UnknownModelError)  # what would fail every other request too
+AFFECTS_ALL = (AccessError, UnknownModelError)  # every other request would fail too
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed item: its request, an id of its own, and why; if it `counts` as a try, if it is `final`."""
+    """One failed item: its request, id and reason; whether it `counts` as a try and whether it is `final`."""
 
     key: str
     item: str
@@ -255,13 +259,13 @@ class Failure:
 
     @classmethod
     def of(cls, key: str, item: str, fault: Fault) -> "Failure":
-        """What a fault means for the request."""
-        excused = not fault.seen or fault.renamed or isinstance(fault.error, EVERYONE)
+        """The failure that a fault means for the request."""
+        excused = not fault.seen or fault.renamed or isinstance(fault.error, AFFECTS_ALL)
         return cls(key, item, fault.error.cause, str(fault.error), not excused, not (excused or fault.retry))
 
 
 class Failures:
-    """All failures of a run; the same item told twice counts once."""
+    """All failures of a run; an item reported twice counts once."""
 
     def __init__(self, tries: int, known: Iterable[Failure] = ()) -> None:
         self._tries = tries
@@ -270,18 +274,18 @@ class Failures:
             self.add(failure)
 
     def add(self, failure: Failure) -> bool:
-        """Take note of a failure; false where it is known."""
+        """Record a failure; False if it is already known."""
         items = self._items.setdefault(failure.key, {})
         new = failure.item not in items
         items.setdefault(failure.item, failure)
         return new
 
     def returned(self, key: str) -> int:
-        """How many failed items of a request have come back."""
+        """How many failed items of a request were returned."""
         return len(self._items.get(key, ()))
 
     def given_up(self, key: str) -> ModelError | None:
-        """Why a request is not asked any more, if it is not."""
+        """Why a request is given up, or None if it is not."""
         counted = [one for one in self._items.get(key, {}).values() if one.counts]
         if not counted or not (counted[-1].final or len(counted) >= self._tries):
             return None

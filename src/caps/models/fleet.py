@@ -2,9 +2,9 @@
 
 Rules that must not be broken:
 
-* Where a call goes depends on its group, never on its reply: the journal's key knows no servers.
-* A call that failed at one server is tried at the next; `attempts` counts what all of them may have billed.
-* A key goes to the addresses it was given for, which are all that are listed, and no further.
+* Routing depends on the group of a call, never on its reply: servers are not part of the journal key.
+* A call that failed at one server is retried at the next; `attempts` counts what all of them may have billed.
+* The API key is sent to the listed addresses only.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from caps.core.errors import ModelError, SettingError, UnreachableError
 from caps.core.secrets import Secrets, shown_address
-from caps.models.base import Completion, ConnectOptions, Request, Tell, ignore
+from caps.models.base import Completion, ConnectOptions, Notify, Request, ignore
 from caps.models.faults import Retries
 from caps.models.fleet_servers import (
     OUR_FAULT,
@@ -34,84 +34,84 @@ from caps.models.fleet_servers import (
     ServerQueue,
     ServerRecord,
 )
-from caps.models.http import Exchange, HttpModel, Timeouts, itself
+from caps.models.http import Exchange, HttpModel, Timeouts, identity
 
-# The addresses of several servers of one model, as people write them.
+# --- Addresses of a fleet ---
 #
-# They stand behind one another with commas or blanks between, each with a weight if that is not 1:
-# `http://a:8000/v1,http://b:8000/v1=2`. The weight ends the path, so a query stays what it is:
+# Addresses are separated by commas or blanks, each with an optional weight (default 1):
+# `http://a:8000/v1,http://b:8000/v1=2`. The weight ends the path and comes before a query:
 # `https://c/v1=2?api-version=3` has the weight 2.
 
-
-# A comma inside an address parts nothing: the next address begins with its scheme.
-_BETWEEN = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-_WEIGHED = re.compile(r"(https?://[^?#]*)=(\d+(?:\.\d+)?|\.\d+)((?:[?#].*)?)", re.DOTALL)
+# A comma within an address does not separate: the next address begins with its scheme.
+_SEPARATOR = re.compile(r"[\s,]+(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+_WEIGHTED = re.compile(r"(https?://[^?#]*)=(\d+(?:\.\d+)?|\.\d+)((?:[?#].*)?)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedAddress:
-    """One address of several, and its share of the work next to the others'."""
+    """One address of a fleet, with its share of the load relative to the others."""
 
-    url: str = field(repr=False)  # which may hold a password
+    url: str = field(repr=False)  # may contain a password
     weight: float = 1.0
 
 
 def join_addresses(addresses: str | Iterable[str] | None) -> str:
-    """Several addresses as one text; one stays as it is."""
+    """Join addresses into one string; a single string is returned unchanged."""
     if addresses is None or isinstance(addresses, str):
         return addresses or ""
-    return ",".join(word for word in addresses if word.strip())
+    return ",".join(address for address in addresses if address.strip())
 
 
-def split_addresses(words: str) -> list[str]:
-    """The addresses in a text, in order."""
-    return [word for word in _BETWEEN.split(words.strip(" \t\r\n,")) if word]
+def split_addresses(text: str) -> list[str]:
+    """Split a string into addresses, in order."""
+    return [address for address in _SEPARATOR.split(text.strip(" \t\r\n,")) if address]
 
 
-def is_fleet(words: str) -> bool:
-    """Whether this means several addresses, or one with a weight."""
-    return len(split_addresses(words)) > 1 or _WEIGHED.fullmatch(words.strip()) is not None
+def is_fleet(text: str) -> bool:
+    """Whether the text holds several addresses, or one with a weight."""
+    return len(split_addresses(text)) > 1 or _WEIGHTED.fullmatch(text.strip()) is not None
 
 
-def parse_fleet(words: str) -> tuple[WeightedAddress, ...]:
-    """The addresses of a fleet; one that is listed twice is one, of both weights."""
+def parse_fleet(text: str) -> tuple[WeightedAddress, ...]:
+    """Parse the addresses of a fleet; the weights of an address listed twice are added."""
     weights: dict[str, float] = {}
-    for word in split_addresses(words):
-        weighed = _WEIGHED.fullmatch(word)
-        url = word if weighed is None else weighed[1] + weighed[3]
-        weight = 1.0 if weighed is None else float(weighed[2])
+    for address in split_addresses(text):
+        weighted = _WEIGHTED.fullmatch(address)
+        url = address if weighted is None else weighted[1] + weighted[3]
+        weight = 1.0 if weighted is None else float(weighted[2])
         if weight <= 0:
-            raise SettingError(f"{shown_address(word)}: a weight is above 0; leave out who is to rest")
+            raise SettingError(
+                f"{shown_address(address)}: a weight must be above 0; leave out unused servers"
+            )
         weights[url] = weights.get(url, 0.0) + weight
     return tuple(WeightedAddress(url, weight) for url, weight in weights.items())
 
 
-# Who of several is asked first: weighted rendezvous hashing; pure.
+# --- Weighted rendezvous hashing (Thaler and Ravishankar 1998); pure ---
 #
-# Every group ranks all servers by itself, so that one more or less moves only its own share of the
-# groups, and who is next in line for a group is the same for all its calls (Thaler and Ravishankar 1998).
-
+# Every group ranks all servers independently, so adding or removing a server moves only its share of the
+# groups, and all calls of a group fail over in the same order.
 
 T = TypeVar("T")
-_STEPS = 1 << 64
+_HASH_RANGE = 1 << 64
 
 
-def ranked(group: bytes, entries: Sequence[tuple[str, float, T]]) -> tuple[T, ...]:
-    """What the entries (name, weight, value) stand for, first choice first.
+def rank(group: bytes, entries: Sequence[tuple[str, float, T]]) -> tuple[T, ...]:
+    """The values of the entries (name, weight, value), first choice first.
 
-    -w / ln(u) with an even u puts each first as often as its share of the weights.
+    The score -w / ln(u) with a uniform u puts each first in proportion to its weight.
     """
     digest = blake2b(group, digest_size=16).digest()
 
     def score(entry: tuple[str, float, T]) -> float:
         name, weight, _ = entry
-        drawn = int.from_bytes(blake2b(digest + name.encode(), digest_size=8).digest(), "big")
-        return -weight / math.log((drawn + 0.5) / _STEPS)
+        uniform = int.from_bytes(blake2b(digest + name.encode(), digest_size=8).digest(), "big")
+        return -weight / math.log((uniform + 0.5) / _HASH_RANGE)
 
     return tuple(entry[2] for entry in sorted(entries, key=score, reverse=True))
 
 
-# Which calls share a beginning, so that one server's prefix cache can serve them; pure.
+# --- Groups of calls with a common prefix, which one server's prefix cache can serve; pure ---
 
 
 class _Chat(msgspec.Struct):
@@ -123,40 +123,40 @@ class _Role(msgspec.Struct):
 
 
 def group_of(request: Request) -> bytes:
-    """The group a request names; else its beginning, up to the first words of the user."""
+    """The group named by a request, else its messages up to the first one of the user."""
     if request.group:
         return request.group.encode("utf-8", "surrogatepass")
-    begun: list[str] = []
+    prefix: list[str] = []
     for message in request.messages:
-        begun.append(message.content)
+        prefix.append(message.content)
         if message.role == "user":
             break
-    return "\0".join(begun).encode("utf-8", "surrogatepass")
+    return "\0".join(prefix).encode("utf-8", "surrogatepass")
 
 
 def group_of_body(body: bytes) -> bytes:
-    """The same of a chat request as it is sent; anything else is a group of its own."""
-    begun: list[bytes] = []
+    """The group of a serialized chat request; the whole body if it is anything else."""
+    prefix: list[bytes] = []
     try:
         for raw in msgspec.json.decode(body, type=_Chat).messages:
-            begun.append(bytes(raw))
+            prefix.append(bytes(raw))
             if msgspec.json.decode(raw, type=_Role).role == "user":
                 break
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return body
-    return b"\0".join(begun) or body
+    return b"\0".join(prefix) or body
 
 
-AT_ONCE = Retries(most=0, loading=0.0, strangers=0)  # the next try belongs to another server
-# Calls that wait at a server that is full, so that one is at hand that prefers it: about as many as it has.
-LEAST_SURPLUS, MOST_SURPLUS = 8, 64  # benchmarks/fleet.py shows what that does for its cache
+NO_RETRIES = Retries(most=0, loading=0.0, most_unknown=0)  # the fleet retries at another server
+# Calls queued per server beyond its limit, so that a free slot finds a call that prefers the server.
+MIN_SURPLUS, MAX_SURPLUS = 8, 64  # benchmarks/fleet.py measures the effect on prefix caches
 
 
 class FleetModel:
-    """Chat completions from whichever of several servers; it may be used again after `close`.
+    """Chat completions from several servers; it can be used again after `close`.
 
-    `retries` is the patience of a call with the fleet as a whole: how often it is tried, and how long it
-    waits while nobody is up. `tell` hears of servers that leave and return.
+    `retries` applies to a call on the fleet as a whole: how often it is tried, and how long it waits while no
+    server is up. `notify` receives a message when a server goes down or returns.
     """
 
     def __init__(
@@ -167,32 +167,39 @@ class FleetModel:
         connections: int | Literal["auto"] = "auto",
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
-        care: HealthPolicy | None = None,
-        tell: Tell = ignore,
+        health: HealthPolicy | None = None,
+        notify: Notify = ignore,
         rng: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._care, self._retries = care or HealthPolicy(), retries or Retries()
+        self._health, self._retries = health or HealthPolicy(), retries or Retries()
         self._servers = [
             FleetServer(
                 HttpModel(
-                    one.url, api_key, connections=connections, timeouts=timeouts, retries=AT_ONCE, rng=rng
+                    one.url, api_key, connections=connections, timeouts=timeouts, retries=NO_RETRIES, rng=rng
                 ),
                 one.weight,
-                self._care,
-                lines_up=connections == "auto",
+                self._health,
+                allow_queueing=connections == "auto",
             )
             for one in listed
         ]
-        # By what was listed: two that look alike once their queries are hidden are still two.
+        # By full URL: two addresses that differ only in their hidden queries are distinct.
         self._ranks = [
             (one.url, one.weight, server) for one, server in zip(listed, self._servers, strict=True)
         ]
-        self._most = self._retries.most + len(listed) - 1  # failures a call bears: one more a further server
+        self._most = (
+            self._retries.most + len(listed) - 1
+        )  # failures a call tolerates: one more per further server
         self._rng, self._clock = rng or Random(), clock
-        self._line = ServerQueue(self._servers, clock)
-        self._watch = HealthMonitor(
-            self._servers, self._line, care=self._care, retries=self._retries, tell=tell, clock=clock
+        self._queue = ServerQueue(self._servers, clock)
+        self._monitor = HealthMonitor(
+            self._servers,
+            self._queue,
+            policy=self._health,
+            retries=self._retries,
+            notify=notify,
+            clock=clock,
         )
 
     def __repr__(self) -> str:
@@ -200,66 +207,67 @@ class FleetModel:
 
     @property
     def address(self) -> str:
-        """All addresses, as they may be shown."""
+        """All addresses, without secrets."""
         return ", ".join(server.model.address for server in self._servers)
 
     @property
     def members(self) -> tuple[HttpModel, ...]:
-        """The servers' own models, to be tried one by one."""
+        """The models of the individual servers."""
         return tuple(server.model for server in self._servers)
 
     @property
     def connections(self) -> int:
-        """How many calls may be under way now, at all servers that are not out; one if there is none."""
+        """How many calls may run concurrently on all servers that are up; at least 1."""
         return max(1, sum(server.limit for server in self._servers))
 
     @property
     def surplus(self) -> int:
-        """How many more should wait: who prefers a server that becomes free is found among them."""
+        """How many more calls should be queued, so that a free slot finds a call that prefers its server."""
         limits = (server.limit for server in self._servers if not server.out)
-        return sum(min(MOST_SURPLUS, max(LEAST_SURPLUS, limit)) for limit in limits)
+        return sum(min(MAX_SURPLUS, max(MIN_SURPLUS, limit)) for limit in limits)
 
     def records(self) -> list[ServerRecord]:
-        """What became of every server so far."""
+        """Statistics of every server so far."""
         return [server.record(self._clock()) for server in self._servers]
 
     async def complete(self, request: Request) -> Completion:
-        """Answer a request, at another server where one fails."""
-        return await self.complete_and(request, itself)
+        """Answer a request, failing over to other servers."""
+        return await self.complete_and(request, identity)
 
     async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
-        """Answer a request, and do something with the reply before another call takes the connection."""
+        """Answer a request, and await `then(reply)` before another call takes the connection."""
 
         def work(model: HttpModel, earlier: int) -> Awaitable[T]:
             return model.complete_and(
                 request, lambda done: then(replace(done, attempts=done.attempts + earlier))
             )
 
-        return await self._carried(group_of(request), work)
+        return await self._run(group_of(request), work)
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
     ) -> Exchange[T]:
-        """Send what `write` makes and `read` the reply, at another server where one fails."""
+        """Send what `write` returns and parse the reply with `read`, failing over to other servers."""
 
         async def work(one: HttpModel, earlier: int) -> Exchange[T]:
             done = await one.exchange(write, read, model=model)
             return done._replace(attempts=done.attempts + earlier)
 
-        return await self._carried(group_of_body(write("max_tokens")), work)
+        return await self._run(group_of_body(write("max_tokens")), work)
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send bytes as they are to a server, to another if nobody takes the connection; never waits."""
+        """Send bytes unchanged to a server, or to the next if it refuses the connection; never queues."""
         now = self._clock()
-        order = ranked(group_of_body(body), self._ranks)
-        order = tuple(sorted(order, key=lambda one: (not one.awake(now), not one.open(now))))
+        order = rank(group_of_body(body), self._ranks)
+        order = tuple(sorted(order, key=lambda one: (not one.is_available(now), not one.has_capacity(now))))
         async with AsyncExitStack() as stack:
             for server in order:
                 try:
                     response = await stack.enter_async_context(server.model.post(path, body))
                 except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-                    self._watch.hear(server, UnreachableError(f"nobody answers at {server.model.address}"))
+                    unreachable = UnreachableError(f"no server answers at {server.model.address}")
+                    self._monitor.record_failure(server, unreachable)
                     if server is order[-1]:
                         raise error from None
                 else:
@@ -267,83 +275,83 @@ class FleetModel:
             yield response
 
     async def listing(self) -> tuple[int, Any]:
-        """What the first server that answers says of its models; raises what aiohttp does, or `ValueError`.
+        """The model list of the first server that answers; raises what aiohttp does, or `ValueError`.
 
-        Those known to be up come first, but one may have died since it was last asked.
+        Servers believed to be up come first, but one may have died since its last call.
         """
         now = self._clock()
-        *others, last = sorted(self._servers, key=lambda one: not one.awake(now))
+        *others, last = sorted(self._servers, key=lambda one: not one.is_available(now))
         for server in others:
             with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
                 return await server.model.listing()
         return await last.model.listing()
 
     def secrets(self, *, failed: bool) -> Secrets:
-        """What may not stand in a reply that is passed on, whichever server sends it."""
-        return Secrets(word for model in self.members for word in model.secrets(failed=failed).words)
+        """The secrets to remove from a forwarded reply, whichever server sends it."""
+        return Secrets(secret for model in self.members for secret in model.secrets(failed=failed).words)
 
-    def hear(self, model: HttpModel, error: ModelError | None) -> None:
-        """Take note of what trying one of the `members` came to."""
+    def record_check(self, model: HttpModel, error: ModelError | None) -> None:
+        """Record the result of a test call to one of the `members`."""
         server = next(server for server in self._servers if server.model is model)
         if error is None:
             server.known = True
         else:
-            self._watch.hear(server, error)
+            self._monitor.record_failure(server, error)
 
-    def nobody(self) -> ModelError:
-        """Why nobody can be asked."""
-        return self._watch.nobody()
+    def unavailable_error(self) -> ModelError:
+        """The error that says why no server is available."""
+        return self._monitor.unavailable_error()
 
     async def close(self) -> None:
-        """End what is under way and close the connections."""
-        await self._watch.close()
+        """Stop the health checks and close the connections."""
+        await self._monitor.close()
         for model in self.members:
             await model.close()
 
-    async def _carried(self, group: bytes, work: Callable[[HttpModel, int], Awaitable[T]]) -> T:
-        """Do some work at one server after the other; it is told the attempts that came to nothing before."""
-        order, home = ranked(group, self._ranks), blake2b(group, digest_size=16).digest()
+    async def _run(self, group: bytes, work: Callable[[HttpModel, int], Awaitable[T]]) -> T:
+        """Run `work(model, failed attempts so far)` on one server after another until it succeeds."""
+        order, home = rank(group, self._ranks), blake2b(group, digest_size=16).digest()
         failed: set[FleetServer] = set()
         attempts = failures = 0
         while True:
-            server = await self._entered(order, home, failed, attempts)
+            server = await self._acquire(order, home, failed, attempts)
             try:
                 done = await work(server.model, attempts)
             except ModelError as error:
                 problem = error
-                self._watch.hear(server, error)
+                self._monitor.record_failure(server, error)
             else:
-                server.served()
+                server.record_success()
                 return done
             finally:
-                self._line.leave(server)
+                self._queue.release(server)
             attempts += problem.attempts
             problem.attempts = attempts
             failures += 1
             if isinstance(problem, OUR_FAULT) or failures > self._most:
                 raise problem
-            if server in failed:  # nobody else is there
-                await asyncio.sleep(self._rng.uniform(0, self._watch.bound(failures - len(failed) - 1)))
+            if server in failed:  # no other server is available
+                await asyncio.sleep(self._rng.uniform(0, self._monitor.bound(failures - len(failed) - 1)))
             failed.add(server)
 
-    async def _entered(
+    async def _acquire(
         self, order: Sequence[FleetServer], home: bytes, failed: set[FleetServer], attempts: int
     ) -> FleetServer:
-        if self._watch.hopeless:
-            raise self._watch.nobody(attempts)
+        if self._monitor.exhausted:
+            raise self._monitor.unavailable_error(attempts)
         try:
-            return await self._line.enter(order, home, failed=failed)
+            return await self._queue.acquire(order, home, failed=failed)
         except ModelError as error:
             error.attempts = attempts
             raise
 
 
-def connect(wiring: ConnectOptions) -> FleetModel:
-    """The model at several `http:` addresses."""
+def connect(options: ConnectOptions) -> FleetModel:
+    """Connect to a model at several `http:` addresses."""
     return FleetModel(
-        parse_fleet(wiring.address),
-        wiring.api_key,
-        connections=wiring.connections,
-        timeouts=Timeouts(read=wiring.timeout),
-        tell=wiring.tell,
+        parse_fleet(options.address),
+        options.api_key,
+        connections=options.connections,
+        timeouts=Timeouts(read=options.timeout),
+        notify=options.notify,
     )

@@ -1,7 +1,7 @@
 """The servers of a fleet: their queue, their load, and their health checks.
 
-It is up; or it rests, because it asked for it, and is given nothing while what it has goes on; or it is out,
-until a look at it goes well.
+A server is up; or it rests at its own request, and gets no new calls while its running ones finish; or it is
+out until a health check succeeds.
 """
 
 import asyncio
@@ -22,39 +22,40 @@ from caps.core.errors import (
     UnknownModelError,
     UnreachableError,
 )
-from caps.models.base import Tell
+from caps.models.base import Notify
 from caps.models.faults import Retries
 
 if TYPE_CHECKING:
     from caps.models.http import HttpModel
 
 
-GONE = (UnreachableError, AccessError, UnknownModelError)
+DOWN = (UnreachableError, AccessError, UnknownModelError)
 OUR_FAULT = (TooLongError, RefusedError)
 
 
 @dataclass(frozen=True, slots=True)
 class HealthPolicy:
-    """How a server that fails is treated.
+    """When a failing server is taken out and how it returns; times in seconds.
 
-    So many failures in a row (`streak`) take it out; one that cannot be reached is out at once. It is looked
-    at after `first` seconds, then after pauses that double up to `longest`, each look of at most `look`
-    seconds; once back it has at most `trial` calls until one went well. A busy one rests as long as it asks,
-    or from `rest` seconds on, doubling up to `longest`; who asks for more than `obey` seconds is out so long.
+    A server is out after `streak` failures in a row, or at once if it cannot be reached. It is checked after
+    `first`, then after pauses that double up to `longest`; a check takes at most `check_timeout`. After its
+    return it gets at most `trial` concurrent calls until one succeeds. A busy server rests for the time it
+    requests, else from `rest` on, doubling up to `longest`; if it requests more than `max_retry_after`, it is
+    out for that time.
     """
 
     streak: int = 3
     trial: int = 4
     first: float = 1.0
     longest: float = 60.0
-    look: float = 5.0
+    check_timeout: float = 5.0
     rest: float = 0.5
-    obey: float = 120.0
+    max_retry_after: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What became of a server in a run; `problem` is why it is out, or was last."""
+    """Statistics of a server in a run; `problem` is why it is out, or last was."""
 
     address: str
     weight: float
@@ -67,90 +68,94 @@ class ServerRecord:
 
 
 class FleetServer:
-    """A model at its address with its load and health; it is told what happens, and when."""
+    """One server with its load and health; callers report events to it with the time."""
 
-    def __init__(self, model: "HttpModel", weight: float, care: HealthPolicy, *, lines_up: bool) -> None:
+    def __init__(
+        self, model: "HttpModel", weight: float, policy: HealthPolicy, *, allow_queueing: bool
+    ) -> None:
         self.model, self.weight = model, weight
         self.load = 0
         self.known = False  # whether it ever answered
         self.error: ModelError | None = None
-        self._care, self._lines_up = care, lines_up
-        self._calls = self._failed = self._streak = self._outs = self._rests = self._looks = 0
+        self._policy, self._allow_queueing = policy, allow_queueing
+        self._calls = self._failed = self._streak = self._outs = self._rests = self._checks = 0
         self._seconds_out = 0.0
         self._out_since: float | None = None
-        self._rests_until = self._asked = 0.0
+        self._rests_until = self._requested_wait = 0.0
         self._on_trial = False
 
     @property
     def out(self) -> bool:
-        """Whether it is given nothing until a look at it goes well."""
+        """Whether it gets no calls until a health check succeeds."""
         return self._out_since is not None
 
     @property
     def limit(self) -> int:
-        """How many calls it may have now; none while it is out."""
+        """How many concurrent calls it may have; 0 while it is out."""
         if self.out:
             return 0
         most = self.model.connections
-        return min(most, self._care.trial) if self._on_trial else most
+        return min(most, self._policy.trial) if self._on_trial else most
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look at it."""
-        own = min(self._care.longest, self._care.first * 2.0 ** min(self._looks, 60))
-        return max(own, self._asked)
+        """Seconds until the next health check."""
+        backoff = min(self._policy.longest, self._policy.first * 2.0 ** min(self._checks, 60))
+        return max(backoff, self._requested_wait)
 
-    def awake(self, now: float) -> bool:
-        """Whether it takes calls at all."""
+    def is_available(self, now: float) -> bool:
+        """Whether it accepts calls: it is neither out nor resting."""
         return not self.out and now >= self._rests_until
 
-    def open(self, now: float) -> bool:
-        """Whether it can begin with one more call at once."""
-        return self.awake(now) and self.load < self.limit
+    def has_capacity(self, now: float) -> bool:
+        """Whether it can start one more call now."""
+        return self.is_available(now) and self.load < self.limit
 
-    def lines_up(self, now: float) -> bool:
-        """Whether one call may wait at its gate: a gate that finds its own limit grows only if some wait."""
-        return self._lines_up and not self._on_trial and self.awake(now) and self.load == self.limit
+    def can_queue(self, now: float) -> bool:
+        """Whether one call may wait at its gate: an `AutoGate` raises its limit only if calls wait."""
+        return (
+            self._allow_queueing and not self._on_trial and self.is_available(now) and self.load == self.limit
+        )
 
-    def served(self) -> None:
-        """A call went well."""
+    def record_success(self) -> None:
+        """Record a successful call."""
         self._calls += 1
-        self._streak = self._rests = self._looks = 0
+        self._streak = self._rests = self._checks = 0
         self._on_trial = False
         self.known = True
 
-    def failed(self, error: ModelError, now: float) -> float | None:
-        """A call failed: seconds it rests now, if it does; it may be `out` after this."""
+    def record_failure(self, error: ModelError, now: float) -> float | None:
+        """Record a failed call; returns the seconds it rests, if it does. It may be `out` after this."""
         if isinstance(error, OUR_FAULT):
             self.known = True
             return None
         self._failed += 1
         self.known = self.known or error.attempts > 0
         if self.out:
-            return None  # others told so before
+            return None  # an earlier failure took it out
         self.error = error
         if isinstance(error, BusyError):
             return self._rest(error.wait, now)
         self._streak += 1
-        if isinstance(error, GONE) or self._on_trial or self._streak >= self._care.streak:
-            self._leave(now)
+        if isinstance(error, DOWN) or self._on_trial or self._streak >= self._policy.streak:
+            self._take_out(now)
         return None
 
-    def missed(self) -> None:
-        """A look at it went wrong."""
-        self._looks += 1
+    def record_failed_check(self) -> None:
+        """Record a failed health check."""
+        self._checks += 1
 
-    def returned(self, now: float) -> float:
-        """A look at it went well: it is up, on trial; the seconds it was out."""
+    def readmit(self, now: float) -> float:
+        """Put it on trial after a successful health check; returns the seconds it was out."""
         away = 0.0 if self._out_since is None else now - self._out_since
         self._seconds_out += away
         self._out_since = None
-        self._streak, self._asked, self._on_trial = 0, 0.0, True
-        self._looks += 1  # the next pause is longer, unless a call goes well
+        self._streak, self._requested_wait, self._on_trial = 0, 0.0, True
+        self._checks += 1  # the next pause is longer, unless a call succeeds
         return away
 
     def record(self, now: float) -> ServerRecord:
-        """What became of it so far."""
+        """Statistics so far."""
         since = 0.0 if self._out_since is None else now - self._out_since
         problem = str(self.error) if self.error is not None and self._outs else ""
         return ServerRecord(
@@ -159,246 +164,251 @@ class FleetServer:
         )  # fmt: skip
 
     def _rest(self, asked: float | None, now: float) -> float | None:
-        if asked is not None and asked > self._care.obey:
-            self._asked = asked
-            self._leave(now)
+        if asked is not None and asked > self._policy.max_retry_after:
+            self._requested_wait = asked
+            self._take_out(now)
             return None
-        fresh = now >= self._rests_until  # of many that were sent away at once, one speaks for all
+        fresh = now >= self._rests_until  # many calls rejected at once count as one
         self._rests += fresh
-        own = min(self._care.longest, self._care.rest * 2.0 ** min(self._rests - 1, 60))
-        until = now + (own if asked is None else asked)
+        backoff = min(self._policy.longest, self._policy.rest * 2.0 ** min(self._rests - 1, 60))
+        until = now + (backoff if asked is None else asked)
         if not fresh and (asked is None or until <= self._rests_until):
             return None
         self._rests_until = until
         return until - now
 
-    def _leave(self, now: float) -> None:
+    def _take_out(self, now: float) -> None:
         self._out_since = now
         self._outs += 1
 
 
-# Who goes to which server, and who waits.
+# --- The queue of calls for servers ---
 #
 # Rules that must not be broken:
 #
-# * No request waits while an available server has room: affinity never costs idleness. Only where a server
-#   finds its own limit may one call wait at its gate, or that would never learn that it could bear more.
-# * A group is at home where its first call went: at its own first choice, or where there was room then.
-# * A slot that becomes free goes to who prefers that server, else to a group without a home, else to who came
-#   first; nobody is passed by more than `MOST_PASSED` times while there was room.
-# * Who failed a call does not get it again while another is awake: failing fast would attract ever more.
-# * A slot is never lost, whoever is cancelled when.
+# * No call waits while an available server has a free slot: affinity never leaves a server idle. At a server
+#   that finds its own limit, one call may wait at its gate, or the limit would never grow.
+# * The home of a group is the server of its first call: its first choice, or one that had a free slot.
+# * A free slot goes to a call that prefers the server, else to a group without a home, else to the oldest
+#   call. The oldest call is overtaken at most `MAX_OVERTAKEN` times.
+# * A server that failed a call does not get it again while another is available: failing fast would attract
+#   more calls.
+# * A slot is never lost, whichever call is cancelled at whatever time.
 
-
-MOST_PASSED = 64
-MOST_SEEN = 128  # of those who wait, when one is looked for who prefers a server
-MOST_HOMES = 8192
+MAX_OVERTAKEN = 64
+MAX_SCANNED = 128  # waiting calls searched for one that prefers a server
+MAX_HOMES = 8192
 
 
 class Ticket:
-    """Someone who waits: the order of its choices, its group, who failed it already, and what it gets."""
+    """A waiting call: its servers in order of preference, group, servers that failed it, and assignment."""
 
-    __slots__ = ("failed", "got", "group", "order", "passed")
+    __slots__ = ("assigned", "failed", "group", "order", "overtaken")
 
     def __init__(
         self, order: Sequence[FleetServer], group: bytes | None, failed: Collection[FleetServer]
     ) -> None:
         self.order, self.group, self.failed = order, group, failed
-        self.got: Future[FleetServer] = get_running_loop().create_future()
-        self.passed = 0
+        self.assigned: Future[FleetServer] = get_running_loop().create_future()
+        self.overtaken = 0
 
-    def choices(self, awake: Collection[FleetServer]) -> list[FleetServer]:
-        """Whom it may go to, in order."""
-        able = [server for server in self.order if server in awake]
-        return [server for server in able if server not in self.failed] or able if self.failed else able
+    def choices(self, available: Collection[FleetServer]) -> list[FleetServer]:
+        """The servers it may use, in order of preference."""
+        usable = [server for server in self.order if server in available]
+        return [server for server in usable if server not in self.failed] or usable if self.failed else usable
 
 
 class ServerQueue:
-    """Hands out servers: `server = await line.enter(order, group)`, and in the end `line.leave(server)`."""
+    """Assigns calls to servers: `server = await queue.acquire(order, group)`; `queue.release(server)`."""
 
     def __init__(self, servers: Sequence[FleetServer], clock: Callable[[], float]) -> None:
         self._servers, self._clock = servers, clock
-        self._waiting: dict[Ticket, None] = {}  # in the order they came
-        self._homes: dict[bytes, FleetServer] = {}  # in the order they were last seen
+        self._waiting: dict[Ticket, None] = {}  # oldest first
+        self._homes: dict[bytes, FleetServer] = {}  # least recently used first
 
-    async def enter(
+    async def acquire(
         self,
         order: Sequence[FleetServer],
         group: bytes | None = None,
         *,
         failed: Collection[FleetServer] = (),
     ) -> FleetServer:
-        """The home of the group or the first in order that has room, or whichever this call gets then."""
-        turn = Ticket(order, group, failed)
-        self._waiting[turn] = None
-        self.stir()
+        """Wait for a slot: at the home of the group, else at the first in order with a free one."""
+        ticket = Ticket(order, group, failed)
+        self._waiting[ticket] = None
+        self.dispatch()
         try:
-            return await turn.got
+            return await ticket.assigned
         except CancelledError:
-            if turn.got.done() and not turn.got.cancelled() and turn.got.exception() is None:
-                self.leave(turn.got.result())  # let in and cancelled in the same moment: pass it on
+            if (
+                ticket.assigned.done()
+                and not ticket.assigned.cancelled()
+                and ticket.assigned.exception() is None
+            ):
+                self.release(
+                    ticket.assigned.result()
+                )  # assigned and cancelled at the same time: pass the slot on
             raise
         finally:
-            self._waiting.pop(turn, None)
+            self._waiting.pop(ticket, None)
 
-    def leave(self, server: FleetServer) -> None:
-        """Give a slot back."""
+    def release(self, server: FleetServer) -> None:
+        """Return a slot."""
         server.load -= 1
-        self.stir()
+        self.dispatch()
 
-    def stir(self) -> None:
-        """Let in whoever can go now."""
+    def dispatch(self) -> None:
+        """Assign every waiting call that can start now."""
         now = self._clock()
         while self._waiting:
             match = self._match(now)
             if match is None:
                 return
-            turn, server = match
-            del self._waiting[turn]
-            if not turn.got.done():  # a cancelled one is skipped
+            ticket, server = match
+            del self._waiting[ticket]
+            if not ticket.assigned.done():  # a cancelled one is skipped
                 server.load += 1
-                self._settle(turn, server)
-                turn.got.set_result(server)
+                self._set_home(ticket, server)
+                ticket.assigned.set_result(server)
 
-    def dismiss(self, why: Callable[[], Exception]) -> None:
-        """Send everyone who waits away."""
+    def reject_all(self, make_error: Callable[[], Exception]) -> None:
+        """Fail all waiting calls."""
         while self._waiting:
-            turn, _ = self._waiting.popitem()
-            if not turn.got.done():
-                turn.got.set_exception(why())
+            ticket, _ = self._waiting.popitem()
+            if not ticket.assigned.done():
+                ticket.assigned.set_exception(make_error())
 
     def _match(self, now: float) -> tuple[Ticket, FleetServer] | None:
-        """Who goes next, and where."""
-        awake = {server for server in self._servers if server.awake(now)}
-        free = {server for server in awake if server.open(now)}
-        ready = free | {server for server in awake if server.lines_up(now)}
+        """The next call to start, and its server."""
+        available = {server for server in self._servers if server.is_available(now)}
+        free = {server for server in available if server.has_capacity(now)}
+        ready = free | {server for server in available if server.can_queue(now)}
         if not ready:
             return None
         head, newcomer, other = next(iter(self._waiting)), None, None
-        for turn in islice(self._waiting, MOST_SEEN if head.passed < MOST_PASSED else 1):
-            choices = turn.choices(awake)
-            home = self._homes.get(turn.group) if turn.group is not None else None
-            wanted = home if home in choices else choices[0]
-            if wanted in ready:
-                head.passed += turn is not head
-                return turn, wanted
-            room = next((server for server in choices if server in free), None)
-            if room is not None:
-                other = other or (turn, room)
-                newcomer = newcomer or ((turn, room) if home is None else None)
+        for ticket in islice(self._waiting, MAX_SCANNED if head.overtaken < MAX_OVERTAKEN else 1):
+            choices = ticket.choices(available)
+            home = self._homes.get(ticket.group) if ticket.group is not None else None
+            preferred = home if home in choices else choices[0]
+            if preferred in ready:
+                head.overtaken += ticket is not head
+                return ticket, preferred
+            spare = next((server for server in choices if server in free), None)
+            if spare is not None:
+                other = other or (ticket, spare)
+                newcomer = newcomer or ((ticket, spare) if home is None else None)
         chosen = newcomer or other
         if chosen is not None:
-            head.passed += chosen[0] is not head
+            head.overtaken += chosen[0] is not head
         return chosen
 
-    def _settle(self, turn: Ticket, server: FleetServer) -> None:
-        """A group that has no home yet has one now."""
-        if turn.group is None or turn.failed:
+    def _set_home(self, ticket: Ticket, server: FleetServer) -> None:
+        """Make the server the home of a group that has none."""
+        if ticket.group is None or ticket.failed:
             return
-        self._homes[turn.group] = self._homes.pop(turn.group, server)
-        if len(self._homes) > MOST_HOMES:
+        self._homes[ticket.group] = self._homes.pop(ticket.group, server)
+        if len(self._homes) > MAX_HOMES:
             del self._homes[next(iter(self._homes))]
 
 
-# An eye on the servers of a fleet: who fails is taken out, looked at now and then, and taken back.
+# --- Health checks ---
 
-
-TICK = 0.002  # a timer may fire a little early, and then nobody would be awake
-LISTS_NONE = (404, 405)
+TICK = 0.002  # seconds: a timer may fire a little early, when the server still rests
+NO_MODEL_LIST = (404, 405)
 
 
 class HealthMonitor:
-    """Draws the consequences of failures; `hopeless` once nobody has been up for as long as we wait.
+    """Takes failing servers out, checks them and readmits them; `exhausted` when all were out for too long.
 
-    What is out is looked at by its list of models, which costs nothing, never by a paid call.
+    A check requests the model list, which costs nothing, and never makes a paid call.
     """
 
     def __init__(
         self,
         servers: Sequence[FleetServer],
-        line: ServerQueue,
+        queue: ServerQueue,
         *,
-        care: HealthPolicy,
+        policy: HealthPolicy,
         retries: Retries,
-        tell: Tell,
+        notify: Notify,
         clock: Callable[[], float],
     ) -> None:
-        self._servers, self._line, self._care, self._retries = servers, line, care, retries
-        self._tell, self._clock = tell, clock
-        self._looking: set[asyncio.Task[None]] = set()
-        self._end_of_hope: asyncio.TimerHandle | None = None
-        self.hopeless = False
+        self._servers, self._queue, self._policy, self._retries = servers, queue, policy, retries
+        self._notify, self._clock = notify, clock
+        self._checks: set[asyncio.Task[None]] = set()
+        self._give_up_timer: asyncio.TimerHandle | None = None
+        self.exhausted = False
 
-    def hear(self, server: FleetServer, error: ModelError) -> None:
-        """A call failed."""
+    def record_failure(self, server: FleetServer, error: ModelError) -> None:
+        """Record a failed call and take the server out if needed."""
         was_out = server.out
-        rest = server.failed(error, self._clock())
+        rest = server.record_failure(error, self._clock())
         loop = asyncio.get_running_loop()
         if rest is not None:
-            loop.call_later(rest + TICK, self._line.stir)
+            loop.call_later(rest + TICK, self._queue.dispatch)
         if server.out and not was_out:
-            self._tell(f"a server is out, its calls go to the others: {error}")
-            task = loop.create_task(self._look_after(server))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+            self._notify(f"a server is out, its calls go to the others: {error}")
+            task = loop.create_task(self._check_until_healthy(server))
+            self._checks.add(task)
+            task.add_done_callback(self._checks.discard)
             if all(one.out for one in self._servers):
-                self._end_of_hope = loop.call_later(self._patience(), self._give_up)
+                self._give_up_timer = loop.call_later(self._give_up_after(), self._give_up)
 
     def bound(self, number: int) -> float:
-        """The longest wait after the tries of this number, from 0."""
+        """The longest wait after attempt `number`, counted from 0."""
         return min(self._retries.longest, self._retries.first * 2.0 ** min(number, 60))
 
-    def nobody(self, attempts: int = 0) -> ModelError:
-        """Why nobody can be asked: the fault they share, if it is one, and what each said."""
+    def unavailable_error(self, attempts: int = 0) -> ModelError:
+        """The error that says why no server is available, of the common type if there is one."""
         errors = [server.error for server in self._servers if server.error is not None]
         kinds = {type(error) for error in errors}
         kind = kinds.pop() if len(kinds) == 1 else UnreachableError
-        said = "; ".join(dict.fromkeys(str(error) for error in errors))
-        return kind(f"none of the {len(self._servers)} servers can be asked: {said}", attempts=attempts)
+        reasons = "; ".join(dict.fromkeys(str(error) for error in errors))
+        return kind(f"none of the {len(self._servers)} servers is available: {reasons}", attempts=attempts)
 
     async def close(self) -> None:
-        """Look no more; who was out is given another chance, should there be a next time."""
-        looking, self._looking = self._looking, set()
-        for task in looking:
+        """Stop all checks; servers that were out get another chance if the fleet is used again."""
+        checks, self._checks = self._checks, set()
+        for task in checks:
             task.cancel()
-        await asyncio.gather(*looking, return_exceptions=True)
-        self._hope()
+        await asyncio.gather(*checks, return_exceptions=True)
+        self._resume()
         for server in self._servers:
             if server.out:
-                server.returned(self._clock())
+                server.readmit(self._clock())
 
-    async def _look_after(self, server: FleetServer) -> None:
-        """Look at a server again and again until it is well."""
+    async def _check_until_healthy(self, server: FleetServer) -> None:
+        """Check a server repeatedly, then readmit it."""
         while True:
             await asyncio.sleep(server.pause)
-            if await self._well(server):
+            if await self._is_healthy(server):
                 break
-            server.missed()
-        away = server.returned(self._clock())
-        self._tell(f"{server.model.address} is back after {away:.0f} s")
-        self._hope()
-        self._line.stir()
+            server.record_failed_check()
+        away = server.readmit(self._clock())
+        self._notify(f"{server.model.address} is back after {away:.0f} s")
+        self._resume()
+        self._queue.dispatch()
 
-    async def _well(self, server: FleetServer) -> bool:
-        """Whether a server lists its models, or at least answers like one that cannot."""
+    async def _is_healthy(self, server: FleetServer) -> bool:
+        """Whether a server lists its models, or answers that it has no such list."""
         try:
-            async with asyncio.timeout(self._care.look):
+            async with asyncio.timeout(self._policy.check_timeout):
                 status, _ = await server.model.listing()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             return False
-        return status == 200 or status in LISTS_NONE
+        return status == 200 or status in NO_MODEL_LIST
 
-    def _patience(self) -> float:
-        """Seconds to wait without any server: as long as the tries at one would take, less at strangers."""
+    def _give_up_after(self) -> float:
+        """Seconds to wait while all are out: the retries at one server, fewer if none ever answered."""
         retries, known = self._retries, any(server.known for server in self._servers)
-        return sum(map(self.bound, range(retries.most if known else min(retries.most, retries.strangers))))
+        return sum(map(self.bound, range(retries.most if known else min(retries.most, retries.most_unknown))))
 
     def _give_up(self) -> None:
-        self.hopeless = True
-        self._line.dismiss(self.nobody)
+        self.exhausted = True
+        self._queue.reject_all(self.unavailable_error)
 
-    def _hope(self) -> None:
-        self.hopeless = False
-        if self._end_of_hope is not None:
-            self._end_of_hope.cancel()
-            self._end_of_hope = None
+    def _resume(self) -> None:
+        self.exhausted = False
+        if self._give_up_timer is not None:
+            self._give_up_timer.cancel()
+            self._give_up_timer = None

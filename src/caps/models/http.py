@@ -2,11 +2,11 @@
 
 Rules that must not be broken:
 
-* The API key stands in the request's header only: no message, repr, log or exception chain has it, and what
-  a server sends has it taken out before anyone reads it.
-* No body is read without a limit: see `bodies`.
+* The API key appears in the request header only: no message, repr, log or exception chain contains it, and it
+  is removed from what a server sends before anything reads it.
+* No body is read without a limit: see `wire`.
 * A failed call is retried or raised as `ModelError`; `attempts` counts what the server may have billed.
-* Nothing that may change a reply is set here, only in the request: the journal's key is made of that.
+* Nothing that may change a reply is set here, only in the request, which forms the journal key.
 """
 
 import asyncio
@@ -58,21 +58,18 @@ from caps.models.wire import (
     read_start,
 )
 
-# How long a call may take. All calls of a model are given the same time, so one timer is enough for all.
-#
-# A timer for each, as aiohttp keeps, is a twentieth of all the work of a bare call.
-
 
 class SharedTimeout:
-    """Raises `TimeoutError` in a task that is inside for longer than `seconds`: `with patience:`.
+    """Raises `TimeoutError` in a task that is inside for longer than `seconds`: `with timeout:`.
 
-    A task may be inside once at a time. Whoever else cancels it is heard.
+    All calls of a model have the same timeout, so one timer serves them all; a timer per call, as in aiohttp,
+    is a twentieth of the work of a bare call. A task may be inside once at a time. Other cancellations of the
+    task still take effect.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        # Until when each may stay, and how often someone wanted it cancelled when it came; in the order they
-        # came, which is that of their ends.
+        # The deadline of each task and its cancellation count on entry; in order of entry, hence of deadline.
         self._inside: dict[Task[Any], tuple[float, int]] = {}
         self._overdue: set[Task[Any]] = set()
         self._loop: AbstractEventLoop | None = None
@@ -81,10 +78,10 @@ class SharedTimeout:
     def __enter__(self) -> None:
         loop, task = get_running_loop(), current_task()
         assert task is not None  # noqa: S101
-        end = loop.time() + self._seconds
-        self._inside[task] = end, task.cancelling()
+        deadline = loop.time() + self._seconds
+        self._inside[task] = deadline, task.cancelling()
         if self._timer is None or self._loop is not loop:
-            self._loop, self._timer = loop, loop.call_at(end, self._look)
+            self._loop, self._timer = loop, loop.call_at(deadline, self._expire)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -97,39 +94,34 @@ class SharedTimeout:
             if task.uncancel() <= cancelling and kind is CancelledError:
                 raise TimeoutError from error
 
-    def _look(self) -> None:
-        """Break off who has been inside for too long, and look again when the next may have been."""
+    def _expire(self) -> None:
+        """Cancel overdue tasks, and set the timer for the next deadline."""
         self._timer, loop = None, get_running_loop()
         now = loop.time()
-        for task, (end, _) in self._inside.items():
-            if end > now:
-                self._timer = loop.call_at(end, self._look)
+        for task, (deadline, _) in self._inside.items():
+            if deadline > now:
+                self._timer = loop.call_at(deadline, self._expire)
                 return
             if task not in self._overdue:
                 self._overdue.add(task)
                 task.cancel()
 
 
-# How many calls are under way at once: a fixed number, or as many as the server bears.
-#
-# Rules that must not be broken:
-#
-# * Whoever came first goes first, and a slot is never lost, whoever is cancelled when.
-# * Entering and leaving take constant time.
-
-
 class Gate:
-    """Lets at most `limit` calls through: `async with gate as ticket`."""
+    """A concurrency limit in order of arrival: `async with gate as ticket`.
+
+    A slot is never lost, whichever call is cancelled and when. Entering and leaving take constant time.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.busy = 0
         self._tickets = 0
         self._waiting: deque[Future[None]] = deque()
-        self._full = False  # whether anyone had to wait
+        self._full = False  # whether a call had to wait
 
     async def __aenter__(self) -> int:
-        if self.busy < self.limit:  # then nobody waits: whoever could go was let go
+        if self.busy < self.limit:  # then no call is waiting
             self.busy += 1
         else:
             await self._wait()
@@ -141,44 +133,44 @@ class Gate:
     ) -> None:
         self.busy -= 1
         if self._waiting:
-            self._let_in()
+            self._admit()
 
-    def served(self, ticket: int, seconds: float) -> None:
-        """Say that a call went well, and how long it took."""
+    def on_success(self, ticket: int, seconds: float) -> None:
+        """Report a successful call and its duration."""
 
-    def strained(self, ticket: int) -> None:
-        """Say that a call met a server under strain: too many requests, or no answer in time."""
+    def on_overload(self, ticket: int) -> None:
+        """Report a call that met an overloaded server: too many requests, or no reply in time."""
 
     async def _wait(self) -> None:
         self._full = True
-        turn = get_running_loop().create_future()
-        self._waiting.append(turn)
+        admitted = get_running_loop().create_future()
+        self._waiting.append(admitted)
         try:
-            await turn
+            await admitted
         except CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.busy -= 1  # let in and cancelled in the same moment: pass the slot on
-                self._let_in()
+            if admitted.done() and not admitted.cancelled():
+                self.busy -= 1  # admitted and cancelled at the same time: pass the slot on
+                self._admit()
             raise
 
-    def _let_in(self) -> None:
+    def _admit(self) -> None:
         while self._waiting and self.busy < self.limit:
-            turn = self._waiting.popleft()
-            if not turn.done():  # a cancelled one is skipped
+            admitted = self._waiting.popleft()
+            if not admitted.done():  # a cancelled one is skipped
                 self.busy += 1
-                turn.set_result(None)
+                admitted.set_result(None)
 
 
 class AutoGate(Gate):
-    """Finds the limit by itself: doubles from `start` until the server shows strain, then grows by steps.
+    """An adaptive limit: doubles from `start` until the server is overloaded, then grows by steps.
 
-    The limit is halved at a sign of strain (once for all calls under way then), and when latency passes twice
-    that of the best window, at a higher limit than then, without more calls per second for it. After such
-    a cut the best is measured anew: the calls themselves may have become longer.
+    An overload halves the limit, once for all calls in progress. So does a latency above twice that of the
+    best window, if the limit is higher than it was then without more throughput. After such a cut the best
+    window is measured again, because the calls themselves may have become longer.
     """
 
     STEP = 2
-    LEAST_WINDOW = 8
+    MIN_WINDOW = 8
     SLOWER = 2.0
     GAIN = 1.1
     ALIKE = 1.1
@@ -187,21 +179,21 @@ class AutoGate(Gate):
         super().__init__(start)
         self._most = most
         self._doubling = True
-        self._last_cut = 0  # the last ticket given out before the limit was cut
-        self._best: tuple[float, int] | None = None  # least latency, highest limit that had it
+        self._last_cut = 0  # the last ticket issued before the limit was cut
+        self._best: tuple[float, int] | None = None  # lowest latency, and the highest limit that had it
         self._open_window()
 
-    def served(self, ticket: int, seconds: float) -> None:
-        """Count a call of this window; a full window decides about the limit."""
+    def on_success(self, ticket: int, seconds: float) -> None:
+        """Count a call of this window; a full window adjusts the limit."""
         seconds = max(seconds, 1e-9)
         if ticket <= self._window_start:
             return
         self._count += 1
         self._seconds += seconds
-        if self._count >= max(self.LEAST_WINDOW, self.limit):
+        if self._count >= max(self.MIN_WINDOW, self.limit):
             self._close_window(self._seconds / self._count)
 
-    def strained(self, ticket: int) -> None:
+    def on_overload(self, ticket: int) -> None:
         """Halve the limit, unless this call began before the last cut."""
         if ticket > self._last_cut:
             self._cut()
@@ -224,7 +216,7 @@ class AutoGate(Gate):
             grown = self.limit * 2 if self._doubling else self.limit + self.STEP
             self.limit = min(self._most, grown)
         self._open_window()
-        self._let_in()
+        self._admit()
 
     def _cut(self) -> None:
         self.limit = max(1, self.limit // 2)
@@ -234,7 +226,7 @@ class AutoGate(Gate):
 
 
 def make_gate(connections: int | Literal["auto"]) -> Gate:
-    """The gate a setting stands for."""
+    """The gate for the setting `connections`."""
     if connections == "auto":
         return AutoGate()
     if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
@@ -242,14 +234,11 @@ def make_gate(connections: int | Literal["auto"]) -> Gate:
     return Gate(connections)
 
 
-# The address of an endpoint as people write it.
-
-
 def parse_base(base_url: str) -> URL:
-    """A base URL; without a path `/v1` is meant, and the path of chat completions is taken off."""
-    words = base_url.strip().rstrip("/").removesuffix("/chat/completions")
+    """Parse a base URL; the path defaults to `/v1`, and a path of chat completions is removed."""
+    text = base_url.strip().rstrip("/").removesuffix("/chat/completions")
     try:
-        url = URL(words)
+        url = URL(text)
     except ValueError:
         url = URL()
     if url.scheme not in {"http", "https"} or not url.host:
@@ -260,11 +249,11 @@ def parse_base(base_url: str) -> URL:
     return url if url.path.strip("/") else url.with_path("/v1", keep_query=True)
 
 
-# Shorter than the 5 s after which uvicorn hangs up: a request sent into that moment would be lost.
+# Shorter than the 5 s after which uvicorn closes a connection: a request sent at that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
-LOGPROBS_BYTES = 4 * REPLY_BYTES  # of a reply with log-probabilities, which take most of it
-SCRUBBED_AT_ONCE = 64 << 10  # bytes: others get their turn in between
-SHARE_TO_CONNECT = 0.9  # of the time for a reply, at most: who takes no connection is told from who is slow
+LOGPROBS_BYTES = 4 * REPLY_BYTES  # limit of a reply with log-probabilities, which are most of it
+SCRUB_CHUNK = 64 << 10  # bytes: the event loop runs other tasks in between
+CONNECT_SHARE = 0.9  # of the read timeout at most: distinguishes an unreachable server from a slow one
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -272,14 +261,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds to wait for a connection, and for a whole reply from the first moment on."""
+    """Seconds to wait for a connection, and for a whole reply including the connection."""
 
     connect: float = 10.0
     read: float = 600.0
 
 
 class Exchange(NamedTuple, Generic[T]):
-    """What was read out of a reply, how long it took, and how many requests the server may have billed."""
+    """The parsed reply, its latency, and how many requests the server may have billed."""
 
     value: T
     latency: float
@@ -287,9 +276,9 @@ class Exchange(NamedTuple, Generic[T]):
 
 
 class HttpModel:
-    """Chat completions at a base URL such as `http://localhost:8000/v1`; without a path, `/v1` is meant.
+    """Chat completions at a base URL such as `http://localhost:8000/v1`; the path defaults to `/v1`.
 
-    It may be used again, in another event loop too, after `close`.
+    It can be used again after `close`, also in another event loop.
     """
 
     def __init__(
@@ -305,37 +294,39 @@ class HttpModel:
         clock: Callable[[], float] = time.time,
     ) -> None:
         base = parse_base(base_url)
-        self.address = str(base.with_user(None).with_query(None))  # as it may be shown: no password, no query
+        self.address = str(base.with_user(None).with_query(None))  # without secrets: no password, no query
         self._base = base
-        self._places: dict[str, URL] = {}
+        self._urls: dict[str, URL] = {}
         self._headers = {"Content-Type": "application/json", **(headers or {})}
-        self._own_headers = bool(headers)  # which aiohttp, unlike the key, would carry to another host
+        self._own_headers = bool(headers)  # aiohttp, unlike for the key, would send them to another host
         if api_key and api_key.strip():
             self._headers["Authorization"] = f"Bearer {api_key.strip()}"
-        if any(not word.isprintable() for word in self._headers.values()):
-            raise SettingError("the API key or a header has a line break or control character in it")
+        if any(not value.isprintable() for value in self._headers.values()):
+            raise SettingError("the API key or a header contains a line break or control character")
         if base.user is not None and any(name.lower() == "authorization" for name in self._headers):
             raise SettingError(
                 f"{self.address}: the base URL has a user in it and an API key is given too, and only one of "
                 "them can be sent: leave one out (--api-key '' leaves out a key of the environment)"
             )
-        given = [(api_key or "").strip(), *(headers or {}).values(), base.password or base.user or ""]
-        asked = {name: value for name, value in base.query.items() if not is_open_parameter(name)}
-        self._secrets = Secrets([*given, *(value or name for name, value in asked.items())])
-        given += [value or name for name, value in asked.items() if not value or names_credential(name)]
-        self._in_replies = Secrets(filter(looks_secret, given))
+        credentials = [(api_key or "").strip(), *(headers or {}).values(), base.password or base.user or ""]
+        parameters = {name: value for name, value in base.query.items() if not is_open_parameter(name)}
+        self._secrets = Secrets([*credentials, *(value or name for name, value in parameters.items())])
+        credentials += [
+            value or name for name, value in parameters.items() if not value or names_credential(name)
+        ]
+        self._reply_secrets = Secrets(filter(looks_secret, credentials))
         self._timeouts = timeouts or Timeouts()
-        self._patience = SharedTimeout(self._timeouts.read)
-        to_connect = min(self._timeouts.connect, SHARE_TO_CONNECT * self._timeouts.read)
-        # Chat completions, of which there are many, share the timer of `_patience`; others have one each.
-        self._own_timer = aiohttp.ClientTimeout(total=self._timeouts.read, sock_connect=to_connect)
-        self._no_timer = aiohttp.ClientTimeout(total=None, sock_connect=to_connect)
+        self._timeout = SharedTimeout(self._timeouts.read)
+        connect_timeout = min(self._timeouts.connect, CONNECT_SHARE * self._timeouts.read)
+        # Chat completions share the timer of `_timeout`; other calls have one each.
+        self._own_timer = aiohttp.ClientTimeout(total=self._timeouts.read, sock_connect=connect_timeout)
+        self._no_timer = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._retries = retries or Retries()
         self._rng = rng or Random()
         self._clock = clock
         self._gate = make_gate(connections)
         self._session: aiohttp.ClientSession | None = None
-        self._known = False  # whether anyone ever took a connection at this address
+        self._known = False  # whether the address ever accepted a connection
         self._limit_name = "max_tokens"
 
     def __repr__(self) -> str:
@@ -343,20 +334,20 @@ class HttpModel:
 
     @property
     def connections(self) -> int:
-        """How many calls may be under way now."""
+        """How many calls may run concurrently."""
         return self._gate.limit
 
     @property
     def limit_name(self) -> str:
-        """What this server calls its limit on tokens, as far as it has said."""
+        """The name of the output token limit on this server, as far as known."""
         return self._limit_name
 
     async def complete(self, request: Request) -> Completion:
-        """Answer a request, trying again where that may help."""
-        return await self.complete_and(request, itself)
+        """Answer a request, with retries."""
+        return await self.complete_and(request, identity)
 
     async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[R]]) -> R:
-        """Answer a request, and do something with the reply before another call takes the connection."""
+        """Answer a request, and await `then(reply)` before another call takes the connection."""
         return await self._exchange(
             lambda limit_name: encode_body(request, limit_name=limit_name),
             lambda reply: read_completion(reply, request),
@@ -368,11 +359,11 @@ class HttpModel:
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
     ) -> Exchange[T]:
-        """Send what `write` makes and `read` the reply, trying again where that may help.
+        """Send what `write` returns and parse the reply with `read`, with retries.
 
-        `write` is told what this server calls its limit on tokens; `read` raises `ValueError` for no reply.
+        `write` receives the name of the output token limit; `read` raises `ValueError` if there is no reply.
         """
-        return await self._exchange(write, read, itself, model=model, limit=REPLY_BYTES)
+        return await self._exchange(write, read, identity, model=model, limit=REPLY_BYTES)
 
     async def _exchange(
         self,
@@ -385,7 +376,7 @@ class HttpModel:
     ) -> R:
         tries: Attempts | None = None
         attempts = 0
-        # A call keeps its slot while it waits for its next try: trouble lowers the pressure by itself.
+        # A call keeps its slot while it waits for a retry, so failures reduce the load.
         async with self._gate as ticket:
             while True:
                 limit_name = self._limit_name
@@ -394,11 +385,11 @@ class HttpModel:
                 if not isinstance(outcome, Fault):
                     self._known = True
                     latency = time.perf_counter() - started
-                    self._gate.served(ticket, latency)
+                    self._gate.on_success(ticket, latency)
                     return await then(Exchange(outcome, latency, attempts + 1))
                 self._known = self._known or outcome.seen
-                if outcome.strained:
-                    self._gate.strained(ticket)
+                if outcome.overloaded:
+                    self._gate.on_overload(ticket)
                 attempts += outcome.seen
                 if outcome.renamed and limit_name != RENAMED:
                     self._limit_name = RENAMED
@@ -408,21 +399,21 @@ class HttpModel:
                 if pause is None:
                     break
                 await asyncio.sleep(pause)
-        # Raised here, not where it was caught: what aiohttp raises may hold the request with its headers.
+        # Raised outside the handler: exceptions of aiohttp may contain the request with its headers.
         outcome.error.attempts = attempts
         raise outcome.error
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Send bytes to a path below the base URL, once and as they are; raises what aiohttp does."""
+        """Send bytes unchanged to a path below the base URL, without retries; raises what aiohttp does."""
         return self.call("POST", path, data=body)
 
     def call(
         self, verb: str, path: str, *, allow_redirects: bool = False, **more: Any
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Call any path below the base URL, once; raises what aiohttp does."""
+        """Call a path below the base URL, without retries; raises what aiohttp does."""
         session = self._session or self._open()
         follow = allow_redirects and not self._own_headers
-        return session.request(verb, self._at(path), allow_redirects=follow, **more)
+        return session.request(verb, self._url(path), allow_redirects=follow, **more)
 
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
@@ -433,26 +424,26 @@ class HttpModel:
         rows = listed.get("data") if isinstance(listed, dict) else None
         if not isinstance(rows, list):
             return ()
-        found = [row.get("id") for row in rows if isinstance(row, dict)]
-        return tuple(printable(name, NAME_CHARS) for name in found if isinstance(name, str))
+        names = [row.get("id") for row in rows if isinstance(row, dict)]
+        return tuple(printable(name, NAME_CHARS) for name in names if isinstance(name, str))
 
     async def listing(self) -> tuple[int, Any]:
-        """Status, and what the server says of its models; raises what aiohttp does, or `ValueError`."""
-        async with self._open().get(self._at("models"), allow_redirects=False) as response:
+        """Status and model list of the server; raises what aiohttp does, or `ValueError`."""
+        async with self._open().get(self._url("models"), allow_redirects=False) as response:
             if response.status != 200:
                 return response.status, None
             return response.status, decode(await self._scrubbed(await read_body(response)))
 
     def scrub(self, payload: bytes) -> bytes:
-        """Take the secrets out of what a server said: some repeat the key they refuse."""
+        """Remove secrets from a server's message: some repeat the key they refuse."""
         return self._secrets.scrub(payload)
 
     def secrets(self, *, failed: bool) -> Secrets:
-        """What may not stand in a reply that is passed on; short keys may, unless it is an error."""
-        return self._secrets if failed else self._in_replies
+        """The secrets to remove from a forwarded reply; short keys only if it is an error."""
+        return self._secrets if failed else self._reply_secrets
 
     def quotable(self, payload: bytes) -> Any:
-        """The body of an error without secrets: decoded first, since an encoding may hide them."""
+        """The body of an error without secrets; decoded first, since an encoding may hide them."""
         return self._secrets.scrub_value(_decoded(payload)) or self.scrub(payload)
 
     async def close(self) -> None:
@@ -462,10 +453,10 @@ class HttpModel:
             await session.close()
 
     async def _send(self, body: bytes, read: Callable[[Any], T], model: str, limit: int) -> T | Fault:
-        """Send bytes and read the reply; whatever happens on the way is a `Fault`."""
+        """Send bytes and parse the reply; every failure becomes a `Fault`."""
         try:
-            with self._patience:
-                data = aiohttp.BytesPayload(body)  # what aiohttp would make of the bytes, after a search
+            with self._timeout:
+                data = aiohttp.BytesPayload(body)  # saves aiohttp the lookup of the payload type
                 call = self.call("POST", "chat/completions", data=data, timeout=self._no_timer)
                 async with call as response:
                     status, headers = response.status, response.headers
@@ -489,8 +480,8 @@ class HttpModel:
         reply = _decoded(payload)
         failed = status if status != 200 else embedded_status(reply)
         if failed is not None:
-            where, now, said = self.address, self._clock(), self.quotable(payload)
-            return faults.refused(failed, said, headers, address=where, model=model, now=now)
+            error, now = self.quotable(payload), self._clock()
+            return faults.refused(failed, error, headers, address=self.address, model=model, now=now)
         try:
             if reply is None:
                 raise ValueError(f"no JSON, but {self.scrub(payload)[:80].decode('utf-8', 'replace')!r}")
@@ -499,19 +490,19 @@ class HttpModel:
             return faults.garbled(self.address, str(error))
 
     async def _scrubbed(self, payload: bytes) -> bytes:
-        """A reply without secrets; a long one is looked through in parts."""
-        if len(payload) <= SCRUBBED_AT_ONCE:
-            return self._in_replies.scrub(payload)
-        scrubber, parts = StreamScrubber(self._in_replies), []
-        for start in range(0, len(payload), SCRUBBED_AT_ONCE):
-            parts.append(scrubber.feed(payload[start : start + SCRUBBED_AT_ONCE]))
+        """A reply without secrets; a long one is processed in chunks."""
+        if len(payload) <= SCRUB_CHUNK:
+            return self._reply_secrets.scrub(payload)
+        scrubber, parts = StreamScrubber(self._reply_secrets), []
+        for start in range(0, len(payload), SCRUB_CHUNK):
+            parts.append(scrubber.feed(payload[start : start + SCRUB_CHUNK]))
             await asyncio.sleep(0)
         return b"".join([*parts, scrubber.end()])
 
-    def _at(self, path: str) -> URL:
-        if path not in self._places:
-            self._places[path] = (self._base / path).with_query(self._base.query)
-        return self._places[path]
+    def _url(self, path: str) -> URL:
+        if path not in self._urls:
+            self._urls[path] = (self._base / path).with_query(self._base.query)
+        return self._urls[path]
 
     def _pause(self, tries: Attempts, fault: Fault) -> float | None:
         if not fault.retry:
@@ -519,7 +510,7 @@ class HttpModel:
         return tries.pause(loading=fault.loading, known=self._known, asked=fault.wait, now=time.monotonic())
 
     def _open(self) -> aiohttp.ClientSession:
-        """The session, made inside the running loop when it is first needed."""
+        """The session, created in the running loop on first use."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
@@ -530,14 +521,14 @@ class HttpModel:
         return self._session
 
 
-def connect(wiring: ConnectOptions) -> HttpModel:
-    """The model at an `http:` address."""
-    timeouts = Timeouts(read=wiring.timeout)
-    return HttpModel(wiring.address, wiring.api_key, connections=wiring.connections, timeouts=timeouts)
+def connect(options: ConnectOptions) -> HttpModel:
+    """Connect to the model at an `http:` address."""
+    timeouts = Timeouts(read=options.timeout)
+    return HttpModel(options.address, options.api_key, connections=options.connections, timeouts=timeouts)
 
 
-async def itself(value: T) -> T:
-    """What to do with a reply that is only wanted."""
+async def identity(value: T) -> T:
+    """Return the value: the callback for a reply that needs no processing."""
     return value
 
 
@@ -548,31 +539,28 @@ def _decoded(payload: bytes) -> Any:
         return None
 
 
-# The seam to a model server that others stand before: one, or a fleet of them.
-
-
 class Upstream(HasConnections, Protocol):
-    """A model server whose own words can be sent and read."""
+    """A model server, or a fleet, whose requests and replies can be forwarded."""
 
     @property
     def address(self) -> str:
-        """Where it is, as it may be shown."""
+        """The address without secrets."""
         ...
 
     async def exchange(
         self, write: Callable[[str], bytes], read: Callable[[Any], T], *, model: str
     ) -> Exchange[T]:
-        """Send what `write` makes and `read` the reply, trying again where that may help."""
+        """Send what `write` returns and parse the reply with `read`, with retries."""
         ...
 
     def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Send bytes to a path below the base URL as they are; raises what aiohttp does."""
+        """Send bytes unchanged to a path below the base URL; raises what aiohttp does."""
         ...
 
     async def listing(self) -> tuple[int, Any]:
-        """Status, and what it says of its models; raises what aiohttp does, or `ValueError`."""
+        """Status and model list; raises what aiohttp does, or `ValueError`."""
         ...
 
     def secrets(self, *, failed: bool) -> Secrets:
-        """What may not stand in a reply that is passed on; short keys may, unless it is an error."""
+        """The secrets to remove from a forwarded reply; short keys only if it is an error."""
         ...

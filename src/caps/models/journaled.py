@@ -2,11 +2,11 @@
 
 Rules that must not be broken:
 
-* A reply is in the journal before anyone sees it, and what is returned is what the journal holds: a live run
-  and its replay read the same words.
+* A reply is stored before it is returned, and the stored reply is what is returned: a live run and its replay
+  read the same text.
 * Every payment is reported by exactly one completion with `replayed=False`.
-* A call keeps its connection until its reply is stored, so a kill loses no more replies than there are
-  connections; only a model that is not `Holding`, where nothing is paid, may take the next call before.
+* A call keeps its connection until its reply is stored, so a kill loses at most one reply per connection.
+  Only a model without `HoldsConnections`, where nothing is paid, may take the next call earlier.
 """
 
 import asyncio
@@ -16,11 +16,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from caps.core.errors import NotRecordedError
 from caps.core.types import TokenLogprob, Usage
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.records import Reply, ReplyStore
-from caps.journal.store import Journal
 from caps.models.base import Completion, HoldsConnections, Model, Request
 from caps.models.wire import finite
 
@@ -28,27 +26,27 @@ Flight: TypeAlias = "asyncio.Future[Completion | None]"
 
 
 class JournaledModel:
-    """Looks a request up, else asks and stores; identical requests under way at once are asked once.
+    """Answers from the journal, else calls the model and stores the reply; duplicates share a call.
 
-    The journal is the caller's to close: several models may share it.
+    The caller closes the journal: several models may share it.
     """
 
     def __init__(self, inner: Model, journal: ReplyStore) -> None:
         self.inner = inner
         self.journal = journal
         self._holding = inner if isinstance(inner, HoldsConnections) else None
-        # What is under way, with a future where someone else waits for it too.
+        # Calls in progress, with a future if another call waits for the same reply.
         self._flights: dict[str, Flight | None] = {}
 
     async def complete(self, request: Request) -> Completion:
-        """Answer from the journal, from a call under way, or by a new call; failures are not stored."""
+        """Answer from the journal, from a call in progress, or by a new call; failures are not stored."""
         digest = prompt_digest(request.messages)
         key = request_key(request, digest=digest)
         while key in self._flights:
             shared = await self._join(key)
             if shared is not None:
                 return replace(shared, replayed=True)
-        # Look and ask for all who want the same; if this one leaves, the call ends and another asks.
+        # One task makes the call for all duplicates; if it is cancelled, another one starts over.
         self._flights[key] = None
         outcome: Completion | None = None
         failure: Exception | None = None
@@ -57,7 +55,7 @@ class JournaledModel:
             if stored is not None:
                 outcome = to_completion(stored, replayed=True)
             else:
-                outcome = await self._ask(key, digest, request)
+                outcome = await self._call(key, digest, request)
             return outcome
         except Exception as error:
             failure = error
@@ -65,92 +63,64 @@ class JournaledModel:
         finally:
             flight = self._flights.pop(key)
             if flight is not None:
-                _land(flight, outcome, failure)
+                _resolve(flight, outcome, failure)
 
     async def close(self) -> None:
-        """Close the model inside; the journal stays open."""
+        """Close the inner model; the journal stays open."""
         await self.inner.close()
 
     async def _join(self, key: str) -> Completion | None:
-        """Wait for a call under way; none if whoever made it left."""
+        """Wait for a call in progress; None if it was cancelled."""
         flight = self._flights[key]
         if flight is None:
             flight = self._flights[key] = asyncio.get_running_loop().create_future()
         return await asyncio.shield(flight)
 
-    async def _ask(self, key: str, digest: str, request: Request) -> Completion:
+    async def _call(self, key: str, digest: str, request: Request) -> Completion:
         async def store(paid: Completion) -> tuple[Completion, Reply, Reply]:
             reply = to_reply(key, digest, request, paid)
             return paid, reply, await self.journal.append(reply)
 
         if self._holding is None:
-            paid, reply, standing = await store(await self.inner.complete(request))
+            paid, reply, stored = await store(await self.inner.complete(request))
         else:
-            paid, reply, standing = await self._holding.complete_and(request, store)
-        if reply.logprobs is None and _words(standing) == _words(reply):
+            paid, reply, stored = await self._holding.complete_and(request, store)
+        if reply.logprobs is None and _content(stored) == _content(reply):
             return replace(paid, key=key)
-        # Another process stored its reply first: its words stand, but this is what was paid here.
-        return replace(
-            to_completion(standing), usage=paid.usage, latency=paid.latency, attempts=paid.attempts
-        )
+        # Another process stored its reply first: return that text, with the usage that was paid here.
+        return replace(to_completion(stored), usage=paid.usage, latency=paid.latency, attempts=paid.attempts)
 
 
-def _land(flight: Flight, outcome: Completion | None, failure: Exception | None) -> None:
-    """Tell those who waited what became of a call."""
+def _resolve(flight: Flight, outcome: Completion | None, failure: Exception | None) -> None:
+    """Pass the result of a call to the tasks that wait for it."""
     if failure is None:
         flight.set_result(outcome)
     else:
         flight.set_exception(failure)
-        flight.exception()  # whoever waited may have left
+        flight.exception()  # marks it as retrieved: all waiters may have been cancelled
 
 
-_words = attrgetter("text", "reasoning", "finish", "served", "logprobs")
+_content = attrgetter("text", "reasoning", "finish", "served", "logprobs")
 
 
 def to_reply(key: str, digest: str, request: Request, completion: Completion) -> Reply:
-    """A completion as the journal keeps it."""
+    """Convert a completion to a journal record."""
     usage = completion.usage
     return Reply(
-        key,
-        0.0,
-        request.model,
-        completion.model,
-        request.template,
-        digest,
-        completion.finish,
-        completion.text,
-        completion.reasoning,
-        usage.prompt,
-        usage.output,
-        usage.cached,
-        usage.reasoning,
-        usage.estimated,
-        _pack(completion.logprobs),
-        completion.latency,
-        completion.attempts,
-    )
+        key, 0.0, request.model, completion.model, request.template, digest,
+        completion.finish, completion.text, completion.reasoning,
+        usage.prompt, usage.output, usage.cached, usage.reasoning, usage.estimated,
+        _pack(completion.logprobs), completion.latency, completion.attempts,
+    )  # fmt: skip
 
 
 def to_completion(reply: Reply, *, replayed: bool = False) -> Completion:
-    """What the journal kept, as it was returned then."""
+    """Convert a journal record to the completion that was returned originally."""
+    tokens = (reply.prompt_tokens, reply.output_tokens, reply.cached_tokens, reply.reasoning_tokens)
     return Completion(
-        reply.text,
-        reply.finish,
-        Usage(
-            reply.prompt_tokens,
-            reply.output_tokens,
-            reply.cached_tokens,
-            reply.reasoning_tokens,
-            reply.estimated,
-        ),
-        reply.reasoning,
-        _unpack(reply.logprobs),
-        reply.served,
-        reply.latency,
-        reply.attempts,
-        replayed,
-        reply.key,
-    )
+        reply.text, reply.finish, Usage(*tokens, reply.estimated), reply.reasoning, _unpack(reply.logprobs),
+        reply.served, reply.latency, reply.attempts, replayed, reply.key,
+    )  # fmt: skip
 
 
 def _pack(logprobs: tuple[TokenLogprob, ...]) -> str | None:
@@ -169,23 +139,3 @@ def _unpack(packed: str | None) -> tuple[TokenLogprob, ...]:
         TokenLogprob(token, logprob, tuple((other, value) for other, value in top))
         for token, logprob, top in rows
     )
-
-
-# A model that only remembers: it answers from the journal and asks nobody.
-
-
-class RecordedModel:
-    """Replies as the journal holds them; what it does not hold raises `NotRecordedError`."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    async def complete(self, request: Request) -> Completion:
-        """Answer from the journal, at once."""
-        stored = self._journal.get(request_key(request))
-        if stored is None:
-            raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
-        return to_completion(stored, replayed=True)
-
-    async def close(self) -> None:
-        """Nothing is held open."""

@@ -2,7 +2,7 @@
 
 Rules that must not be broken:
 
-* Nothing is asked here: an open request raises `NotRecordedError` and is noted, whole, for the next file.
+* No request is sent: a missing reply raises `NotRecordedError`, and its request goes into the next file.
 * Every payment is reported by exactly one completion with `replayed=False` in each pass over the cases.
 """
 
@@ -19,7 +19,7 @@ from caps.models.journaled import to_completion
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """What the journal's row needs of a request beside its reply; the prompt itself need not be held."""
+    """The fields of a request that its journal record needs, without the prompt."""
 
     model: str
     template: str
@@ -29,7 +29,7 @@ class PendingRequest:
 
 @dataclass(frozen=True, slots=True)
 class MissingRequest:
-    """A request without a reply, and at which seat it was asked; `lost` where it is given up."""
+    """A request without a reply, and its level model; `lost` if it is given up."""
 
     key: str
     request: Request
@@ -37,37 +37,37 @@ class MissingRequest:
     lost: bool
 
     @property
-    def awaited(self) -> PendingRequest:
-        """What is kept of it until its reply comes."""
+    def pending(self) -> PendingRequest:
+        """The fields to keep until its reply arrives."""
         request = self.request
-        shown = estimate_prompt(request.messages)
-        return PendingRequest(request.model, request.template, prompt_digest(request.messages), shown)
+        tokens = estimate_prompt(request.messages)
+        return PendingRequest(request.model, request.template, prompt_digest(request.messages), tokens)
 
 
 class PendingRequests:
-    """What the models of all seats share: the journal, what failed, what is paid, and what is open.
+    """State shared by all level models: the journal, failures, paid replies and missing requests.
 
-    `paid` holds the keys of replies that came in during this run.
+    `paid` holds the keys of replies that arrived during this run.
     """
 
     def __init__(self, journal: Journal, failures: Failures) -> None:
         self._journal, self._failures = journal, failures
         self.paid: set[str] = set()
         self._unreported: set[str] = set()
-        self._noted: dict[str, MissingRequest] = {}
+        self._missing: dict[str, MissingRequest] = {}
 
     def begin(self) -> None:
-        """Begin a pass over the cases."""
+        """Start a pass over the cases."""
         self._unreported = set(self.paid)
-        self._noted = {}
+        self._missing = {}
 
     def take(self) -> list[MissingRequest]:
-        """What was noted since this was last asked."""
-        noted, self._noted = self._noted, {}
-        return list(noted.values())
+        """Return and clear the missing requests collected so far."""
+        missing, self._missing = self._missing, {}
+        return list(missing.values())
 
     def answer(self, request: Request, level_model: Hashable) -> Completion:
-        """The reply, or `NotRecordedError` where it is open, or why it is given up."""
+        """The reply; raises `NotRecordedError` if it is missing, or the reason why it is given up."""
         key = request_key(request)
         stored = self._journal.get(key)
         if stored is not None:
@@ -75,19 +75,19 @@ class PendingRequests:
             self._unreported.discard(key)
             return to_completion(stored, replayed=replayed)
         lost = self._failures.given_up(key)
-        self._noted[key] = MissingRequest(key, request, level_model, lost is not None)
-        raise lost or NotRecordedError(f"no reply to this {request.template!r} prompt has come yet")
+        self._missing[key] = MissingRequest(key, request, level_model, lost is not None)
+        raise lost or NotRecordedError(f"no reply to this {request.template!r} prompt has arrived yet")
 
 
 class PendingModel:
-    """The model of one seat."""
+    """A model that answers one level from `PendingRequests`."""
 
-    def __init__(self, waiting: PendingRequests, level_model: Hashable = None) -> None:
-        self._waiting, self._seat = waiting, level_model
+    def __init__(self, pending: PendingRequests, level_model: Hashable = None) -> None:
+        self._pending, self._level_model = pending, level_model
 
     async def complete(self, request: Request) -> Completion:
-        """Answer from the journal, at once."""
-        return self._waiting.answer(request, self._seat)
+        """Answer from the journal."""
+        return self._pending.answer(request, self._level_model)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resources are held."""

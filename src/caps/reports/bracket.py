@@ -1,4 +1,4 @@
-"""Drawing a contest in a terminal: who was compared with whom, who advanced, and who won."""
+"""Contests drawn in a terminal: comparisons, survivors and the winner."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from caps.core.types import Answer, Ask, Group, Pairing, Pick, Rating, Unanswere
 Label = Callable[[int], str]
 SLOT_A = "ᴬ"
 SHOWN, BAR = 8, 24  # candidates whose scores are drawn, and the length of the longest bar
-SURE = 4  # difference of two ratings from which a verdict counts as sure
+SURE = 4  # least difference of two ratings that counts as sure
 
 
 class _Block(NamedTuple):
-    """A drawn subtree: equally wide lines, and the row its winner leaves from."""
+    """A drawn subtree: lines of equal width, and the row of its winner."""
 
     player: int
     lines: list[Text]
@@ -23,7 +23,7 @@ class _Block(NamedTuple):
 
 
 def confidence(verdict: Verdict) -> str:
-    """The confidence of a verdict as judges write it: tie, LOW or HIGH; other margins as two ratings."""
+    """Return the confidence of a verdict: tie, LOW or HIGH; other margins as two ratings."""
     named = {0.0: "tie", 2.0: "LOW", 6.0: "HIGH"}
     return named.get(float(abs(verdict.a - verdict.b)), f"{verdict.a:g}-{verdict.b:g}")
 
@@ -31,8 +31,8 @@ def confidence(verdict: Verdict) -> str:
 def draw(contest: Contest, label: Label = str) -> list[Text]:
     """Draw a contest by the kinds of its rounds.
 
-    Elimination rounds are a tree, a round-robin is a table, other rounds are lists of comparisons. Without a
-    round-robin, the final scores follow as bars, so that also a vote without any comparison can be drawn.
+    Elimination rounds become a tree, a round-robin a table, other rounds lists of comparisons. Without a
+    round-robin, the final scores follow as bars, so a vote without comparisons can be drawn too.
     """
     turns = list(contest.transcript)
     eliminations = [turn for turn in turns if turn.round.kind == "elimination"]
@@ -41,7 +41,7 @@ def draw(contest: Contest, label: Label = str) -> list[Text]:
     parts = [_tree(eliminations, contest, label)] if eliminations else []
     parts += [_cross_table(turn, contest, label) for turn in tables]
     if others:
-        parts.append([_list(turn, label) for turn in others])
+        parts.append([_round_line(turn, label) for turn in others])
     if not tables:
         parts.append(_scores(contest, label))
     lines: list[Text] = []
@@ -51,12 +51,12 @@ def draw(contest: Contest, label: Label = str) -> list[Text]:
 
 
 def _scores(contest: Contest, label: Label) -> list[Text]:
-    """The best candidates with their final scores as bars; without scores, their order."""
+    """Draw the final scores of the best candidates as bars; without scores, name the winner."""
     chosen = contest.selection
     best = chosen.order[:SHOWN]
     more = len(chosen.order) - len(best)
     tail = [Text(f"{more} more", style="dim")] if more else []
-    wide = max(len(label(one)) for one in best)
+    width = max(len(label(one)) for one in best)
     if not chosen.scores:
         return [Text("winner: ", style="dim") + Text(label(chosen.winner), style="bold green")]
     top = max([abs(chosen.scores.get(one, 0.0)) for one in best] + [1e-9])
@@ -66,30 +66,30 @@ def _scores(contest: Contest, label: Label) -> list[Text]:
         bar = "" if score is None else "█" * round(BAR * max(score, 0.0) / top)
         shown = "–" if score is None else f"{score:.2f}"
         style = "bold green" if one == chosen.winner else ""
-        lines.append(Text(f"{label(one):<{wide}}  {shown:>6}  {bar}", style=style))
+        lines.append(Text(f"{label(one):<{width}}  {shown:>6}  {bar}", style=style))
     return lines + tail
 
 
 def _tree(turns: Sequence[Turn], contest: Contest, label: Label) -> list[Text]:
-    """Nested brackets, one for each finalist; the upper of two was shown first."""
+    """Draw one bracket for each finalist; the upper candidate of a pair was shown first."""
     chosen = contest.selection
     blocks: dict[int, _Block] = {}
-    for place, turn in enumerate(turns):
+    for index, turn in enumerate(turns):
         games = _games(turn)
         for player in _players(turn):
             blocks.setdefault(player, _Block(player, [Text(f"{label(player)} ")], 0))
         width = max(blocks[player].lines[0].cell_len for player in _players(turn))
-        if place + 1 < len(turns):
-            survivors = _players(turns[place + 1])
+        if index + 1 < len(turns):
+            survivors = _players(turns[index + 1])
         elif chosen.finalists:
             survivors = set(chosen.finalists) - set(chosen.rescued)
         else:
             survivors = set(chosen.order[: len(_players(turn)) - len(games)])
-        merged = {bye: _widened(blocks[bye], width) for bye in turn.round.byes}
+        merged = {bye: _extend(blocks[bye], width) for bye in turn.round.byes}
         for (a, b), answer in games.items():
             winner = a if a in survivors else b
             merged[winner] = _join(
-                _widened(blocks[a], width), _widened(blocks[b], width), winner, answer, label
+                _extend(blocks[a], width), _extend(blocks[b], width), winner, answer, label
             )
         blocks = merged
     lines: list[Text] = []
@@ -104,7 +104,7 @@ def _players(turn: Turn) -> set[int]:
 
 
 def _games(turn: Turn) -> dict[tuple[int, int], Answer]:
-    """Each pair once, with the answer to its first order."""
+    """Return each pair once, with the answer to its first order."""
     games: dict[tuple[int, int], Answer] = {}
     for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
         if isinstance(ask, Pairing) and (ask.b, ask.a) not in games:
@@ -112,8 +112,8 @@ def _games(turn: Turn) -> dict[tuple[int, int], Answer]:
     return games
 
 
-def _widened(block: _Block, width: int) -> _Block:
-    """Draw the winner's line out to a width."""
+def _extend(block: _Block, width: int) -> _Block:
+    """Extend the winner's line to a width."""
     lines = []
     for row, line in enumerate(block.lines):
         gap = width - line.cell_len
@@ -122,7 +122,7 @@ def _widened(block: _Block, width: int) -> _Block:
 
 
 def _join(top: _Block, bottom: _Block, winner: int, answer: Answer, label: Label) -> _Block:
-    """Join two subtrees: write who advances, and how sure the judge was."""
+    """Join two subtrees and label the junction with the winner and the confidence."""
     width = top.lines[0].cell_len
     lines = [*top.lines, Text(" " * width), *bottom.lines]
     first, last = top.out, len(top.lines) + 1 + bottom.out
@@ -143,7 +143,7 @@ def _join(top: _Block, bottom: _Block, winner: int, answer: Answer, label: Label
 
 
 def _cross_table(turn: Turn, contest: Contest, label: Label) -> list[Text]:
-    """All against all: + won, - lost, = tied, doubled if sure; A marks the candidate shown first."""
+    """Draw a round-robin: + won, - lost, = tied, doubled if sure; A marks the candidate shown first."""
     cells: dict[tuple[int, int], str] = {}
     for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
         if not isinstance(ask, Pairing):
@@ -153,37 +153,37 @@ def _cross_table(turn: Turn, contest: Contest, label: Label) -> list[Text]:
             sign = "=" if answer.a == answer.b else ("+" if answer.a > answer.b else "-") * _strength(answer)
         cells[ask.a, ask.b] = f"{sign}{SLOT_A}"
         cells[ask.b, ask.a] = sign.translate(str.maketrans("+-", "-+"))
-    players = [one for one in contest.selection.order if any(one in seats for seats in cells)]
+    players = [one for one in contest.selection.order if any(one in pair for pair in cells)]
     names = [label(one) for one in players]
-    wide = max(4, *(len(name) for name in names)) + 1
-    head = " " * wide + "".join(f"{name:>{wide}}" for name in names)
+    width = max(4, *(len(name) for name in names)) + 1
+    head = " " * width + "".join(f"{name:>{width}}" for name in names)
     head += f"   {contest.selection.score_kind}"
     lines = [Text(head.rstrip(), style="dim")]
     for one, name in zip(players, names, strict=True):
-        row = "".join(f"{cells.get((one, other), '·'):>{wide}}" for other in players)
-        rate = contest.selection.scores.get(one)
-        won = "" if rate is None else f"{rate:>11.2f}"
+        row = "".join(f"{cells.get((one, other), '·'):>{width}}" for other in players)
+        score = contest.selection.scores.get(one)
+        shown = "" if score is None else f"{score:>11.2f}"
         style = "bold green" if one == contest.selection.winner else ""
-        lines.append(Text(f"{name:<{wide}}{row}{won}", style=style))
+        lines.append(Text(f"{name:<{width}}{row}{shown}", style=style))
     return lines
 
 
 def _strength(verdict: Verdict) -> int:
-    """How often the sign of a verdict is written: twice if the judge was sure."""
+    """Return how often the sign of a verdict is repeated: twice if the judge was sure."""
     return 2 if abs(verdict.a - verdict.b) >= SURE else 1
 
 
-def _list(turn: Turn, label: Label) -> Text:
-    """The answers of a round in one line, after its stage and level: a > b, doubled if sure, = for a tie."""
+def _round_line(turn: Turn, label: Label) -> Text:
+    """Draw a round in one line: stage, level, then a > b, doubled if sure, = for a tie."""
     levels = dict.fromkeys(str(ask.level) for ask in turn.round.asks)
     head = Text(f"{turn.round.stage} ({', '.join(levels)})  ", style="bold")
     pairs = zip(turn.round.asks, turn.answers, strict=True)
-    return head + Text(", ".join(_phrase(ask, answer, label) for ask, answer in pairs))
+    return head + Text(", ".join(_answer_text(ask, answer, label) for ask, answer in pairs))
 
 
-def _phrase(ask: Ask, answer: Answer, label: Label) -> str:
+def _answer_text(ask: Ask, answer: Answer, label: Label) -> str:
     if isinstance(answer, Unanswered):
-        return f"{' ? '.join(map(label, ask.entrants))}"
+        return " ? ".join(map(label, ask.entrants))
     if isinstance(answer, Rating):
         return f"{label(ask.entrants[0])} = {answer.value:g}"
     if isinstance(answer, Pick) and isinstance(ask, Group):

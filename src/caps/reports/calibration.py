@@ -1,9 +1,10 @@
-"""The outcome of a calibration, in a line and as plain data."""
+"""Calibration results as a line of text and as plain data."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from caps.core.judge_profile import JudgeProfile
+from caps.core.text import plural
 from caps.judging.profiles import profile_row
 from caps.runs.result_lines import tokens_line
 from caps.studies.calibration import Calibration
@@ -11,45 +12,47 @@ from caps.studies.calibration import Calibration
 FILE = "judge.json"
 
 
-def words(found: Calibration) -> str:
-    """One line for people."""
-    learned = found.learned
+def calibration_text(calibration: Calibration) -> str:
+    """Describe a calibration in one line."""
+    learned = calibration.learned
     if learned.silent is not None:
-        return f"not calibrated: {learned.silent}; the judge is taken for what was assumed"
-    how = "going by the votes, since nothing is labelled"
-    if found.labelled:
-        how = f"{found.labelled} of them labelled"
-    votes = "".join(f", {name} {x:g}" for name, x in found.strengths.items())
-    return f"calibrated on {learned.cases} cases, {how}: {_worth(learned.profile)}{votes}"
+        return f"not calibrated: {learned.silent}; the assumed judge profile is used"
+    how = "by votes, since no candidate is labelled"
+    if calibration.labelled:
+        how = f"{calibration.labelled} of them labelled"
+    votes = "".join(
+        f", {name} {value:g}" for name, value in calibration.strengths.items() if name != "calibrated"
+    )
+    return f"calibrated on {plural(learned.cases, 'case')}, {how}: {_profile_text(learned.profile)}{votes}"
 
 
-def row(found: Calibration) -> dict[str, Any]:
-    """All of it for a run's file; the profile itself is among the strategy's settings."""
-    return _counts(found) | {
-        "information": round(found.learned.information, 2),
-        "assumed": list(found.learned.assumed),
-        "silent": found.learned.silent,
-        "strengths": dict(found.strengths),
-        "tokens": tokens_line(found.ledger),
+def calibration_row(calibration: Calibration) -> dict[str, Any]:
+    """Return the calibration for `run.json`; the profile is among the strategy settings."""
+    return _counts(calibration) | {
+        "information": round(calibration.learned.information, 2),
+        "assumed": list(calibration.learned.assumed),
+        "silent": calibration.learned.silent,
+        "strengths": dict(calibration.strengths),
+        "tokens": tokens_line(calibration.ledger),
     }
 
 
-def judge_row(found: Calibration, about: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile as `--judge-profile` reads it."""
-    more = {"counts": _counts(found), "assumed": list(found.learned.assumed)}
-    return profile_row(found.learned.profile, {**about, **more})
+def judge_row(calibration: Calibration, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profile as `--judge-profile` reads it."""
+    more = {"counts": _counts(calibration), "assumed": list(calibration.learned.assumed)}
+    return profile_row(calibration.learned.profile, {**about, **more})
 
 
-def _counts(found: Calibration) -> dict[str, int]:
+def _counts(calibration: Calibration) -> dict[str, int]:
     return {
-        "cases": found.learned.cases,
-        "labelled": found.labelled,
-        "looks": found.learned.looks,
-        "unanswered": found.ledger.unanswered.total(),
+        "cases": calibration.learned.cases,
+        "labelled": calibration.labelled,
+        "looks": calibration.learned.looks,
+        "unanswered": calibration.ledger.unanswered.total(),
     }
 
 
-def _worth(judge: JudgeProfile) -> str:
+def _profile_text(judge: JudgeProfile) -> str:
     return (
         f"E1 right {judge.e1_high:.0%} when HIGH and {judge.e1_low:.0%} when LOW, "
         f"E2 {judge.e2_high:.0%} and {judge.e2_low:.0%}; "

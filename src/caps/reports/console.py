@@ -1,4 +1,4 @@
-"""Tables in a terminal; numbers are never cut short."""
+"""Terminal tables that never truncate a number."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +12,8 @@ from rich.text import Text
 
 from caps.core.text import number, printable
 
-# A table that never cuts a number short: where it is too wide cells break, or rows become lists.
-
-
 GAP = 2
-LONGEST_WORD = 16  # of words in a column of text: what is longer is broken
+LONGEST_WORD = 16  # longer words in a text column are broken
 LONGEST_NAME = 30
 _SEAM = re.compile(r"  +| (?=\()|(?<=[+/]) ")
 _SPACE = re.compile(r"\s+")
@@ -24,7 +21,10 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of words under columns; from `numbers_from` on they are numbers, an interval after two spaces."""
+    """A table whose columns from `numbers_from` on are numbers; two spaces precede an interval.
+
+    Where the table is too wide, cells break between numbers; where that is not enough, rows become lists.
+    """
 
     title: str
     columns: Sequence[str]
@@ -37,57 +37,57 @@ class Grid:
         whole, parted = self._by_column(broken=False), self._by_column(broken=True)
         natural = [max(map(cell_len, lines)) for lines in whole]
         room = options.max_width - GAP * (len(natural) - 1)
-        least = [self._least(place, whole[place], parted[place]) for place in range(len(natural))]
-        widths = fit(natural, least, room)
+        least = [self._least_width(*column) for column in zip(range(len(whole)), whole, parted, strict=True)]
+        widths = fit_widths(natural, least, room)
         if widths is None:
             yield from self._lists()
         else:
             yield self._table(natural, widths)
 
     def _by_column(self, *, broken: bool) -> list[list[str]]:
-        """All lines of each column, as they are or broken wherever they may be."""
-        found = []
-        for place, column in enumerate(self.columns):
-            cells = [row[place] for row in self.rows if place < len(row)]
+        """Return the lines of each column, as they are or broken wherever possible."""
+        columns = []
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows if index < len(row)]
             lines = [line for cell in cells for line in (_parts(cell) if broken else cell.splitlines())]
-            found.append([*(column.split() if broken else [column]), *lines, ""])
-        return found
+            columns.append([*(column.split() if broken else [column]), *lines, ""])
+        return columns
 
-    def _least(self, place: int, whole: Sequence[str], parted: Sequence[str]) -> int:
-        if place >= self.numbers_from:
+    def _least_width(self, index: int, whole: Sequence[str], parted: Sequence[str]) -> int:
+        if index >= self.numbers_from:
             return max(map(cell_len, parted))
-        if place == 0:
+        if index == 0:
             return min(LONGEST_NAME, max(map(cell_len, whole)))
         words = [word for line in whole for word in line.split()]
         return min(LONGEST_WORD, max(map(cell_len, words), default=0))
 
     def _table(self, natural: Sequence[int], widths: Sequence[int]) -> Table:
         drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-        for place, (column, width) in enumerate(zip(self.columns, widths, strict=True)):
-            side = "right" if place >= self.numbers_from else "left"
+        for index, (column, width) in enumerate(zip(self.columns, widths, strict=True)):
+            side = "right" if index >= self.numbers_from else "left"
             drawn.add_column(column, justify=side, width=width, overflow="fold")  # type: ignore[arg-type]
         for row in self.rows:
             cells = list(row)
-            for place in range(self.numbers_from, len(cells)):
-                if widths[place] < natural[place]:
-                    cells[place] = _broken(cells[place], widths[place])
+            for index in range(self.numbers_from, len(cells)):
+                if widths[index] < natural[index]:
+                    cells[index] = _break(cells[index], widths[index])
             drawn.add_row(*map(Text, cells))
         return drawn
 
     def _lists(self) -> Iterator[Text]:
-        """Each row as a list of its own: what is left where even broken cells do not fit."""
-        wide = max(map(cell_len, self.columns))
+        """Draw each row as a list, for a terminal too narrow for broken cells."""
+        width = max(map(cell_len, self.columns))
         for row in self.rows:
             yield Text(row[0], style="bold")
             for column, cell in zip(self.columns[1:], row[1:], strict=False):
-                yield Text(f"  {column:<{wide}}  {cell}") if cell else Text(f"  {column}")
+                yield Text(f"  {column:<{width}}  {cell}") if cell else Text(f"  {column}")
 
 
-def fit(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
-    """Widths that fit, taken from whichever column has most to spare; none where nothing helps."""
+def fit_widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
+    """Shrink the columns with most room to spare until all fit; None if they cannot."""
     widths = list(natural)
     while sum(widths) > room:
-        spare = [wide - low for wide, low in zip(widths, least, strict=True)]
+        spare = [width - low for width, low in zip(widths, least, strict=True)]
         if max(spare) <= 0:
             return None
         widths[spare.index(max(spare))] -= 1
@@ -95,12 +95,12 @@ def fit(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | 
 
 
 def _parts(cell: str) -> list[str]:
-    """What of a cell must stay together: a number, its interval, one side of a sum; of words, each."""
+    """Split a cell into parts that must not be broken: numbers, intervals, sides of a sum, or words."""
     where = _SEAM if any(letter.isdigit() for letter in cell) else _SPACE
     return [part for line in cell.splitlines() for part in where.split(line) if part]
 
 
-def _broken(cell: str, width: int) -> str:
+def _break(cell: str, width: int) -> str:
     lines: list[str] = []
     for part in _parts(cell):
         if lines and cell_len(lines[-1]) + 1 + cell_len(part) <= width:
@@ -116,23 +116,23 @@ UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
 ) -> Grid:
-    """A table whose columns from `numbers_from` on are numbers; words of others in it are harmless."""
+    """Create a table whose columns from `numbers_from` on are numbers; its texts are made safe to print."""
     cells = [[shown(cell) for cell in row] for row in rows]
     return Grid(shown(title), [shown(column) for column in columns], cells, numbers_from)
 
 
-def shown(words: str) -> str:
-    """Words of others as a terminal may show them: no control sequences, no direction marks."""
-    return printable(words)
+def shown(text: str) -> str:
+    """Remove control sequences and direction marks from a text for the terminal."""
+    return printable(text)
 
 
 def by_level(values: Mapping[str, Any], digits: int = 1) -> str:
-    """Figures of E1 and E2 side by side."""
+    """Return the figures of E1 and E2 as a sum."""
     return " + ".join(number(values[level], digits) for level in ("E1", "E2"))
 
 
 def short(value: float) -> str:
-    """A number in three digits: 950, 12.3k, 1.05M."""
+    """Return a number in three digits: 950, 12.3k, 1.05M."""
     for size, unit in UNITS:
         if value >= 0.9995 * size:
             return f"{value / size:.{2 if value < 9.995 * size else 1 if value < 99.95 * size else 0}f}{unit}"

@@ -1,15 +1,15 @@
-"""The output of the demonstration."""
+"""Output of `caps demo`."""
 
 from collections.abc import Iterable
 
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.core.types import Pairing, Verdict
 from caps.engines.base import Outcome
 from caps.statistics.estimates import wilson
 
 
 def result_row(outcome: Outcome) -> tuple[str, ...]:
-    """One case as a row of a table."""
+    """Return the table row of a case."""
     prepared, chosen = outcome.prepared, outcome.selection
     if prepared is None or chosen is None:
         return (outcome.name,)
@@ -27,9 +27,9 @@ def result_row(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def judge_words(outcomes: Iterable[Outcome]) -> list[str]:
-    """How often the judge preferred the right one of a right and a wrong candidate, and what it is worth."""
-    right = games = 0
+def judge_text(outcomes: Iterable[Outcome]) -> list[str]:
+    """Say how often the judge preferred the right one of a right and a wrong candidate."""
+    right = total = 0
     for outcome in outcomes:
         labels = [] if outcome.prepared is None else [one.correct for one in outcome.prepared.case.candidates]
         for judged in outcome.judged:
@@ -37,14 +37,15 @@ def judge_words(outcomes: Iterable[Outcome]) -> list[str]:
             if not isinstance(ask, Pairing) or not isinstance(answer, Verdict) or answer.a == answer.b:
                 continue
             if {labels[ask.a], labels[ask.b]} == {True, False}:
-                games += 1
+                total += 1
                 right += labels[ask.a] is (answer.a > answer.b)
-    if not games:
+    if not total:
         return []
-    low, high = wilson(right, games)
-    worth = "no better than a coin, as far as this tells" if low <= 0.5 <= high else "more than a coin"
-    worth = "worse than a coin" if high < 0.5 else worth
+    low, high = wilson(right, total)
+    worth = "better than a coin" if low > 0.5 else "worse than a coin"
+    if low <= 0.5 <= high:
+        worth = "no better than a coin, as far as these comparisons show"
     return [
-        f"The judge preferred the right one in {right} of {games} games between a right and a wrong answer: "
-        f"{worth}.",
+        f"The judge preferred the right one in {right} of {plural(total, 'comparison')} of a right and a "
+        f"wrong answer: {worth}."
     ]

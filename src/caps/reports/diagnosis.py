@@ -1,17 +1,19 @@
 """A diagnosis in words, tables and JSON."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from caps.core.text import number, percent
+from caps.costs.prices import Price
 from caps.judging.profiles import profile_row
 from caps.reports.console import Grid, by_level, table
 from caps.statistics.estimates import Estimate
 from caps.statistics.judge_measures import (
     REASON,
     RULE,
+    TOLERANCE,
     WORDS,
     JudgeMeasures,
     mixed,
@@ -77,8 +79,15 @@ def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:
             f"E1 less E2 on the same pairs: {_points(measured.difference)}; mixed as in the paper (8 calls "
             f"at E1, 10 at E2): {100 * both:.1f} %, {100 * (both - full):+.1f} points against E2 alone"
         )
-    if measured.first_slot is not None:
-        said.append(f"slot A would win {_share(measured.first_slot)} % of verdicts between equals")
+    for level in LEVELS:
+        if (slot := measured.levels[level].first_slot) is not None:
+            said.append(f"{level}: slot A would win {_share(slot)} % of verdicts between equals")
+    if measured.ratings is not None:
+        said.append(
+            "ratings, a call for each candidate: the right one is rated higher in "
+            f"{_share(measured.ratings.accuracy)} % of pairs (a tie counts half), both alike in "
+            f"{_share(measured.ratings.ties)} %"
+        )
     if measured.longer is not None:
         said.append(f"the longer one would win {_share(measured.longer)} % of verdicts between equals")
     if labelled:
@@ -90,13 +99,13 @@ def remarks(measured: JudgeMeasures, *, labelled: bool = True) -> list[str]:
 
 def _repeating(measured: JudgeMeasures) -> str:
     found = measured.repeats
-    if found.own is None:
-        return f"whether errors repeat was not measured: only {found.links} verdicts share a candidate"
-    shared = "not measured" if found.shared is None else f"{100 * found.shared:.0f} %"
-    own = f"{100 * found.own:.0f} %"
+    if found.own is None or found.lasting is None:
+        return f"whether errors repeat was not measured: only {found.links} pairs of verdicts say so"
+    shared = "unknown how much" if found.shared is None else f"{100 * found.shared:.0f} %"
     return (
-        f"of what sways a verdict {own} stays with the candidate, {shared} with its answer (rough: from "
-        f"{number(found.links, 0)} pairs of verdicts)"
+        f"of what sways a verdict {100 * found.lasting:.0f} % lasts in both orders: {100 * found.own:.0f} % "
+        f"with the candidate, {shared} with its answer, {100 * found.hardness:.0f} % with the case (rough: "
+        f"from {number(found.links, 0)} pairs of verdicts)"
     )
 
 
@@ -106,9 +115,7 @@ def judged_words(measured: JudgeMeasures, *, pairs_most: int) -> list[str]:
     said = [sentence(level, at[level].accuracy, at[level].bounds) for level in ("E2", "E1")]
     count = f"{measured.pairs} pairs of {measured.cases} cases"
     if measured.settled_after is not None:
-        said.append(
-            f"enough after {count}: both levels have their answer, wrong with a chance of at most 5 %"
-        )
+        said.append(f"{count}: both levels have their answer, wrong with a chance of at most 5 %")
     else:
         said.append(
             f"{count} of at most {pairs_most} leave it open for one level at least: more pairs would tell"
@@ -121,7 +128,7 @@ def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
     rows = [
         (
             ("→ " if one == chosen else "  ") + named(one),
-            percent(one.pass_at_1),
+            percent(one.pass_at_1, one.interval),
             number(one.tokens, 0),
             by_level(one.calls),
             percent(one.pair_accuracy),
@@ -129,7 +136,41 @@ def options_table(options: Sequence[Expected], chosen: Expected) -> Grid:
         for one in options
     ]  # fmt: skip
     columns = ("strategy", "Pass@1 %", "tokens a case", "calls E1 + E2", "right in its games %")
-    return table("expected, simulated with a judge fitted to these figures", columns, rows)
+    return table(
+        "forecast, simulated with a judge fitted to these figures; 90 % intervals are for as many new cases",
+        columns,
+        rows,
+    )
+
+
+def comparison(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Judges side by side; the arrow marks the cheapest of those within two points of the best."""
+    best = max(row["pass_at_1"] for row in rows)
+    close = [row for row in rows if row["pass_at_1"] >= best - TOLERANCE]
+    money = all(row["usd_per_1000_cases"] is not None for row in rows)
+    cost = "usd_per_1000_cases" if money else "tokens"
+    arrow = min(close, key=lambda row: row[cost])
+    cells = [
+        (
+            ("→ " if row is arrow else "  ") + row["judge"],
+            number(row["pairs"], 0),
+            *(percent(row["accuracy"][level]["value"]) for level in LEVELS),
+            f"±{50 * (row['accuracy']['E2']['high'] - row['accuracy']['E2']['low']):.0f}",
+            percent(row["first_slot"]["E2"]["value"] if row["first_slot"]["E2"] else None),
+            percent(row["flips"]["E2"]["value"] if row["flips"]["E2"] else None),
+            percent(row["lasting"]),
+            " ".join([row["use"]["strategy"], *(f"{k}={v}" for k, v in row["use"]["settings"].items())]),
+            percent(row["pass_at_1"], row["interval"]),
+            number(row["tokens"], 0),
+            number(row["usd_per_1000_cases"], 2),
+        )
+        for row in rows
+    ]
+    columns = (
+        "judge", "pairs", "right pairs E1 %", "E2 %", "95 %", "slot A %", "flips %", "lasting %", "use",
+        "Pass@1 % forecast", "tokens a case", "USD per 1,000 cases",
+    )  # fmt: skip
+    return table("judges on the same pairs; forecasts are simulated, with 90 % intervals", columns, cells)
 
 
 def paper_measure(options: Sequence[Expected]) -> str | None:
@@ -199,6 +240,12 @@ class JudgeLabel:
     model_e1: str | None = None
     words: tuple[str, ...] = ()
     simulated: bool = False
+    price: Price | None = None
+
+    @property
+    def name(self) -> str:
+        """How a table calls it."""
+        return self.model or self.source
 
 
 def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, line: str) -> dict[str, Any]:
@@ -209,6 +256,7 @@ def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, lin
         **_figures(found.measured),
         "profile": asdict(found.profile),
         "assumed": found.assumed,
+        "warnings": found.warnings,
         "advice": {
             "use": asdict(found.chosen),
             "command": line,
@@ -218,6 +266,41 @@ def diagnosis_row(found: Conclusion, asked: DiagnosisRun, judge: JudgeLabel, lin
             "options": [asdict(one) for one in found.options],
         },
     }
+
+
+def usd_per_case(found: Conclusion, price: Price | None) -> float | None:
+    """Dollars the advised strategy spends on a case, replies included; none without a price."""
+    if price is None:
+        return None
+    written = sum(calls * found.measured.levels[level].output for level, calls in found.chosen.calls.items())
+    return price.of(round(found.chosen.tokens), round(written))
+
+
+def comparison_rows(found: Sequence[tuple[Conclusion, DiagnosisRun, JudgeLabel]]) -> list[dict[str, Any]]:
+    """Judges side by side: what they are worth, what to use with each, and what that costs."""
+    rows = []
+    for one, _, judge in found:
+        at, chosen, dollars = one.measured.levels, one.chosen, usd_per_case(one, judge.price)
+        rows.append(
+            {
+                "judge": judge.name,
+                "simulated": judge.simulated,
+                "pairs": one.measured.pairs,
+                "accuracy": {level: asdict(at[level].accuracy) for level in ("E1", "E2")},
+                "first_slot": {
+                    level: asdict(slot) if (slot := at[level].first_slot) else None for level in at
+                },
+                "flips": {level: asdict(flips) if (flips := at[level].flips) else None for level in at},
+                "lasting": one.measured.repeats.lasting,
+                "use": {"strategy": chosen.strategy, "settings": dict(chosen.settings)},
+                "pass_at_1": chosen.pass_at_1,
+                "interval": chosen.interval,
+                "tokens": chosen.tokens,
+                "usd_per_1000_cases": None if dollars is None else 1000 * dollars,
+                "warnings": one.warnings,
+            }
+        )
+    return rows
 
 
 def proxy_row(measured: JudgeMeasures, asked: DiagnosisRun) -> dict[str, Any]:
@@ -254,6 +337,7 @@ def kept_row(
         "counts": _counts(found.measured, asked),
         "intervals": intervals,
         "assumed": list(found.assumed),
+        "warnings": list(found.warnings),
     }
     return profile_row(found.profile, about)
 

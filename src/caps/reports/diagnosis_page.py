@@ -142,7 +142,7 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
         for one in options
     ]
     best = best_options(points)
-    note = "Simulated contests with a judge fitted to these figures; whiskers: 95 %, of the simulation alone."
+    note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
     title = "Expected Pass@1 against tokens"
     rows = [
         (
@@ -218,7 +218,7 @@ SECTIONS = {
     "strategies": ("What to run", None),
 }
 LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
-PROXY_LEAD = ("What can be told of ", " as a judge from pairs of candidates without labels.")
+PROXY_LEAD = ("What is known about ", " as a judge from pairs of candidates without labels.")
 
 
 def diagnosis_page(
@@ -232,7 +232,7 @@ def diagnosis_page(
     command = el("div", el("p", "To paste:"), el("pre", line, tabindex=0))
     return _page(
         judge,
-        [listed(said), _cards(measured, found)],
+        [listed([*said, *(f"warning: {words}" for words in found.warnings)]), _cards(measured, found)],
         drawn,
         lead=LEAD,
         after={"strategies": [*(el("p", f"{capital(words)}.") for words in advice), command]},
@@ -278,11 +278,13 @@ def _page(
         section(*SECTIONS[picture.name], *after.get(picture.name, ()), picture_view(picture))
         for picture in drawn
     ]
-    told = listed(remarks)
     return Page(
         title="diagnosis · caps report",
         figures=[*head("Is this judge good enough?", intro, simulated, *answer), *sections],
-        after=[section("Further figures", None, told), section("How it was measured", None, facts(made))],
+        after=[
+            section("Further figures", None, listed(remarks)),
+            section("How it was measured", None, facts(made)),
+        ],
         footer=footer(),
         status="simulated" if judge.simulated else name,
     )

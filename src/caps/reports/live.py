@@ -1,4 +1,4 @@
-"""The page of a run served on this machine, told anew whenever the run has moved on."""
+"""The page of a run, served on this machine and updated while the run continues."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from caps.core.errors import InputError
-from caps.reports.html import Texts, plain, safe_json
+from caps.reports.html import TextTable, plain, safe_json
 from caps.reports.page import StoredReceipts, page_html, receipt_json, shard
 from caps.reports.receipt_page import receipt_view
 from caps.reports.report import RunReport, load_report, one_receipt, run_figures, run_page, status
@@ -19,26 +19,26 @@ from caps.reports.run_page import run_rows
 from caps.runs.rebuild import RebuiltRun
 
 HOST = "127.0.0.1"
-EVERY = 1.0  # seconds between looks at the folder
-PATIENCE = 5  # a look that took a second is followed by this many of rest
+POLL_SECONDS = 1.0  # between checks of the folder
+REST_FACTOR = 5  # the pause is at least this many times as long as the check before it
 
-Opened = Callable[[Path], AbstractContextManager[RebuiltRun]]
+OpenRun = Callable[[Path], AbstractContextManager[RebuiltRun]]
 
 
-class Live:
-    """Answers requests about one run, as its folder is then."""
+class LiveReport:
+    """Answers requests about the current state of a run folder."""
 
-    def __init__(self, path: Path, opened: Opened, *, every: float = EVERY) -> None:
-        self._path, self._opened, self._every = path, opened, every
+    def __init__(self, path: Path, open_run: OpenRun, *, poll_seconds: float = POLL_SECONDS) -> None:
+        self._path, self._open_run, self._poll_seconds = path, open_run, poll_seconds
         self._stack, self._lock = ExitStack(), Lock()
-        self._held: tuple[tuple[Any, ...], RunReport] | None = None
+        self._cached: tuple[tuple[Any, ...], RunReport] | None = None
 
     def app(self) -> web.Application:
-        """The application."""
-        app = web.Application(middlewares=[only_here])
+        """Create the web application."""
+        app = web.Application(middlewares=[local_only])
         app.router.add_get("/", self._page)
         app.router.add_get("/events", self._events)
-        app.router.add_get(r"/receipts/{place:\d+}.js", self._receipt)
+        app.router.add_get(r"/receipts/{index:\d+}.js", self._receipt)
         app.on_cleanup.append(self._close)
         return app
 
@@ -47,27 +47,27 @@ class Live:
         return web.Response(text=text, content_type="text/html", headers={"Cache-Control": "no-store"})
 
     async def _receipt(self, request: web.Request) -> web.Response:
-        text = await asyncio.to_thread(self._shard, int(request.match_info["place"]))
+        text = await asyncio.to_thread(self._shard, int(request.match_info["index"]))
         return web.Response(text=text, content_type="text/javascript", headers={"Cache-Control": "no-store"})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: the figures and the new rows, whenever there are some."""
+        """Send the figures and new rows as server-sent events whenever the run changes."""
         stream = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
         await stream.prepare(request)
         seen, sent, finished = None, int(request.query.get("rows", "0")), False
         while not finished:
-            began = time.perf_counter()
-            now = self._state()
-            if now != seen:
-                seen = now
-                news = await asyncio.to_thread(self._news, sent)
-                sent, finished = news.pop("sent"), news["finished"]
-                await stream.write(f"data: {safe_json(news)}\n\n".encode())
+            started = time.perf_counter()
+            state = self._state()
+            if state != seen:
+                seen = state
+                update = await asyncio.to_thread(self._update, sent)
+                sent, finished = update.pop("sent"), update["finished"]
+                await stream.write(f"data: {safe_json(update)}\n\n".encode())
             else:
                 await stream.write(b": still here\n\n")
-            await asyncio.sleep(max(self._every, PATIENCE * (time.perf_counter() - began)))
+            await asyncio.sleep(max(self._poll_seconds, REST_FACTOR * (time.perf_counter() - started)))
         return stream
 
     def _state(self) -> tuple[Any, ...]:
@@ -76,64 +76,64 @@ class Live:
 
     def _html(self) -> str:
         with self._lock:
-            return page_html(run_page(self._told(), live=True), StoredReceipts([], "receipts", None))
+            return page_html(run_page(self._report(), live=True), StoredReceipts([], "receipts", None))
 
-    def _news(self, sent: int) -> dict[str, Any]:
+    def _update(self, sent: int) -> dict[str, Any]:
         with self._lock:
-            told = self._told()
-            rows = run_rows(told.lines, told.run.calls, told.labels, start=sent)
+            report = self._report()
+            rows = run_rows(report.lines, report.run.calls, report.labels, start=sent)
             return {
-                "again": len(told.lines) < sent,
-                "figures": [plain(node) for node in run_figures(told)],
-                "status": status(told),
+                "reload": len(report.lines) < sent,
+                "figures": [plain(node) for node in run_figures(report)],
+                "status": status(report),
                 "rows": rows,
-                "sent": len(told.lines),
-                "finished": told.run.finished,
+                "sent": len(report.lines),
+                "finished": report.run.finished,
             }
 
-    def _shard(self, place: int) -> str:
+    def _shard(self, index: int) -> str:
         with self._lock:
-            run = self._told().run
+            run = self._report().run
             names = list(run.selections)
-            if place >= len(names):
-                return shard(place, [])
-            receipt, heard, case = one_receipt(run, names[place])
-        texts = Texts()
-        return shard(place, [receipt_json(receipt_view(receipt, heard, case, texts), texts)])
+            if index >= len(names):
+                return shard(index, [])
+            receipt, exchanges, case = one_receipt(run, names[index])
+        texts = TextTable()
+        return shard(index, [receipt_json(receipt_view(receipt, exchanges, case, texts), texts)])
 
-    def _told(self) -> RunReport:
-        """The run as it is now; read again only when it has moved on."""
-        now = self._state()
-        if self._held is None or self._held[0] != now:
+    def _report(self) -> RunReport:
+        """Return the current state of the run; it is read again only after a change."""
+        state = self._state()
+        if self._cached is None or self._cached[0] != state:
             self._stack.close()
-            self._held = (now, load_report(self._stack.enter_context(self._opened(self._path))))
-        return self._held[1]
+            self._cached = (state, load_report(self._stack.enter_context(self._open_run(self._path))))
+        return self._cached[1]
 
     async def _close(self, _: web.Application) -> None:
         self._stack.close()
 
 
 @web.middleware
-async def only_here(
+async def local_only(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse whoever comes by another name: a page elsewhere must not read this one."""
+    """Refuse requests under another host name: other sites must not read this page."""
     if request.url.host not in (HOST, "localhost"):
-        raise web.HTTPForbidden(text="only for this machine")
+        raise web.HTTPForbidden(text="this page is served to this machine only")
     return await handler(request)
 
 
-def serve_page(path: Path, opened: Opened, *, port: int, say: Callable[[str], object]) -> None:
+def serve_page(path: Path, open_run: OpenRun, *, port: int, say: Callable[[str], object]) -> None:
     """Serve the page of a run until interrupted."""
-    with opened(path):  # a folder that is none is refused at once
+    with open_run(path):  # refuses a folder without a run
         pass
     try:
-        asyncio.run(_serve(Live(path, opened), port, say))
+        asyncio.run(_serve(LiveReport(path, open_run), port, say))
     except OSError as error:
-        raise InputError(f"--port {port}: {error.strerror or error}; 0 takes a free one") from None
+        raise InputError(f"--port {port}: {error.strerror or error}; use 0 for any free port") from None
 
 
-async def _serve(live: Live, port: int, say: Callable[[str], object]) -> None:
+async def _serve(live: LiveReport, port: int, say: Callable[[str], object]) -> None:
     runner = web.AppRunner(live.app(), shutdown_timeout=0.2)
     await runner.setup()
     try:

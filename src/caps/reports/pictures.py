@@ -1,4 +1,4 @@
-"""A picture with its numbers: part of a page, or a file of its own that any viewer can show."""
+"""Pictures with their numbers, on a page or as SVG files."""
 
 import re
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from caps.reports.html import Node, el, markup
 from caps.reports.run_page import table
 
 MARGIN = 16
-FEW_COLUMNS = 3  # of numbers: a table that stands beside its picture where there is room
+FEW_COLUMNS = 3  # of a table narrow enough to stand beside its picture
 _VARIABLE = re.compile(r"var\((--[\w-]+)\)")
 _SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A drawing, what it is called as a file, and the numbers in it as a table."""
+    """A drawing with its file name, title and table of numbers."""
 
     name: str
     title: str
@@ -29,8 +29,8 @@ class Picture:
 
 
 def picture_view(picture: Picture) -> Node:
-    """A picture on a page, its numbers beside it."""
-    numbers = table(picture.heads, picture.rows, f"{picture.title}: the numbers")
+    """Show a picture with its table of numbers."""
+    numbers = table(picture.heads, picture.rows, f"{picture.title}: numbers")
     few = len(picture.heads) <= FEW_COLUMNS
     return el(
         "div", framed(picture.drawing, picture.title), numbers, class_="picture beside" if few else "picture"
@@ -38,7 +38,7 @@ def picture_view(picture: Picture) -> Node:
 
 
 def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
-    """Write every picture into a folder as SVG."""
+    """Write every picture into a folder as an SVG file."""
     written = []
     with file_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,12 +50,12 @@ def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
 
 
 def svg_text(picture: Picture) -> str:
-    """A picture as a file: light, with its colours in it and a ground of its own."""
-    _, _, wide, high = map(float, picture.drawing.attributes["viewBox"].split())
-    box = (-MARGIN, -MARGIN / 2, wide + 2 * MARGIN, high + MARGIN)
-    ground = el("rect", x=box[0], y=box[1], width=box[2], height=box[3], class_="ground")
+    """Return a picture as an SVG file with the light theme and a background."""
+    _, _, width, height = map(float, picture.drawing.attributes["viewBox"].split())
+    box = (-MARGIN, -MARGIN / 2, width + 2 * MARGIN, height + MARGIN)
+    background = el("rect", x=box[0], y=box[1], width=box[2], height=box[3], class_="ground")
     (title, *rest) = picture.drawing.children
-    whole = replace(
+    svg = replace(
         picture.drawing,
         attributes={
             **picture.drawing.attributes,
@@ -64,13 +64,13 @@ def svg_text(picture: Picture) -> str:
             "width": f"{box[2]:g}",
             "height": f"{box[3]:g}",
         },
-        children=(title, el("style", _style()), ground, *rest),
+        children=(title, el("style", _style()), background, *rest),
     )
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{markup(whole)}\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{markup(svg)}\n'
 
 
 def _style() -> str:
-    """The style of charts with the colours of the light theme filled in: few viewers know variables."""
+    """Return the style of charts with the colours of the light theme; few viewers support CSS variables."""
     web = files("caps.reports") / "web"
     light = dict(_SET.findall((web / "style.css").read_text("utf-8").partition("}")[0]))
-    return _VARIABLE.sub(lambda found: light[found[1]], (web / "chart.css").read_text("utf-8"))
+    return _VARIABLE.sub(lambda match: light[match[1]], (web / "chart.css").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Figures of a study for a paper, through matplotlib, which is imported nowhere else."""
+"""Figures of a study for a paper; the only module that imports matplotlib."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,13 +11,13 @@ from caps.core.errors import MissingExtraError
 from caps.files import file_errors, write_file
 from caps.reports.console import shown
 
-WIDE, LETTERS = 6.5, 110  # the text of a page: inches, and letters of a legend that fit
-ACROSS = {1: 1, 2: 2, 4: 2}  # panels beside each other; else three
-SERIES, ROW, PAGE = 0.15, 0.28, 7.6  # inches of height: of a series, of a row at least, of all rows at most
+WIDTH, LEGEND_CHARACTERS = 6.5, 110  # of the text of a page: inches, and characters of a legend line
+ACROSS = {1: 1, 2: 2, 4: 2}  # columns by number of panels; otherwise three
+SERIES, ROW, PAGE = 0.15, 0.28, 7.6  # heights in inches: a series, the least row, all rows at most
 PAPER = "hollow: the paper"
-# One more mark than colours, so that pairs of them repeat late.
+# One more marker than colours, so that their combinations repeat late.
 MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
-# Told apart by the colour-blind (after Okabe and Ito), and in grey by how light they are and by their marks.
+# A palette for colour-blind readers (after Okabe and Ito); in grey, lightness and markers differ.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#555555")
 STYLE: dict[Any, Any] = {
     "font.family": ["STIXGeneral", "DejaVu Sans"],
@@ -27,16 +27,16 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.spines.left": False,
     "xtick.major.width": 0.6,
-    "pdf.fonttype": 42,  # fonts are embedded whole, as publishers ask
+    "pdf.fonttype": 42,  # embedded fonts, as publishers require
     "svg.fonttype": "path",
-    "svg.hashsalt": "caps",  # the same figures make the same file
-    "text.parse_math": False,  # a name with dollars is a name
+    "svg.hashsalt": "caps",  # reproducible files
+    "text.parse_math": False,  # names may contain dollar signs
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One axis: what it is in, and the series on it, each with a figure for every row or none."""
+    """One axis with its unit and series; a series has a figure or None for every row."""
 
     title: str
     unit: str
@@ -46,34 +46,35 @@ class Panel:
 def draw_panels(
     panels: Sequence[Panel], rows: Sequence[str], path: Path, *, title: str, notes: Sequence[str]
 ) -> list[Path]:
-    """Draw rows down, one panel a metric across, as .svg and .pdf; hollow marks are the paper's figures."""
-    with _styled() as make:
+    """Draw one panel per metric as .svg and .pdf; hollow marks are the paper's figures."""
+    with _figure_class() as make:
         most = max(len(panel.series) for panel in panels)
         across = ACROSS.get(len(panels), 3)
         down = -(-len(panels) // across)
-        tall = min(PAGE / down, len(rows) * max(ROW, SERIES * most))
-        figure = make(figsize=(WIDE, down * (tall + 0.75) + 0.65), layout="constrained")
+        height = min(PAGE / down, len(rows) * max(ROW, SERIES * most))
+        figure = make(figsize=(WIDTH, down * (height + 0.75) + 0.65), layout="constrained")
         grid = figure.subplots(down, across, sharey=True, squeeze=False)
         names = list(dict.fromkeys(["", *(name for panel in panels for name in panel.series)]))
         names = names if any("" in panel.series for panel in panels) else names[1:]
-        places = list(grid.flat)
-        for axes, panel in zip(places, panels, strict=False):
-            _draw(axes, panel, rows, names)
-        for axes in places[len(panels) :]:
+        all_axes = list(grid.flat)
+        for axes, panel in zip(all_axes, panels, strict=False):
+            _draw_panel(axes, panel, rows, names)
+        for axes in all_axes[len(panels) :]:
             axes.set_visible(False)
-        _explain(figure, panels, names, title, notes)
+        _add_legend(figure, panels, names, title, notes)
         files = [path.with_name(f"{path.name}{ending}") for ending in (".svg", ".pdf")]
         return [_save(figure, file, title) for file in files]
 
 
-def _draw(axes: Any, panel: Panel, rows: Sequence[str], names: Sequence[str]) -> None:
+def _draw_panel(axes: Any, panel: Panel, rows: Sequence[str], names: Sequence[str]) -> None:
     step = 0.8 / len(panel.series)
-    for place, (name, cells) in enumerate(panel.series.items()):
-        look = names.index(name)
-        colour, mark = COLOURS[look % len(COLOURS)], MARKS[look % len(MARKS)]
-        shift = step * (place - (len(panel.series) - 1) / 2)
+    for index, (name, cells) in enumerate(panel.series.items()):
+        style = names.index(name)
+        colour, mark = COLOURS[style % len(COLOURS)], MARKS[style % len(MARKS)]
+        shift = step * (index - (len(panel.series) - 1) / 2)
         for row, cell in enumerate(cells):
-            _figure(axes, cell, row + shift, colour, mark) if cell is not None else None
+            if cell is not None:
+                _draw_cell(axes, cell, row + shift, colour, mark)
     for row in range(1, len(rows)):
         axes.axhline(row - 0.5, color="#dddddd", linewidth=0.5, zorder=0)
     axes.set_yticks(range(len(rows)), [shown(label) for label in rows])
@@ -85,79 +86,43 @@ def _draw(axes: Any, panel: Panel, rows: Sequence[str], names: Sequence[str]) ->
     axes.set_axisbelow(True)
 
 
-def _figure(axes: Any, cell: Mapping[str, Any], y: float, colour: str, mark: str) -> None:
-    """Ours as a filled mark with its interval, the paper's as a hollow one."""
+def _draw_cell(axes: Any, cell: Mapping[str, Any], y: float, colour: str, mark: str) -> None:
+    """Draw our figure as a filled mark with its interval, the paper's as a hollow one."""
     if cell["low"] is not None and cell["high"] is not None:
-        axes.plot(
-            [cell["low"], cell["high"]],
-            [y, y],
-            color=colour,
-            linewidth=1.1,
-            alpha=0.55,
-            solid_capstyle="butt",
-        )
+        interval = [cell["low"], cell["high"]]
+        axes.plot(interval, [y, y], color=colour, linewidth=1.1, alpha=0.55, solid_capstyle="butt")
     if cell["paper"] is not None:
-        axes.plot(
-            [cell["paper"]],
-            [y],
-            mark,
-            markerfacecolor="white",
-            markeredgecolor=colour,
-            markersize=4.8,
-            markeredgewidth=0.9,
-        )
+        hollow = {"markerfacecolor": "white", "markeredgecolor": colour, "markeredgewidth": 0.9}
+        axes.plot([cell["paper"]], [y], mark, markersize=4.8, **hollow)
     if cell["ours"] is not None:
-        axes.plot(
-            [cell["ours"]],
-            [y],
-            mark,
-            color=colour,
-            markersize=4.2,
-            markeredgecolor="white",
-            markeredgewidth=0.3,
-        )
+        filled = {"color": colour, "markeredgecolor": "white", "markeredgewidth": 0.3}
+        axes.plot([cell["ours"]], [y], mark, markersize=4.2, **filled)
 
 
-def _explain(
+def _add_legend(
     figure: Any, panels: Sequence[Panel], names: Sequence[str], title: str, notes: Sequence[str]
 ) -> None:
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
     marks = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS[place % len(COLOURS)],
-            marker=MARKS[place % len(MARKS)],
-            linestyle="",
-            markersize=4,
-            label=shown(name),
-        )
-        for place, name in enumerate(names)
+        Line2D([], [], color=COLOURS[index % len(COLOURS)], marker=MARKS[index % len(MARKS)],
+               linestyle="", markersize=4, label=shown(name))
+        for index, name in enumerate(names)
         if name
-    ]
+    ]  # fmt: skip
     cells = [cell for panel in panels for some in panel.series.values() for cell in some if cell is not None]
-    said = "\n".join([shown(title), *map(shown, notes)])
-    figure.suptitle(said, fontsize=8, x=0.01, ha="left")
+    figure.suptitle("\n".join(map(shown, [title, *notes])), fontsize=8, x=0.01, ha="left")
     if any(cell["paper"] is not None for cell in cells):
         marks.append(
-            Line2D(
-                [],
-                [],
-                color="#333333",
-                marker="o",
-                markerfacecolor="white",
-                linestyle="",
-                markersize=4,
-                label=PAPER,
-            )
-        )
+            Line2D([], [], color="#333333", marker="o", markerfacecolor="white", linestyle="", markersize=4,
+                   label=PAPER)
+        )  # fmt: skip
     if marks:
         longest = max(len(name) for name in [*names, PAPER])
         figure.legend(
             handles=marks,
             loc="outside lower left",
-            ncols=max(1, min(len(marks), LETTERS // (longest + 5))),
+            ncols=max(1, min(len(marks), LEGEND_CHARACTERS // (longest + 5))),
             fontsize=7.5,
             frameon=False,
             handletextpad=0.2,
@@ -165,7 +130,7 @@ def _explain(
 
 
 @contextmanager
-def _styled() -> Iterator[Any]:
+def _figure_class() -> Iterator[Any]:
     try:
         import matplotlib  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415

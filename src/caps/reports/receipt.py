@@ -1,4 +1,4 @@
-"""Receipts: how one case was decided, as data; games, clusters, prompts and replies, decisive verdicts."""
+"""Receipts: how a case was decided, as data: judge calls, clusters, prompts, replies, decisive verdicts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,20 +27,20 @@ from caps.prompts.tags import verdict_of
 from caps.reports.bracket import confidence
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line, answer_of, ask_of
-from caps.runs.summary import by_ask, malformed
+from caps.runs.summary import group_by_ask, malformed_cause
 
-# The games of a case as its calls tell them, and the rounds they belong to.
+MAX_FLIPS = 64  # verdicts reversed in one contest
 
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """One ask and what came of it; of two shown, the first sat in slot A."""
+    """One question to the judge and its answer; the first of two candidates was in slot A."""
 
     number: int
     level: str
     shown: tuple[int, ...]
-    preferred: int | None  # by the judge: nobody after a tie, a rating or silence
-    said: str  # HIGH, LOW, tie, two ratings, a rating, a pick, or why there is no answer
+    preferred: int | None  # None after a tie, a rating or no answer
+    said: str  # HIGH, LOW, tie, two ratings, a rating, a pick, or the reason for no answer
     malformed: str | None
     tokens: int
     cached: int
@@ -50,7 +50,7 @@ class Game:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One round: what was asked at once, who had a bye, and who is still in it afterwards."""
+    """One round: its questions, byes, and the candidates that advance (`through`)."""
 
     name: str
     games: tuple[Game, ...]
@@ -60,18 +60,18 @@ class Stage:
 
     @property
     def players(self) -> set[int]:
-        """Everyone in it."""
+        """All candidates in the round."""
         return {one for game in self.games for one in game.shown} | set(self.byes)
 
 
 def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
-    """The games behind a case's calls, in order, each with its stage and its ask."""
+    """Return the games of a case in order, each with its stage and ask."""
     games = []
-    for number, tries in enumerate(by_ask(lines)):
-        last, ask = tries[-1], ask_of(tries[-1])
-        preferred, said = _reading(ask, answer_of(last))
+    for number, attempts in enumerate(group_by_ask(lines)):
+        last, ask = attempts[-1], ask_of(attempts[-1])
+        preferred, said = _read_answer(ask, answer_of(last))
         tokens, cached, output = (
-            sum(line.get(name, 0) for line in tries) for name in ("tokens", "cached", "output")
+            sum(line.get(name, 0) for line in attempts) for name in ("tokens", "cached", "output")
         )
         game = Game(
             number=number,
@@ -79,17 +79,17 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
             shown=tuple(ask.entrants),
             preferred=preferred,
             said=said,
-            malformed=malformed(tries),
+            malformed=malformed_cause(attempts),
             tokens=tokens,
             cached=cached,
             output=output,
-            tries=sum("attempt" in line for line in tries),
+            tries=sum("attempt" in line for line in attempts),
         )
         games.append((last["stage"], ask, game))
     return games
 
 
-def _reading(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:
+def _read_answer(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:
     if isinstance(answer, Verdict) and isinstance(ask, Pairing):
         winner = None if answer.a == answer.b else ask.a if answer.a > answer.b else ask.b
         ratings = f"{answer.a:g}-{answer.b:g}"
@@ -101,45 +101,42 @@ def _reading(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:
     return None, f"unanswered: {answer.reason}" if isinstance(answer, Unanswered) else "unanswered"
 
 
-# Where the way of each candidate of a case led.
-
-
-def through_of(round_: Round, ahead: Round | None, chosen: Selection) -> tuple[int, ...]:
-    """Who is still in it after a round: whoever plays on, the finalists, or the better of each pair."""
+def survivors_of(round_: Round, following: Round | None, chosen: Selection) -> tuple[int, ...]:
+    """Return who advances: candidates of the next round, finalists, or the better of each pair."""
     players = {one for ask in round_.asks for one in ask.entrants}
-    if ahead is not None:
-        later = {one for ask in ahead.asks for one in ask.entrants} | {*ahead.byes}
-        back = set() if ahead.kind == "elimination" else set(chosen.rescued)  # they did not get through
-        return tuple(sorted(players & (later - back)))
+    if following is not None:
+        later = {one for ask in following.asks for one in ask.entrants} | {*following.byes}
+        rescued = set() if following.kind == "elimination" else set(chosen.rescued)  # did not advance here
+        return tuple(sorted(players & (later - rescued)))
     if chosen.finalists and not players <= set(chosen.finalists):
         return tuple(sorted(players & set(chosen.finalists) - set(chosen.rescued)))
-    ranked = {one: place for place, one in enumerate(chosen.order)}
+    rank = {one: index for index, one in enumerate(chosen.order)}
     pairs = [ask.entrants for ask in round_.asks if isinstance(ask, Pairing)]
-    return tuple(sorted({min(pair, key=ranked.__getitem__) for pair in pairs}))
+    return tuple(sorted({min(pair, key=rank.__getitem__) for pair in pairs}))
 
 
 def clusters_of(
     signed: Sequence[tuple[int, str | None]], stages: Sequence[Stage], winner: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Equal answers of which one plays, that one first; nobody is merged where equals play on their own."""
+    """Group equal answers that one of them represents, that one first; equals that compete stay separate."""
     first = stages[0].players if stages else {winner}
     groups: dict[object, list[int]] = {}
     for one, signature in signed:
         groups.setdefault(one if signature is None else signature, []).append(one)
-    found: list[tuple[int, ...]] = []
+    clusters: list[tuple[int, ...]] = []
     for members in groups.values():
         playing = [one for one in members if one in first]
         if len(playing) == 1:
-            found.append((playing[0], *(one for one in members if one != playing[0])))
+            clusters.append((playing[0], *(one for one in members if one != playing[0])))
         elif not playing and not stages:
-            found.append(tuple(members))
+            clusters.append(tuple(members))
         else:
-            found += [(one,) for one in playing]
-    return tuple(found)
+            clusters += [(one,) for one in playing]
+    return tuple(clusters)
 
 
 def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line: Line) -> dict[int, str]:
-    """Where each candidate's way ended."""
+    """Describe how far each candidate came."""
     fates = {one: f"equal to {head}" for head, *others in clusters for one in others}
     for stage in stages:
         if stage.kind != "elimination":
@@ -154,25 +151,19 @@ def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line:
     fates |= dict.fromkeys(finalists, "finalist")
     fates |= dict.fromkeys(rescued_of(line), "finalist, rescued")
     if not finalists:
-        fates |= {one: f"place {place}" for place, one in enumerate(line["order"], 1) if one not in fates}
+        fates |= {one: f"place {rank}" for rank, one in enumerate(line["order"], 1) if one not in fates}
     return fates | {line["winner"]: "chosen"}
 
 
 def rescued_of(line: Line) -> tuple[int, ...]:
-    """Who came back."""
+    """Return the rescued candidates of a result line."""
     rescued = line.get("rescued")
     return () if rescued is None else (rescued,) if isinstance(rescued, int) else tuple(rescued)
 
 
-# Which single verdict, turned around, would have changed the winner: played again, not guessed.
-
-
-MOST = 64  # games turned around in one contest
-
-
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A game turned around: who would then have won; nobody knows where it leads to games never played."""
+    """A reversed verdict and the winner it leads to; None if the judge was never asked what follows."""
 
     game: int
     preferred: int
@@ -180,28 +171,31 @@ class Flip:
 
 
 def flips(
-    strategy: Strategy, entrants: Sequence[Entrant], *, seed: str, contest: Contest, most: int = MOST
+    strategy: Strategy, entrants: Sequence[Entrant], *, seed: str, contest: Contest, most: int = MAX_FLIPS
 ) -> list[Flip]:
-    """Every verdict turned around that changes the winner, or leaves it open; none of a contest cut short."""
+    """Find single verdicts that, reversed, change the winner or leave it open, by replaying the contest.
+
+    A contest that was stopped early has none.
+    """
     if contest.stopped is not None:
         return []
     turns = contest.transcript
     asks = [ask for turn in turns for ask in turn.round.asks]
     answers = [answer for turn in turns for answer in turn.answers]
     known = dict(zip(asks, answers, strict=True))
-    found = []
+    decisive = []
     for number, (ask, answer) in enumerate(zip(asks[:most], answers, strict=False)):
         if not isinstance(ask, Pairing) or not isinstance(answer, Verdict):
             continue
-        for other in _others(answer):
+        for other in _reversed(answer):
             winner = _winner(strategy, entrants, seed, {**known, ask: other})
             if winner != contest.selection.winner:
-                found.append(Flip(number, ask.a if other.a > other.b else ask.b, winner))
-    return found
+                decisive.append(Flip(number, ask.a if other.a > other.b else ask.b, winner))
+    return decisive
 
 
-def _others(verdict: Verdict) -> Iterator[Verdict]:
-    """The verdict the other way round; a tie might have been decided either way."""
+def _reversed(verdict: Verdict) -> Iterator[Verdict]:
+    """Yield the reversed verdict; for a tie, a verdict for each side."""
     if verdict.a != verdict.b:
         yield verdict.swapped()
     else:
@@ -222,7 +216,7 @@ def _winner(
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A candidate: how far it came, and what is known of it."""
+    """A candidate: how far it came, its label, test results and score."""
 
     id: int
     fate: str
@@ -233,14 +227,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """How a case was decided; without `whole`, only from its calls, because its contest cannot be redone."""
+    """How a case was decided; without `whole` only calls are known, as the contest could not be replayed."""
 
     case: str
     strategy: str
     winner: int | None
     stages: tuple[Stage, ...]
     candidates: tuple[Standing, ...]
-    clusters: tuple[tuple[int, ...], ...] = ()  # whoever stands for a cluster is named first
+    clusters: tuple[tuple[int, ...], ...] = ()  # the representative comes first
     finalists: tuple[int, ...] = ()
     rescued: tuple[int, ...] = ()
     rescue_gap: float | None = None
@@ -251,27 +245,29 @@ class Receipt:
     asked: int = 0
     usd: float | None = None
     flips: tuple[Flip, ...] | None = None
-    score_kind: str = ""  # what the candidates' scores mean
+    score_kind: str = ""  # the meaning of the scores
     whole: bool = False
     games: tuple[Game, ...] = field(default=(), repr=False)
 
-    def right(self, one: int) -> bool | None:
-        """Whether a candidate is right, where that is known."""
+    def right(self, one: int | None) -> bool | None:
+        """Return the label of a candidate, if it is known."""
         return next((each.right for each in self.candidates if each.id == one), None)
 
     @property
     def bracket(self) -> tuple[Stage, ...]:
-        """The elimination rounds a picture can be drawn of."""
+        """The elimination rounds, if the contest was replayed."""
         return tuple(stage for stage in self.stages if stage.kind == "elimination") if self.whole else ()
 
 
-def receipt_of(run: RebuiltRun, line: Line, prepared: PreparedCase | None, *, turn: bool = True) -> Receipt:
-    """The receipt of a line; `turn` verdicts around to see which of them decided."""
+def receipt_of(
+    run: RebuiltRun, line: Line, prepared: PreparedCase | None, *, with_flips: bool = True
+) -> Receipt:
+    """Create the receipt of a result line; `with_flips` looks for decisive verdicts."""
     play = None if prepared is None or "winner" not in line else run.play(prepared)
     games = games_of(run.calls.get(line["id"], []))
     if play is None:
         return _from_lines(run, line, None if prepared is None else prepared.case, games)
-    return _from_contest(run, line, play, games, turn=turn)
+    return _from_contest(run, line, play, games, with_flips=with_flips)
 
 
 def _from_lines(
@@ -283,7 +279,7 @@ def _from_lines(
             stages.append((name, game.level, []))
         stages[-1][2].append(game)
     order = line.get("order") or []
-    fates = {one: f"place {place}" for place, one in enumerate(order, 1)}
+    fates = {one: f"place {rank}" for rank, one in enumerate(order, 1)}
     return Receipt(
         line["id"],
         run.file.config.strategy,
@@ -302,28 +298,27 @@ def _from_lines(
 
 
 def _from_contest(
-    run: RebuiltRun, line: Line, play: CaseRun, games: list[tuple[str, Ask, Game]], *, turn: bool
+    run: RebuiltRun, line: Line, play: CaseRun, games: list[tuple[str, Ask, Game]], *, with_flips: bool
 ) -> Receipt:
     contest, case, entrants = play.contest, play.prepared.case, play.prepared.evidence.entrants
-    by = {ask: game for _, ask, game in games}
-    chosen, turns = contest.selection, contest.transcript
+    game_of = {ask: game for _, ask, game in games}
+    chosen = contest.selection
     stages = []
-    for place, held in enumerate(turns):
-        later = (after.round for after in turns[place + 1 :])
-        ahead = next((round_ for round_ in later if round_.kind != "second_look"), None)
-        through = through_of(held.round, ahead, chosen)
-        asked = tuple(by[ask] for ask in held.round.asks)
-        stages.append(Stage(held.round.stage, asked, held.round.byes, through, held.round.kind))
-    held_in = {ask for held in turns for ask in held.round.asks}
-    left = tuple(game for ask, game in by.items() if ask not in held_in)
-    if left:  # the round that was never answered
-        stages.append(Stage("not answered", left))
+    rounds = [turn.round for turn in contest.transcript]
+    for index, round_ in enumerate(rounds):
+        following = next((later for later in rounds[index + 1 :] if later.kind != "second_look"), None)
+        survivors = survivors_of(round_, following, chosen)
+        asked = tuple(game_of[ask] for ask in round_.asks)
+        stages.append(Stage(round_.stage, asked, round_.byes, survivors, round_.kind))
+    answered = {ask for round_ in rounds for ask in round_.asks}
+    if unanswered := tuple(game for ask, game in game_of.items() if ask not in answered):
+        stages.append(Stage("not answered", unanswered))
     clusters = clusters_of([(one.id, one.signature) for one in entrants], stages, chosen.winner)
     fates = fates_of(stages, clusters, line)
-    turned = None
-    if turn and run.strategy is not None:
+    decisive = None
+    if with_flips and run.strategy is not None:
         seed = f"{run.file.config.seed}/{case.id}"
-        turned = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
+        decisive = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
     return Receipt(
         line["id"],
         run.file.config.strategy,
@@ -343,7 +338,7 @@ def _from_contest(
         line.get("examples", 0),
         sum(game.tokens for _, _, game in games),
         line.get("usd"),
-        turned,
+        decisive,
         chosen.score_kind,
         whole=True,
         games=tuple(game for _, _, game in games),
@@ -357,12 +352,9 @@ def _standing(one: int, fate: str, line: Line, case: Case | None, score: float |
     return Standing(one, fate, label, passed, score)
 
 
-# What a judge saw and said in each game of a case: prompts rendered again, replies from the journal.
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeReply:
-    """One reply and how it was read; no text where the journal does not hold it."""
+    """One reply and how it was parsed; `text` is None if the journal does not hold it."""
 
     text: str | None
     reasoning: str
@@ -373,27 +365,27 @@ class JudgeReply:
 
 @dataclass(frozen=True, slots=True)
 class GameExchange:
-    """The prompt in pieces (candidates stand alone), whether it is what was sent, and the replies."""
+    """The prompt in pieces, whether it is exactly what was sent, and the replies."""
 
     prompt: tuple[str, ...]
     exact: bool
     replies: tuple[JudgeReply, ...]
 
 
-def exchange_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> Iterator[GameExchange]:
-    """The words of each game of a case, in its order."""
+def exchanges_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> Iterator[GameExchange]:
+    """Yield prompt and replies of each game of a case: prompts rendered again, replies from the journal."""
     lines = run.calls.get(name, [])
     keys = [line["key"] for line in lines if line.get("key")]
     stored = {} if run.journal is None else run.journal.get_many(keys)
-    for tries in by_ask(lines):
-        said = []
-        for line in tries:
+    for attempts in group_by_ask(lines):
+        replies = []
+        for line in attempts:
             if "attempt" in line:
                 reply = stored.get(line["key"])
-                text, thought = (None, "") if reply is None else (reply.text, reply.reasoning)
-                said.append(JudgeReply(text, thought, line["how"], line["cause"], line["finish"]))
-        prompt, exact = _prompt(run, prepared, ask_of(tries[0]), tries[0])
-        yield GameExchange(prompt, exact, tuple(said))
+                text, reasoning = (None, "") if reply is None else (reply.text, reply.reasoning)
+                replies.append(JudgeReply(text, reasoning, line["how"], line["cause"], line["finish"]))
+        prompt, exact = _prompt(run, prepared, ask_of(attempts[0]), attempts[0])
+        yield GameExchange(prompt, exact, tuple(replies))
 
 
 def _prompt(
@@ -403,17 +395,17 @@ def _prompt(
         return (), False
     try:
         request = run.judge.request(prepared, ask)
-    except CapsError:  # a template that is no longer there
+    except CapsError:  # a template is missing
         return (), False
-    words = "\n\n".join(message.content for message in request.messages)
-    return tuple(cut(words, run.judge.shown(prepared, ask))), request_key(request) == line.get("key")
+    text = "\n\n".join(message.content for message in request.messages)
+    return tuple(split_at(text, run.judge.shown(prepared, ask))), request_key(request) == line.get("key")
 
 
-def cut(words: str, blocks: list[str]) -> Iterator[str]:
-    """The words in pieces, so that what is shown in many games is kept once; joined they are the same."""
+def split_at(text: str, blocks: list[str]) -> Iterator[str]:
+    """Split a prompt at its candidates, so that a page stores repeated pieces once."""
     for block in blocks:
         if block:
-            head, found, words = words.partition(block)
+            head, found, text = text.partition(block)
             yield head
             yield found
-    yield words
+    yield text

@@ -1,89 +1,77 @@
-"""A receipt as a page: bracket, round-robin, and every game with prompt and reply."""
+"""Receipts as HTML: bracket, round-robin, and every judge call with prompt and reply."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from caps.core.text import number
+from caps.core.text import number, plural
 from caps.core.types import Case
-from caps.reports.html import Child, Node, Texts, el
+from caps.reports.html import Child, Node, TextTable, el
 from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Stage, Standing
-
-# What a judge saw and said in a game, to read.
-
+from caps.reports.run_page import section
 
 HOW = {
-    "tags": "Read from the tags of the reply.",
-    "plain": "No tags: read from plain words on its last lines.",
-    "none": "Could not be read.",
+    "tags": "The verdict was read from the tags of the reply.",
+    "plain": "No tags: the verdict was read from the last lines of the reply.",
+    "none": "The reply could not be read.",
 }
 CAUSES = {
     "truncated": "It was cut off before the verdict.",
-    "refused": "The judge declined to judge.",
+    "refused": "The judge refused to judge.",
     "empty": "It was empty.",
-    "no-tag": "It holds no verdict.",
+    "no-tag": "It contains no verdict.",
 }
-
-
-def words_view(heard: GameExchange, texts: Texts) -> list[Node]:
-    """The prompt, each reply, and how it was read."""
-    drawn = [el("h4", "What the judge saw")]
-    if heard.prompt:
-        sure = (
-            "Rendered again from the cases; its key is the one in the run, so this is what was sent."
-            if heard.exact
-            else "Rendered again from the cases. Its key is not the run's: cases or settings have changed, "
-            "or nothing was sent."
-        )
-        drawn += [el("p", sure, class_="note"), el("pre", texts.passage(heard.prompt), tabindex=0)]
-    else:
-        drawn.append(
-            el(
-                "p",
-                "The prompt cannot be rendered: the cases or its template are not at hand.",
-                class_="note",
-            )
-        )
-    for said in heard.replies:
-        drawn += _reply(said, texts)
-    return drawn
-
-
-def _reply(said: JudgeReply, texts: Texts) -> list[Node]:
-    drawn = [el("h4", "What it answered")]
-    if said.text is None:
-        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
-    else:
-        if said.reasoning:
-            drawn.append(folded("Its reasoning", texts, said.reasoning))
-        drawn.append(el("pre", texts.passage([said.text]), tabindex=0))
-    cause = f" {CAUSES.get(said.cause, said.cause)}" if said.cause else ""
-    return [*drawn, el("p", HOW.get(said.how, said.how) + cause, class_="note")]
-
-
-def folded(title: str, texts: Texts, words: str) -> Node:
-    """A long text behind its title."""
-    return el("details", el("summary", title), el("pre", texts.passage([words]), tabindex=0), class_="fold")
-
-
-# The bracket of a receipt as a picture: from clusters of equal answers to the winner. Pure.
-
-
-LEAF, ROW, PILL, CARD, GAP = 34, 22, 92, 148, 40
+LEAF, ROW, PILL, CARD, GAP = 34, 22, 92, 148, 40  # sizes in the bracket
 TOP = 34
 BETWEEN = 14  # from one finalist's subtree to the next
 
 
+def exchange_view(exchange: GameExchange, texts: TextTable) -> list[Node]:
+    """Show the prompt and each reply with how it was parsed."""
+    drawn = [el("h4", "Prompt")]
+    if exchange.prompt:
+        note = "Rendered again from the cases. Its key equals that of the run, so this is what was sent."
+        if not exchange.exact:
+            note = (
+                "Rendered again from the cases. Its key differs from that of the run: cases or settings have "
+                "changed, or nothing was sent."
+            )
+        drawn += [el("p", note, class_="note"), el("pre", texts.add(exchange.prompt), tabindex=0)]
+    else:
+        note = "The prompt cannot be rendered: the cases or the prompt template are not available."
+        drawn.append(el("p", note, class_="note"))
+    for reply in exchange.replies:
+        drawn += _reply(reply, texts)
+    return drawn
+
+
+def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
+    drawn = [el("h4", "Reply")]
+    if reply.text is None:
+        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
+    else:
+        if reply.reasoning:
+            drawn.append(folded("Reasoning", texts, reply.reasoning))
+        drawn.append(el("pre", texts.add([reply.text]), tabindex=0))
+    cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
+    return [*drawn, el("p", HOW.get(reply.how, reply.how) + cause, class_="note")]
+
+
+def folded(title: str, texts: TextTable, text: str) -> Node:
+    """Show a title that expands to a long text."""
+    return el("details", el("summary", title), el("pre", texts.add([text]), tabindex=0), class_="fold")
+
+
 @dataclass(slots=True)
 class _Canvas:
-    """What is drawn so far; lines go beneath boxes."""
+    """The elements drawn so far; boxes cover lines."""
 
     lines: list[Node] = field(default_factory=list)
     boxes: list[Node] = field(default_factory=list)
-    at: dict[int, tuple[float, float]] = field(default_factory=dict)  # where a player's line goes on from
-    loss: dict[int, tuple[float, float]] = field(default_factory=dict)  # where it ended
+    at: dict[int, tuple[float, float]] = field(default_factory=dict)  # the current end of a candidate's line
+    loss: dict[int, tuple[float, float]] = field(default_factory=dict)  # where a loser's line ended
 
     def join(self, one: int, x: float, y: float, class_: str = "line") -> None:
-        """Draw a player's line on to a place."""
+        """Extend a candidate's line to a point."""
         x0, y0 = self.at[one]
         bend = max(x - GAP / 2, x0)
         path = (
@@ -93,15 +81,15 @@ class _Canvas:
 
 
 def bracket(receipt: Receipt) -> Node | None:
-    """The picture; none where there was no elimination."""
+    """Draw the bracket from distinct answers to the winner; None without elimination rounds."""
     stages = receipt.bracket
     if not stages:
         return None
     canvas = _Canvas()
     height = _leaves(canvas, receipt, stages)
-    heads = [el("text", "different answers", x=0, y=14, class_="head")]
-    for place, stage in enumerate(stages):
-        x = PILL + GAP + place * (CARD + GAP)
+    heads = [el("text", "distinct answers", x=0, y=14, class_="head")]
+    for index, stage in enumerate(stages):
+        x = PILL + GAP + index * (CARD + GAP)
         heads.append(_head(x + CARD / 2, f"stage {stage.name} · {_levels(stage)}"))
         _round(canvas, receipt, stage, x)
     x = PILL + GAP + len(stages) * (CARD + GAP)
@@ -116,7 +104,7 @@ def bracket(receipt: Receipt) -> Node | None:
 
 
 def _leaves(canvas: _Canvas, receipt: Receipt, stages: tuple[Stage, ...]) -> float:
-    """Put the clusters below each other in the order their games need, slot A above; the height used."""
+    """Draw the clusters in the order of their games, slot A above; return the height used."""
     blocks: dict[int, list[int]] = {}
     for stage in stages:
         for one in sorted(stage.players):
@@ -130,8 +118,8 @@ def _leaves(canvas: _Canvas, receipt: Receipt, stages: tuple[Stage, ...]) -> flo
     y = TOP + LEAF / 2
     for block in blocks.values():
         for one in block:
-            many = sizes.get(one, 1)
-            canvas.boxes.append(_pill(receipt, one, 0, y, more=f" ×{many}" if many > 1 else ""))
+            size = sizes.get(one, 1)
+            canvas.boxes.append(_pill(receipt, one, 0, y, more=f" ×{size}" if size > 1 else ""))
             canvas.at[one] = (PILL, y)
             y += LEAF
         y += BETWEEN
@@ -155,7 +143,7 @@ def _round(canvas: _Canvas, receipt: Receipt, stage: Stage, x: float) -> None:
 
 
 def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float:
-    """Finalists, who came back, and the winner; the height used."""
+    """Draw finalists, rescued candidates and the winner; return the height used."""
     finalists = receipt.finalists or ((receipt.winner,) if receipt.winner is not None else ())
     for one in finalists:
         if one in receipt.rescued or one not in canvas.at:
@@ -169,13 +157,13 @@ def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float
         canvas.join(one, x, height, "line rescue")
         gap = "" if receipt.rescue_gap is None else f", {receipt.rescue_gap:.2f} behind"
         canvas.boxes.append(
-            el("text", f"{one} comes back{gap}", x=x - 8, y=height + 24, class_="note", text_anchor="end")
+            el("text", f"{one} rescued{gap}", x=x - 8, y=height + 24, class_="note", text_anchor="end")
         )
         canvas.boxes.append(_pill(receipt, one, x, height, class_="pill back"))
         canvas.at[one] = (x + PILL, height)
         height += LEAF + BETWEEN
-    seats = [canvas.at[one][1] for one in finalists if one in canvas.at]
-    middle = sum(seats) / len(seats) if seats else height / 2
+    heights = [canvas.at[one][1] for one in finalists if one in canvas.at]
+    middle = sum(heights) / len(heights) if heights else height / 2
     goal = x + PILL + GAP
     for one in sorted(finalists, key=lambda one: one == receipt.winner):  # the winner's line lies on top
         canvas.join(one, goal, middle, "line" if one == receipt.winner else "line out")
@@ -186,7 +174,7 @@ def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float
 
 
 def _pairs(stage: Stage) -> Iterator[Game]:
-    """Each pair once, as it was first seated."""
+    """Yield each pair once, in its first order."""
     met: set[frozenset[int]] = set()
     for game in stage.games:
         if len(game.shown) == 2 and frozenset(game.shown) not in met:
@@ -198,104 +186,100 @@ def _card(receipt: Receipt, stage: Stage, game: Game, *, winner: int, x: float, 
     rows = []
     for slot, one, y in zip("AB", game.shown, (middle - ROW, middle), strict=True):
         state = "won" if one == winner else "lost"
-        said = game.said if one == winner else f"{game.tokens:,} tok"
+        note = game.said if one == winner else f"{game.tokens:,} tok"
         rows.append(
             el(
                 "g",
                 el("rect", x=x, y=y, width=CARD, height=ROW, class_=f"row {state}"),
                 el("text", slot, x=x + 8, y=y + 15, class_="slot"),
                 el("text", f"{one}{mark(receipt.right(one))}", x=x + 26, y=y + 15, class_=f"who {state}"),
-                el("text", said, x=x + CARD - 8, y=y + 15, class_="note", text_anchor="end"),
+                el("text", note, x=x + CARD - 8, y=y + 15, class_="note", text_anchor="end"),
             )
         )
     frame = el("rect", x=x, y=middle - ROW, width=CARD, height=2 * ROW, rx=5, class_="frame")
-    words = f"stage {stage.name}: {describe(game)}; {winner} goes on"
-    return el("a", el("title", words), *rows, frame, href=f"#g{game.number}", data_game=game.number)
+    title = f"stage {stage.name}: {describe(game)}; {winner} advances"
+    return el("a", el("title", title), *rows, frame, href=f"#g{game.number}", data_game=game.number)
 
 
 def describe(game: Game) -> str:
-    """A game in words."""
+    """Describe a judge call in one line."""
     if len(game.shown) != 2:
         return f"{', '.join(map(str, game.shown))} at {game.level}: {game.said}"
-    seats = f"{game.shown[0]} (A) against {game.shown[1]} (B) at {game.level}"
     verdict = game.said if game.preferred is None else f"{game.preferred} preferred, {game.said}"
-    return f"{seats}: {verdict}"
+    return f"{game.shown[0]} (A) against {game.shown[1]} (B) at {game.level}: {verdict}"
 
 
 def mark(right: bool | None) -> str:  # noqa: FBT001
-    """A sign for right and wrong."""
+    """Return a sign for right or wrong."""
     return "" if right is None else " ✓" if right else " ✗"
 
 
 def _pill(receipt: Receipt, one: int, x: float, y: float, *, more: str = "", class_: str = "pill") -> Node:
-    words = f"{one}{mark(receipt.right(one))}{more}"
+    label = f"{one}{mark(receipt.right(one))}{more}"
     box = el("rect", x=x, y=y - 12, width=PILL, height=24, rx=12, class_=class_)
-    return el("g", box, el("text", words, x=x + PILL / 2, y=y + 4.5, class_="who", text_anchor="middle"))
+    return el("g", box, el("text", label, x=x + PILL / 2, y=y + 4.5, class_="who", text_anchor="middle"))
 
 
-def _head(x: float, words: str) -> Node:
-    return el("text", words, x=x, y=14, class_="head", text_anchor="middle")
+def _head(x: float, text: str) -> Node:
+    return el("text", text, x=x, y=14, class_="head", text_anchor="middle")
 
 
 def _levels(stage: Stage) -> str:
     return ", ".join(sorted({game.level for game in stage.games}))
 
 
-def receipt_view(receipt: Receipt, heard: Sequence[GameExchange], case: Case | None, texts: Texts) -> Node:
-    """The whole receipt; long texts go into `texts`."""
+def receipt_view(
+    receipt: Receipt, exchanges: Sequence[GameExchange], case: Case | None, texts: TextTable
+) -> Node:
+    """Show a receipt; long texts are stored in `texts`."""
     picture = bracket(receipt)
     finals = [stage for stage in receipt.stages if stage.kind == "round_robin"]
     return el(
         "article",
         el("h1", "Case ", el("bdi", receipt.case)),
         el("p", *_outcome(receipt), class_="lead"),
-        None if case is None else folded("The problem", texts, case.problem.text),
-        None
-        if picture is None
-        else _section("How it was decided", _HOW_TO_READ, _scrolled(picture, "the bracket")),
-        *(
-            _section("The finalists, everyone against everyone", _CROSS, _cross(one, receipt))
-            for one in finals
-        ),
+        None if case is None else folded("Problem", texts, case.problem.text),
+        None if picture is None else section("Bracket", _HOW_TO_READ, _scrolled(picture, "the bracket")),
+        *(section("Round-robin of the finalists", _CROSS, _cross(one, receipt)) for one in finals),
         _flips(receipt),
-        _section("The candidates", None, _candidates(receipt, case, texts)),
-        _section("Every game, and what the judge saw", _GAMES, *_games(receipt, heard, texts)),
+        section("Candidates", None, _candidates(receipt, case, texts)),
+        section("Judge calls", _GAMES, *_games(receipt, exchanges, texts)),
         class_="receipt",
     )
 
 
 _HOW_TO_READ = (
     "Read from left to right. Each box is one question to the judge: which of two answers is more likely "
-    "right? The upper one was shown first (slot A); HIGH and LOW say how sure the judge was. ×3 means that "
-    "three candidates gave the same answer. ✓ and ✗ are known labels, which the judge never sees."
+    "right? The upper answer was shown first (slot A); HIGH and LOW are the confidence of the judge. ×3 "
+    "means that three candidates gave the same answer. ✓ and ✗ are known labels, which the judge never sees."
 )
 _CROSS = (
-    "The row's answer against the column's: + preferred, − not, = a tie; doubled where the judge was sure."
+    "The answer of the row against that of the column: + preferred, − not preferred, = tie; doubled if the "
+    "judge was sure."
 )
-_GAMES = "Open a game to read the prompt, the reply, and how the reply was read."
+_GAMES = "Open a call to read its prompt, the reply, and how the verdict was read."
 
 
 def _outcome(receipt: Receipt) -> list[Child]:
     if receipt.error is not None:
         return [f"No answer was chosen: {receipt.error}"]
     right = {True: ", which is right", False: ", which is wrong", None: ""}
-    words: list[Child] = [
+    text: list[Child] = [
         el("strong", f"Candidate {receipt.winner} was chosen"),
-        f" of {len(receipt.candidates)}"
-        + right[None if receipt.winner is None else receipt.right(receipt.winner)],
-        f". {len(receipt.games)} judge calls read {number(receipt.asked, 0)} tokens",
+        f" of {len(receipt.candidates)}" + right[receipt.right(receipt.winner)],
+        f". The judge read {plural(receipt.asked, 'token')} in {plural(len(receipt.games), 'call')}",
         "." if receipt.usd is None else f", for ${receipt.usd:.4f}.",
     ]
     if not receipt.games:
-        words.append(" No judge was needed.")
+        text.append(" No judge was needed.")
     if receipt.rescued:
-        words.append(f" Candidate {_listed(receipt.rescued)} came back after losing narrowly.")
+        text.append(f" Rescued after losing narrowly: {_listed(receipt.rescued)}.")
     if receipt.provisional:
         why = f" ({receipt.stopped})" if receipt.stopped else ""
-        words.append(f" The choice is provisional: not every call was answered{why}.")
+        text.append(f" The choice is provisional: not every call was answered{why}.")
     if not receipt.whole:
-        words.append(" The contest could not be played again, so this is told from its calls alone.")
-    return words
+        text.append(" The contest could not be replayed, so only its calls are shown.")
+    return text
 
 
 def _cross(stage: Stage, receipt: Receipt) -> Node:
@@ -306,10 +290,10 @@ def _cross(stage: Stage, receipt: Receipt) -> Node:
     for one in players:
         score = next(each.score for each in receipt.candidates if each.id == one)
         cells = [_cell(one, other, games) for other in players]
-        rate = "–" if score is None else f"{score:.2f}"
+        shown = "–" if score is None else f"{score:.2f}"
         chosen = "chosen" if one == receipt.winner else None
         who = el("th", f"{one}{mark(receipt.right(one))}", scope="row")
-        rows.append(el("tr", who, *cells, el("td", rate), class_=chosen))
+        rows.append(el("tr", who, *cells, el("td", shown), class_=chosen))
     heads = [el("th", str(one), scope="col") for one in players]
     head = el("thead", el("tr", el("td"), *heads, el("th", receipt.score_kind or "score", scope="col")))
     return _scrolled(el("table", head, el("tbody", *rows), class_="cross"), "the finals")
@@ -323,10 +307,10 @@ def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
         sign = "?" if game.said.startswith("unanswered") else "="
     else:
         sign = ("+" if game.preferred == one else "−") * (1 if game.said == "LOW" else 2)
-    seat = el("sub", "A") if game.shown[0] == one else None
+    slot = el("sub", "A") if game.shown[0] == one else None
     tone = {"+": "plus", "−": "minus"}.get(sign[0])
     link = el(
-        "a", sign, seat, class_=tone, href=f"#g{game.number}", data_game=game.number, title=describe(game)
+        "a", sign, slot, class_=tone, href=f"#g{game.number}", data_game=game.number, title=describe(game)
     )
     return el("td", link)
 
@@ -335,32 +319,37 @@ def _flips(receipt: Receipt) -> Node | None:
     if receipt.flips is None or not receipt.games:
         return None
     changed = [flip for flip in receipt.flips if flip.winner is not None]
-    deciding = {flip.game for flip in changed}  # a tie can be turned two ways
+    deciding = {flip.game for flip in changed}  # a tie can be reversed in two ways
     unknown = len({flip.game for flip in receipt.flips} - deciding)
     items = [
         el(
             "li",
-            el("a", f"game {flip.game + 1}", href=f"#g{flip.game}", data_game=flip.game),
-            f": had {flip.preferred} been preferred, {_named(receipt, flip.winner)} had won",
+            el("a", f"call {flip.game + 1}", href=f"#g{flip.game}", data_game=flip.game),
+            f": if {flip.preferred} had been preferred, {flip.winner}{mark(receipt.right(flip.winner))} "
+            "would have won",
         )
         for flip in changed
     ]
-    words = f"{len(deciding)} verdicts would each, turned around, have changed the winner."
+    text = f"Reversing any one of these {len(deciding)} verdicts would have changed the winner."
     if len(deciding) == 1:
-        words = "One verdict, turned around, would have changed the winner."
+        text = "Reversing this verdict would have changed the winner."
     if not changed:
-        words = "No single verdict that can be followed to the end would have changed the winner."
+        text = (
+            "As far as the recorded answers show, no single reversed verdict would have changed the winner."
+        )
     if unknown:
-        words += f" {unknown} more would have led to games that were never played, so nobody knows."
-    return _section("What it hung on", words, el("ul", *items) if items else None)
+        text += (
+            f" For {plural(unknown, 'more verdict')} this is unknown: the judge was never asked what follows."
+        )
+    return section("Decisive verdicts", text, el("ul", *items) if items else None)
 
 
-def _candidates(receipt: Receipt, case: Case | None, texts: Texts) -> Node:
+def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> Node:
     tested = any(one.passed is not None for one in receipt.candidates)
     scored = any(one.score is not None for one in receipt.candidates)
     heads = [
         "candidate",
-        "came to",
+        "result",
         *(["examples passed"] if tested else []),
         *([receipt.score_kind or "score"] if scored else []),
     ]
@@ -373,54 +362,45 @@ def _candidates(receipt: Receipt, case: Case | None, texts: Texts) -> Node:
             cells.append(el("td", "–" if one.score is None else f"{one.score:.2f}"))
         cells.append(el("td", _candidate_text(one, case, texts)))
         rows.append(el("tr", *cells, class_="chosen" if one.id == receipt.winner else None))
-    named = (el("th", name, scope="col", class_="text" if name == "came to" else None) for name in heads)
+    named = (el("th", name, scope="col", class_="text" if name == "result" else None) for name in heads)
     head = el("tr", *named, el("th", "text", scope="col"))
     return _scrolled(el("table", el("thead", head), el("tbody", *rows)), "the candidates")
 
 
-def _candidate_text(one: Standing, case: Case | None, texts: Texts) -> Child:
+def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Child:
     if case is None or one.id >= len(case.candidates):
         return "–"
-    return folded("read", texts, case.candidates[one.id].text)
+    return folded("show", texts, case.candidates[one.id].text)
 
 
-def _games(receipt: Receipt, heard: Sequence[GameExchange], texts: Texts) -> list[Node]:
+def _games(receipt: Receipt, exchanges: Sequence[GameExchange], texts: TextTable) -> list[Node]:
     drawn = []
-    for place, stage in enumerate(receipt.stages, 1):
-        title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {place}: {stage.name}"
+    for round_number, stage in enumerate(receipt.stages, 1):
+        title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {round_number}: {stage.name}"
         byes = f" · bye: {_listed(stage.byes)}" if stage.byes else ""
         drawn.append(el("h3", title + byes))
         for game in stage.games:
-            words = heard[game.number] if game.number < len(heard) else None
-            drawn.append(_game(game, words, texts))
+            exchange = exchanges[game.number] if game.number < len(exchanges) else None
+            drawn.append(_game(game, exchange, texts))
     return drawn or [el("p", "The judge was not asked.")]
 
 
-def _game(game: Game, heard: GameExchange | None, texts: Texts) -> Node:
+def _game(game: Game, exchange: GameExchange | None, texts: TextTable) -> Node:
     cost = f"{number(game.tokens, 0)} tokens read ({number(game.cached, 0)} cached), {game.output} written"
-    tries = f", {game.tries} tries" if game.tries > 1 else ""
+    tries = f", {game.tries} attempts" if game.tries > 1 else ""
     unread = el("span", "unreadable", class_="tag bad") if game.malformed else None
     return el(
         "details",
         el("summary", el("b", f"{game.number + 1}"), f" {describe(game)} ", unread),
         el("p", cost + tries, class_="note"),
-        *([] if heard is None else words_view(heard, texts)),
+        *([] if exchange is None else exchange_view(exchange, texts)),
         class_="game",
         id=f"g{game.number}",
     )
 
 
-def _section(title: str, about: str | None, *children: Child | None) -> Node:
-    note = None if about is None else el("p", about, class_="note")
-    return el("section", el("h2", title), note, *children)
-
-
 def _scrolled(child: Node, name: str) -> Node:
     return el("div", child, class_="scroll", tabindex=0, role="region", aria_label=name)
-
-
-def _named(receipt: Receipt, one: int | None) -> str:
-    return "nobody" if one is None else f"{one}{mark(receipt.right(one))}"
 
 
 def _listed(ids: Sequence[int]) -> str:

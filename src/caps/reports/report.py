@@ -1,4 +1,4 @@
-"""From runs to pages: what `caps report` writes, serves and prints."""
+"""Reports of runs: the pages and data that `caps report` writes, serves and prints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -6,34 +6,35 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from caps.core.errors import InputError
+from caps.core.text import plural
 from caps.core.types import Case
 from caps.reports import compare as compared
-from caps.reports.html import Node, Texts, el
+from caps.reports.html import Node, TextTable, el
 from caps.reports.page import Page, head, receipt_json
-from caps.reports.receipt import GameExchange, Receipt, exchange_of, receipt_of
+from caps.reports.receipt import GameExchange, Receipt, exchanges_of, receipt_of
 from caps.reports.receipt_page import receipt_view
 from caps.reports.run_page import (
     COLUMNS,
     FILTERS,
     Listing,
     cards,
+    glossary_view,
     lead,
     run_rows,
     section,
-    settings,
-    times,
-    tokens,
-    words,
+    settings_view,
+    timeline_view,
+    tokens_view,
 )
 from caps.runs.rebuild import RebuiltRun
-from caps.runs.summary import Figures, count
+from caps.runs.summary import Figures, count_figures
 
-MOST_TURNED = 2_000  # cases of a run whose verdicts are turned around; of any other, by itself
+MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run with its figures and known labels, ready to be shown."""
+    """A run with its figures and known labels."""
 
     run: RebuiltRun
     figures: Figures
@@ -41,158 +42,161 @@ class RunReport:
 
     @property
     def name(self) -> str:
-        """What the run is called on a page."""
+        """The name of the run on a page."""
         return self.run.path.resolve().name
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """Its selections, in order."""
+        """The result lines, in order."""
         return list(self.run.selections.values())
 
 
 def load_report(run: RebuiltRun) -> RunReport:
-    """Count a run."""
+    """Count the figures of a run."""
     labels = {
         case.id: tuple(one.correct for one in case.candidates)
         for case in run.cases()
         if case.id in run.selections
     }
-    figures = count(run.selections.values(), run.calls, labels, run.runner.stated_price)
+    figures = count_figures(run.selections.values(), run.calls, labels, run.runner.stated_price)
     return RunReport(run, figures, labels)
 
 
-def run_page(told: RunReport, *, live: bool = False) -> Page:
-    """The page of one run."""
-    run = told.run
-    listing = Listing(COLUMNS, FILTERS, run_rows(told.lines, run.calls, told.labels))
+def run_page(report: RunReport, *, live: bool = False) -> Page:
+    """Create the page of one run."""
+    run = report.run
     return Page(
-        title=f"{told.name} · caps report",
-        figures=run_figures(told),
-        after=[section("How it was run", None, words(), settings(run.file), *_notes(run))],
-        listing=listing,
+        title=f"{report.name} · caps report",
+        figures=run_figures(report),
+        after=[_details(run)],
+        listing=Listing(COLUMNS, FILTERS, run_rows(report.lines, run.calls, report.labels)),
         footer=footer(),
-        status=status(told),
+        status=status(report),
         live=live,
     )
 
 
-def run_figures(told: RunReport) -> list[Node]:
-    """What is counted anew while a run goes on."""
-    run = told.run
+def run_figures(report: RunReport) -> list[Node]:
+    """Return the part of a page that changes while the run continues."""
+    run, figures = report.run, report.figures
+    timeline = timeline_view(_timestamps(run))
     return [
-        *head(told.name, lead(run.file.config, told.figures, finished=run.finished), cards(told.figures)),
-        section(
-            "What the judge read", "Tokens sent to the judge, by stage and evidence.", tokens(told.figures)
-        ),
-        *([drawn] if (drawn := times(_stamps(run))) is not None else []),
+        *head(report.name, lead(run.file.config, figures, finished=run.finished), cards(figures)),
+        section("Tokens read", "Tokens sent to the judge, by stage and evidence.", tokens_view(figures)),
+        *([] if timeline is None else [timeline]),
     ]
 
 
-def status(told: RunReport) -> str:
-    """Where the run stands."""
-    return "finished" if told.run.finished else f"not finished: {told.figures.cases} cases so far"
+def status(report: RunReport) -> str:
+    """Say whether the run has finished."""
+    if report.run.finished:
+        return "finished"
+    return f"not finished: {plural(report.figures.cases, 'case')} so far"
 
 
-def pair_page(runs: Sequence[RunReport]) -> Page:
-    """The page of several runs; of two, case by case."""
-    names = [told.name for told in runs]
+def comparison_page(runs: Sequence[RunReport]) -> Page:
+    """Create the page of several runs; two runs are compared case by case."""
+    names = [report.name for report in runs]
     if len(set(names)) < len(names):
-        names = [str(told.run.path) for told in runs]
+        names = [str(report.run.path) for report in runs]
     title = ", ".join(names)
-    figures = head(title, *compared.runs_view(names, [told.figures for told in runs]))
+    figures = head(title, *compared.runs_view(names, [report.figures for report in runs]))
     listing = None
     if len(runs) == 2:
-        first, second = (told.run.selections for told in runs)
+        first, second = (report.run.selections for report in runs)
         labels = {**runs[1].labels, **runs[0].labels}
         figures.append(compared.pair_view(names, compared.compare_runs(first, second, labels)))
         listing = compared.pair_listing(names, first, second, labels)
-    made = [el("h3", name) for name in names]
-    after = [
-        node for title, told in zip(made, runs, strict=True) for node in (title, settings(told.run.file))
+    settings = [
+        node
+        for name, report in zip(names, runs, strict=True)
+        for node in (el("h3", name), settings_view(report.run.file))
     ]
     return Page(
         title=f"{title} · caps report",
         figures=figures,
-        after=[section("How they were run", None, words(), *after)],
+        after=[section("Terms and settings", None, glossary_view(), *settings)],
         listing=listing,
         footer=footer(),
         runs=names,
     )
 
 
-def receipts(told: RunReport, *, texts: bool = True) -> Iterator[str]:
-    """The receipt of every case, in the order of the rows, as the page's script reads it."""
-    run, cases = told.run, told.run.cases()
-    turn = len(run.selections) <= MOST_TURNED
+def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
+    """Yield the receipt of every case for the page's script, in the order of the rows."""
+    run, cases = report.run, report.run.cases()
+    with_flips = len(run.selections) <= MAX_FLIP_CASES
     for line in run.selections.values():
-        case = next_called(cases, line["id"]) if line["id"] in told.labels else None
-        receipt, heard = _receipt(run, line, case, turn=turn, texts=texts)
-        kept = Texts()
-        view = receipt_view(receipt, heard, case if texts else None, kept)
-        yield receipt_json(view, kept)
+        case = next_case(cases, line["id"]) if line["id"] in report.labels else None
+        receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
+        table = TextTable()
+        yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
 
 
-def next_called(cases: Iterator[Case], name: str) -> Case | None:
-    """The case of that name, further on; selections stand in the order of the cases."""
+def next_case(cases: Iterator[Case], name: str) -> Case | None:
+    """Advance to the case of that name; selections are in the order of the cases."""
     return next((case for case in cases if case.id == name), None)
 
 
 def one_receipt(run: RebuiltRun, name: str) -> tuple[Receipt, list[GameExchange], Case | None]:
-    """The receipt of one case."""
+    """Return the receipt of one case."""
     line = run.selections.get(name)
     if line is None:
         some = ", ".join(map(repr, list(run.selections)[:5])) or "none yet"
         raise InputError(f"{run.path}: no case {name!r} in this run; there are {some}")
-    case = next_called(run.cases(), name)
-    return *_receipt(run, line, case, turn=True, texts=True), case
+    case = next_case(run.cases(), name)
+    return *_receipt(run, line, case, with_flips=True, texts=True), case
 
 
 def case_page(run: RebuiltRun, name: str) -> Page:
-    """The page of one case, readable without scripts."""
-    receipt, heard, case = one_receipt(run, name)
-    texts = Texts()
-    view = receipt_view(receipt, heard, case, texts)
+    """Create the page of one case, readable without scripts."""
+    receipt, exchanges, case = one_receipt(run, name)
+    texts = TextTable()
     return Page(
         title=f"{name} · caps report",
-        figures=[view],
-        after=[section("How it was run", None, words(), settings(run.file), *_notes(run))],
+        figures=[receipt_view(receipt, exchanges, case, texts)],
+        after=[_details(run)],
         footer=footer(),
         status=f"one case of {run.path.resolve().name}",
-        texts=texts.kept,
+        texts=texts.texts,
     )
 
 
 def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
-    """A receipt as plain data, with the words of its games."""
-    receipt, heard, _ = one_receipt(run, name)
+    """Return a receipt as plain data, with prompts and replies."""
+    receipt, exchanges, _ = one_receipt(run, name)
     line = asdict(receipt)
-    games = line.pop("games")
-    words_ = [{"prompt": "".join(one.prompt), "exact": one.exact, "replies": one.replies} for one in heard]
-    return {**line, "games": [{**game, **said} for game, said in zip(games, words_, strict=True)]}
+    games = [
+        {**game, "prompt": "".join(one.prompt), "exact": one.exact, "replies": one.replies}
+        for game, one in zip(line.pop("games"), exchanges, strict=True)
+    ]
+    return {**line, "games": games}
 
 
 def footer() -> str:
-    """Who made the page."""
+    """Return the footer with the version of caps."""
     try:
-        return f"Made by caps {version('caps-select')}. Nothing on this page asks anything of the network."
+        name = f"caps {version('caps-select')}"
     except PackageNotFoundError:
-        return "Made by caps. Nothing on this page asks anything of the network."
+        name = "caps"
+    return f"Written by {name}. This page makes no network requests."
 
 
 def _receipt(
-    run: RebuiltRun, line: dict[str, Any], case: Case | None, *, turn: bool, texts: bool
+    run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
 ) -> tuple[Receipt, list[GameExchange]]:
     prepared = None if case is None else run.prepared(case)
-    receipt = receipt_of(run, line, prepared, turn=turn)
-    return receipt, list(exchange_of(run, prepared, line["id"])) if texts else []
+    receipt = receipt_of(run, line, prepared, with_flips=with_flips)
+    return receipt, list(exchanges_of(run, prepared, line["id"])) if texts else []
 
 
-def _stamps(run: RebuiltRun) -> list[tuple[float, str]]:
+def _timestamps(run: RebuiltRun) -> list[tuple[float, str]]:
     if run.journal is None:
         return []
     levels = {line["key"]: line["level"] for lines in run.calls.values() for line in lines if line.get("key")}
     return [(at, levels[key]) for key, at in run.journal.stamps(levels).items()]
 
 
-def _notes(run: RebuiltRun) -> list[Node]:
-    return [el("p", note, class_="note") for note in run.notes]
+def _details(run: RebuiltRun) -> Node:
+    notes = [el("p", note, class_="note") for note in run.notes]
+    return section("Terms and settings", None, glossary_view(), settings_view(run.file), *notes)

@@ -12,7 +12,7 @@ from caps.reports.plots import Panel, draw_panels
 from caps.studies.metrics import METRICS, Figure
 from caps.studies.tables import Cell, Table
 
-THEIRS = "; the paper's figures are of its own models"
+THEIRS = "; the figures of the paper were measured with other models"
 SCALES = {"%": 100.0, "points": 100.0, "M": 1e-6}
 ESCAPES = {letter: rf"\{letter}" for letter in "%&_#${}"} | {
     "\\": r"\textbackslash{}",
@@ -188,6 +188,8 @@ def _number(cell: Cell, number: float) -> str:
         return f"{value:.0f}"
     if unit == "points":
         return f"{round(value, 1) + 0.0:+.1f}"  # no -0.0
+    if unit in ("grade", "grades"):
+        return f"{round(value, 3) + 0.0:{'+' if unit == 'grades' else ''}.3f}"
     if unit == "":
         return f"{value:.3f}" if cell.metric in ("rho", "mcnemar") else f"{value:.2f}"
     return f"{value:.3g}" if unit == "M" and value < 1 else f"{value:.1f}"

@@ -1,1 +1,1 @@
-"""What is stored about a run: its folder, run file, result lines, summary."""
+"""Stored runs: the run folder, run file, result lines and summary."""

@@ -1,4 +1,4 @@
-"""A run rebuilt from its folder: its cases, every call, and each contest as it was played."""
+"""Stored runs rebuilt from their folders: cases, judge calls, and contests played again."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -19,44 +19,44 @@ from caps.models.base import Completion, Request
 from caps.runner import Runner
 from caps.runs.folder import read_rulings, read_run
 from caps.runs.result_lines import Line, answer_of, ask_of
-from caps.runs.summary import malformed
+from caps.runs.summary import malformed_cause
 
 
 class TranscriptJudge:
-    """A judge that repeats the lines of a case's calls."""
+    """A judge that repeats the recorded calls of a case."""
 
     def __init__(self, lines: list[Line]) -> None:
-        self.tries: dict[Ask, list[Line]] = {}
+        self._attempts: dict[Ask, list[Line]] = {}
         for line in lines:
-            self.tries.setdefault(ask_of(line), []).append(line)
+            self._attempts.setdefault(ask_of(line), []).append(line)
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
-        """Answer as it was answered."""
-        tries = self.tries.get(ask)
-        answer = None if tries is None else answer_of(tries[-1])
-        if tries is None or answer is None:
-            raise NotRecordedError(f"no line of the run answers {ask!r}")
-        heard = tuple(_attempt(line) for line in tries if "attempt" in line)
-        return Ruling(answer, heard, malformed(tries))
+        """Return the recorded ruling."""
+        lines = self._attempts.get(ask)
+        answer = None if lines is None else answer_of(lines[-1])
+        if lines is None or answer is None:
+            raise NotRecordedError(f"the run holds no answer to {ask!r}")
+        attempts = tuple(_attempt(line) for line in lines if "attempt" in line)
+        return Ruling(answer, attempts, malformed_cause(lines))
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
-        """Nothing: all is paid."""
+        """Return zero: recorded calls cost nothing."""
         return NOTHING
 
 
-class SilentModel:
-    """A model for seats of a judge that only renders prompts."""
+class NoModel:
+    """The model of a judge that only renders prompts."""
 
     async def complete(self, request: Request) -> Completion:
-        """Refuse."""
-        raise NotRecordedError(f"nobody is asked this {request.template!r} prompt")
+        """Refuse every request."""
+        raise NotRecordedError(f"no model is connected for the {request.template!r} prompt")
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing."""
 
 
 class RebuiltRun:
-    """Reads a run's folder, and what it points to as far as that is still there; `notes` say what is not."""
+    """A stored run with its cases and journal, as far as they still exist; `notes` lists what is missing."""
 
     def __init__(self, path: Path, journal: Journal | None = None) -> None:
         record = read_run(path)
@@ -67,28 +67,28 @@ class RebuiltRun:
         self.notes: list[str] = []
         self.journal = journal
         if journal is None:
-            self._note("the journal of the run is not at hand, so what the judge answered cannot be shown")
+            self._note("the journal of the run is not available, so the replies of the judge cannot be shown")
         self.runner = Runner(self.file.config, offline=True)
         self.judge: LlmJudge | None = None
         self.strategy: Strategy | None = None
         try:
             self.strategy = self.runner.strategy
-            if not self.runner.has_own_judge:  # whose prompts nobody knows, so its code need not be here
-                judge = self.runner.judge(lambda _: SilentModel())
+            if not self.runner.has_own_judge:  # the prompts of a custom judge are unknown
+                judge = self.runner.judge(lambda _: NoModel())
                 self.judge = judge if isinstance(judge, LlmJudge) else None
-        except CapsError as error:  # own prompts or an own strategy that are not here
-            self._note(f"contests cannot be played again: {error}")
+        except CapsError as error:  # custom prompts or a custom strategy that are missing
+            self._note(f"contests cannot be replayed: {error}")
 
     @property
     def finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run ended normally."""
         return bool(self.file.summary)
 
     def cases(self) -> Iterator[Case]:
-        """The cases of the run as far as they can be read; labels are in them."""
+        """Read the cases of the run, with their labels, as far as possible."""
         source = self.file.cases
         if source == "-":
-            self._note("the run read standard input, so its cases are not at hand")
+            self._note("the run read standard input, so its cases are not available")
             return
         try:
             for case in islice(open_cases(source), self.file.limit):
@@ -98,7 +98,7 @@ class RebuiltRun:
             self._note(f"the cases cannot be read: {error}")
 
     def prepared(self, case: Case) -> PreparedCase:
-        """A case made ready as the run did; without its journal, without what was found of it."""
+        """Prepare a case as the run did; without the journal, it lacks its findings."""
         try:
             known = case if self.journal is None else recall(self.journal, self.file.findings, case)
         except NotRecordedError:
@@ -106,7 +106,7 @@ class RebuiltRun:
         return self.runner.prepare(known)
 
     def play(self, prepared: PreparedCase) -> CaseRun | None:
-        """The contest of a case, played again; none where it cannot be, or comes out differently."""
+        """Replay the contest of a case; None if that fails or gives another result."""
         if self.strategy is None:
             return None
         name = prepared.case.id
@@ -117,12 +117,12 @@ class RebuiltRun:
         except CapsError:
             return None
         chosen = play.outcome.selection
-        told = self.selections.get(name, {}).get("order")
-        return play if chosen is not None and list(chosen.order) == told else None
+        recorded = self.selections.get(name, {}).get("order")
+        return play if chosen is not None and list(chosen.order) == recorded else None
 
-    def _note(self, words: str) -> None:
-        if words not in self.notes:
-            self.notes.append(words)
+    def _note(self, message: str) -> None:
+        if message not in self.notes:
+            self.notes.append(message)
 
 
 def _attempt(line: dict[str, Any]) -> Attempt:

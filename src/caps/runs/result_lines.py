@@ -1,4 +1,4 @@
-"""Results as plain data: the line of a selection, its calls, findings and servers."""
+"""Result lines: selections, judge calls, findings and servers as plain data."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from caps.config import RunConfig
-from caps.core.text import number, printable_json
+from caps.core.text import number, plural, printable_json
 from caps.core.types import (
     Answer,
     Ask,
@@ -28,22 +28,22 @@ from caps.engines.base import AskRuling, Outcome
 from caps.judging.base import PreparedCase
 from caps.models.fleet_servers import ServerRecord
 
-# What hard evidence found, for a result and for a run.
+Line = dict[str, Any]
 
 
-def found_line(prepared: PreparedCase) -> dict[str, Any]:
-    """How many public examples each candidate passes; nothing where none was run."""
-    found = [one.found for one in prepared.case.candidates]
-    known = [one for one in found if one is not None and one.passed is not None]
-    if not known:
+def findings_line(prepared: PreparedCase) -> Line:
+    """Count the public examples that each candidate passes; empty if none was run."""
+    findings = [one.found for one in prepared.case.candidates]
+    tested = [one for one in findings if one is not None and one.passed is not None]
+    if not tested:
         return {}
-    passed = [None if one is None else one.passed for one in found]
-    return {"tests_passed": passed, "examples": known[0].examples}
+    passed = [None if one is None else one.passed for one in findings]
+    return {"tests_passed": passed, "examples": tested[0].examples}
 
 
 @dataclass(slots=True)
-class FoundSummary:
-    """Running totals of what was found."""
+class FindingsSummary:
+    """Running totals of findings."""
 
     cases: int = 0
     candidates: int = 0
@@ -55,50 +55,49 @@ class FoundSummary:
 
     def add(self, prepared: PreparedCase) -> None:
         """Count one case."""
-        found = [one.found for one in prepared.case.candidates if one.found is not None]
-        if not found:
+        findings = [one.found for one in prepared.case.candidates if one.found is not None]
+        if not findings:
             return
         self.cases += 1
         self.candidates += len(prepared.case.candidates)
-        self.clusters += len({fact.cluster or place for place, fact in enumerate(found)})
-        self.unparsed += sum(one.parses is False for one in found)
-        tried = [one for one in found if one.passed is not None]
+        self.clusters += len({one.cluster or index for index, one in enumerate(findings)})
+        self.unparsed += sum(one.parses is False for one in findings)
+        tried = [one for one in findings if one.passed is not None]
         self.tried += len(tried)
         self.passed += sum(one.passed == one.examples for one in tried)
 
     def as_line(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the totals as plain data."""
         names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried")
         counts = {name: getattr(self, name) for name in names}
         return {**counts, "unusable": dict(self.unusable)}
 
     def as_text(self) -> list[str]:
-        """A line or two for people."""
+        """Return one or two lines of text."""
         lines = []
         if self.cases:
-            cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
-            words = (
-                f"hard evidence: {self.candidates} candidates in {cases}, {self.clusters} distinct answers"
+            text = (
+                f"hard evidence: {plural(self.candidates, 'candidate')} in {plural(self.cases, 'case')}, "
+                f"{plural(self.clusters, 'distinct answer')}"
             )
             if self.tried:
-                words += f"; {self.passed} of {self.tried} programs pass all public examples"
+                text += f"; {self.passed} of {plural(self.tried, 'program')} pass all public examples"
             if self.unparsed:
-                words += f", {self.unparsed} cannot be parsed"
-            lines.append(words)
-        lines += [f"hard evidence: {count} cases without: {why}" for why, count in self.unusable.items()]
+                text += f", {self.unparsed} cannot be parsed"
+            lines.append(text)
+        lines += [
+            f"hard evidence: none for {plural(count, 'case')}: {why}" for why, count in self.unusable.items()
+        ]
         return lines
 
 
-Line = dict[str, Any]
-
-
 def json_lines(lines: Iterable[Line]) -> bytes:
-    """Lines as they stand in a file."""
+    """Encode lines as JSON Lines."""
     return printable_json(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) -> Line:
-    """One result, as the contract with users has it."""
+    """Return the documented result line of a case."""
     chosen, prepared, ledger = outcome.selection, outcome.prepared, outcome.ledger
     if chosen is None or prepared is None:
         return {"id": outcome.name, "error": outcome.failure}
@@ -119,37 +118,51 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         "unanswered": ledger.unanswered.total(),
         "causes": dict(sorted((ledger.malformed + ledger.unanswered).items())),
         "clusters": len({e.signature or e.id for e in prepared.evidence.entrants}),
+        **({"substituted": dict(sorted(ledger.substituted.items()))} if ledger.substituted else {}),
         **({"skip_failing": True} if config.skip_failing else {}),
-        **found_line(prepared),
-        **_sureness(chosen),
+        **findings_line(prepared),
+        **_probability_line(chosen),
+        **(_explanation(outcome) if config.explain else {}),
     }
 
 
-def _sureness(chosen: Selection) -> Line:
-    """How likely the choice is right, where a strategy says so, and whether it would rather not choose."""
+def _probability_line(chosen: Selection) -> Line:
+    """Return the probability that the choice is right and its flags, if the strategy gives them."""
     if "probability" not in chosen.facts:
         return {}
-    flag = {"abstain": True} if chosen.facts.get("abstain") else {}
+    flag: Line = {"abstain": True} if chosen.facts.get("abstain") else {}
+    if "calibrated" in chosen.facts:
+        flag["calibrated"] = bool(chosen.facts["calibrated"])
     return {"probability": round(chosen.facts["probability"], 4), **flag}
 
 
+def _explanation(outcome: Outcome) -> Line:
+    """Return what moved the probability of the choice, if the strategy explains itself."""
+    found = () if outcome.contest is None else outcome.contest.explain()
+    rows = [
+        {"what": one.what, "change": round(one.change, 4), "to": round(one.probability, 4)} for one in found
+    ]
+    return {"explanation": rows} if rows else {}
+
+
 def tokens_line(ledger: Ledger) -> Line:
-    """Token totals."""
+    """Return token totals as plain data."""
     total = ledger.total()
     names = ("asked", "billed", "cached", "output", "reasoning", "statement")
     return {name: getattr(total, name) for name in names} | {"estimated": ledger.estimated}
 
 
 def ruling_lines(outcome: Outcome) -> Iterator[Line]:
-    """One line a call; an ask that took several tries has several."""
+    """Yield one line per judge call; an ask with several attempts has several lines."""
     for judged in outcome.judged:
         base = _ask_line(outcome.name, judged)
-        for place, attempt in enumerate(judged.ruling.attempts):
-            read = place == len(judged.ruling.attempts) - 1
+        for index, attempt in enumerate(judged.ruling.attempts):
+            is_last = index == len(judged.ruling.attempts) - 1
             yield {
                 **base,
-                **(_answer_line(judged.ruling.answer) if read else {}),
-                "attempt": place,
+                **(_answer_line(judged.ruling.answer) if is_last else {}),
+                **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
+                "attempt": index,
                 "how": attempt.how,
                 "cause": attempt.cause,
                 "tokens": attempt.usage.prompt,
@@ -174,7 +187,7 @@ def _ask_line(name: str, judged: AskRuling) -> Line:
 
 
 def ask_of(line: Line) -> Ask:
-    """The ask a line of a call is about."""
+    """Rebuild the ask of a call line."""
     level, draw = Level(int(line["level"][1:])), line["draw"]
     if "pair" in line:
         a = line["a"]
@@ -185,7 +198,7 @@ def ask_of(line: Line) -> Ask:
 
 
 def answer_of(line: Line) -> Answer | None:
-    """The answer a line of a call holds; none where a further try followed."""
+    """Rebuild the answer of a call line; None if another attempt followed."""
     if "ratings" in line:
         return Verdict(*line["ratings"])
     if "rating" in line:
@@ -209,31 +222,28 @@ def _one_or_many(rescued: tuple[int, ...]) -> int | tuple[int, ...] | None:
 
 
 def ledger_lines(ledger: Ledger) -> list[Line]:
-    """The ledger, one line for each stage and level."""
+    """Return the ledger as one line per stage and level."""
     return [
         {"stage": stage, "level": str(level), **asdict(sums)} for (stage, level), sums in ledger.lines.items()
     ]
 
 
-# How the servers of a fleet fared, as plain data and in words.
-
-
 def server_lines(records: Sequence[ServerRecord]) -> list[dict[str, Any]]:
-    """Every server as plain data."""
+    """Return the server records as plain data."""
     return [asdict(record) | {"seconds_out": round(record.seconds_out, 3)} for record in records]
 
 
 def servers_text(records: Sequence[ServerRecord]) -> list[str]:
-    """One line for people, none without a fleet."""
-    return ["servers: " + "; ".join(map(_told, records))] if records else []
+    """Describe all servers in one line; empty without a fleet."""
+    return ["servers: " + "; ".join(map(_server_text, records))] if records else []
 
 
-def _told(record: ServerRecord) -> str:
-    words = f"{record.address} {number(record.calls, 0)} calls"
+def _server_text(record: ServerRecord) -> str:
+    text = f"{record.address} {plural(record.calls, 'call')}"
     if record.failed:
-        words += f", {number(record.failed, 0)} failed"
+        text += f", {number(record.failed, 0)} failed"
     if record.outs:
         times = "once" if record.outs == 1 else f"{record.outs} times"
         still = ", and still is" if record.out else ""
-        words += f", out {times} for {record.seconds_out:.0f} s{still}"
-    return words
+        text += f", out {times} for {record.seconds_out:.0f} s{still}"
+    return text

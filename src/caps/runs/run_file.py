@@ -1,6 +1,6 @@
-"""`run.json`: the configuration of a run with everything derived, its input, versions and digests.
+"""`run.json`: the resolved configuration of a run, its input, versions and digests.
 
-There is one format. What version 0.1 wrote is converted when it is read, so it can be reported and replayed.
+Files of version 0.1 are converted when they are read, so their runs can be reported and replayed.
 """
 
 import errno
@@ -24,24 +24,21 @@ from caps.runner import Runner
 
 FORMAT = 2
 NAME = "run.json"
-PACKAGES = {
-    "caps": "caps-select",
-    "aiohttp": "aiohttp",
-    "msgspec": "msgspec",
-}  # key in the file -> distribution
-#: Settings that decide what is asked and chosen; two runs that differ in another one are the same run.
+PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  # key -> distribution
+#: Settings that identify a run: they decide what is asked and chosen.
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
     "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
+    "recorded", "recorded_judge",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
-    """What makes a run, and in the end what came of it.
+    """The configuration and input of a run, and its summary once it has ended.
 
-    `findings` names what looked into which domain, `prompt_digests` the words of each template. `batch` holds
-    what a run through Batch files needs beside its config, `cases_file` size and digest of the input.
+    `findings` names the finder of each domain, `prompt_digests` holds a digest of each template, `batch` the
+    further settings of a run through batch files, and `cases_file` size and digest of the input.
     """
 
     config: RunConfig
@@ -56,7 +53,7 @@ class RunFile:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     def to_row(self) -> dict[str, Any]:
-        """The file as plain data, without what may be secret in addresses and extra request fields."""
+        """Return the file as plain data, without secrets in addresses and extra request fields."""
         row = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "config"}
         config = self.config.to_dict()
         for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
@@ -67,18 +64,18 @@ class RunFile:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, where: str) -> "RunFile":
-        """The file whose `to_row` this is, or one of version 0.1."""
+        """Read what `to_row` or version 0.1 wrote."""
         if "config" not in row:
-            return _of_version_0_1(row, where)
+            return _from_version_0_1(row, where)
         known = {name: row[name] for name in cls.__dataclass_fields__ if name in row and name != "config"}
         return cls(config=RunConfig.from_dict(row["config"], where=f"{where}: config"), **known)
 
     def write(self, folder: Path) -> None:
-        """Write the file into the folder of its run, whole or not at all."""
+        """Write the file into the run folder, atomically."""
         write_file(folder / NAME, msgspec.json.format(msgspec.json.encode(self.to_row()), indent=2) + b"\n")
 
     def difference(self, other: "RunFile") -> str:
-        """The first setting by which two runs differ, or nothing."""
+        """Name the first setting in which two runs differ; empty if there is none."""
         ours, theirs = self.config, other.config
         if (self.batch is None) != (other.batch is None):
             return "engine"
@@ -91,11 +88,9 @@ class RunFile:
             if recorded_extra(getattr(ours, name)) == recorded_extra(getattr(theirs, name)):
                 names = [one for one in names if one != name]
         confidences = {ours.confidence, theirs.confidence}
-        if (
-            len(confidences) > 1 and "auto" not in confidences
-        ):  # `auto` is not decided before an endpoint is tried
+        if len(confidences) > 1 and "auto" not in confidences:  # `auto` is resolved at the endpoint
             names.append("confidence")
-        if self.calibration or other.calibration:  # what was fitted is fitted again
+        if self.calibration or other.calibration:  # fitted settings are fitted again
             names = [name for name in names if name != "settings"]
         if names:
             return names[0]
@@ -114,17 +109,17 @@ def _completed(config: RunConfig) -> dict[str, Any]:
 
 
 def judges_of(config: RunConfig) -> tuple[str | None, str | None]:
-    """The names of the models that judge full and partial views."""
+    """Return the names of the models that judge full and partial views."""
     full = config.judge_model or config.model
     return full, config.judge_model_e1 or full
 
 
-def run_file_of(
+def new_run_file(
     runner: Runner, *, cases: str, limit: int | None, confidence: str, findings: Mapping[str, str]
 ) -> RunFile:
-    """The file of a run that is about to begin."""
+    """Create the file of a run that is about to start."""
     return RunFile(
-        config=runner.recorded(confidence),
+        config=runner.stated_config(confidence),
         cases=cases if cases == "-" or "://" in cases else str(Path(cases).resolve()),
         limit=limit,
         findings=dict(findings),
@@ -134,61 +129,60 @@ def run_file_of(
 
 
 def read_run_file(folder: Path) -> RunFile:
-    """Read what makes the run of a folder; raises what reading a file raises."""
+    """Read the run file of a folder; file errors are raised as they are."""
     path = folder / NAME
-    row = msgspec.json.decode(regular_bytes(path), type=dict[str, Any])
+    row = msgspec.json.decode(read_regular_file(path), type=dict[str, Any])
     try:
         return RunFile.from_row(row, where=str(path))
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: {error!r} is missing or wrong: was it made by this version?") from None
+        raise InputError(f"{path}: {error!r} is missing or wrong: was it written by this version?") from None
     except SettingError as error:
         raise InputError(str(error)) from None
 
 
-def regular_bytes(path: Path) -> bytes:
-    """The content of a file of a run; anything but a regular file is no such file, and is not waited for."""
+def read_regular_file(path: Path) -> bytes:
+    """Read a regular file; a FIFO, on which reading would block, is an error."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return path.read_bytes()
 
 
 def check_prompts(file: RunFile, runner: Runner) -> None:
-    """Refuse changed words: they are other prompts, and nothing of the journal would be found."""
+    """Refuse changed templates: the journal holds no replies to the changed prompts."""
     now = digests(runner.templates)
     changed = [name for name, digest in file.prompt_digests.items() if now.get(name) != digest]
     if changed:
         raise InputError(
-            f"the prompt {changed[0]} has changed since the run: put its old words into --prompts"
+            f"the prompt {changed[0]} has changed since the run: name a folder with the old one as --prompts"
         )
 
 
 def digests(templates: Mapping[str, str]) -> dict[str, str]:
-    """A short digest of each prompt template."""
+    """Return a short digest of each prompt template."""
     return {name: sha256(text.encode()).hexdigest()[:16] for name, text in sorted(templates.items())}
 
 
 def versions() -> dict[str, str]:
-    """The versions of what a run is made with."""
-    found = {"python": sys.version.partition(" ")[0]}
+    """Return the versions of Python and of the main packages."""
+    installed = {"python": sys.version.partition(" ")[0]}
     for name, distribution in PACKAGES.items():
         try:
-            found[name] = version(distribution)
+            installed[name] = version(distribution)
         except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+            installed[name] = "unknown"
+    return installed
 
 
-def _of_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
+def _from_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
     """Convert the flat file of version 0.1."""
     judge, price = row["judge"], row.get("price") or {}
     budgets = row["budget"]
     settings = {name: value for name, value in row["strategy"].items() if name != "name"}
-    same = row.get("model_e1") is None
     values = {
         "model": row["model"],
         "base_url": row["base_url"],
         "judge_model_e1": row.get("model_e1"),
-        "judge_base_url_e1": () if same else row.get("base_url_e1") or row["base_url"],
+        "judge_base_url_e1": () if row.get("model_e1") is None else row.get("base_url_e1") or row["base_url"],
         "confidence": judge["confidence"],
         "max_tokens": judge["max_tokens"],
         "reply_format": judge.get("reply"),

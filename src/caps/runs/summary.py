@@ -1,4 +1,4 @@
-"""Summary of a run or of sampling, counted from the result lines."""
+"""Summaries of runs and of sampling."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,21 @@ from caps.costs.ledger import Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.models.fleet_servers import ServerRecord
-from caps.runs.result_lines import FoundSummary, Line, ledger_lines, server_lines, servers_text, tokens_line
+from caps.runs.result_lines import (
+    FindingsSummary,
+    Line,
+    ledger_lines,
+    server_lines,
+    servers_text,
+    tokens_line,
+)
 from caps.sampling.base import Sample, Sampled, Step
 from caps.statistics.estimates import wilson
 
 
 @dataclass(slots=True)
 class Summary:
-    """Running totals of a run; `trial` is what trying the endpoints took, which is on no case's account."""
+    """Running totals of a run; `trial` is the usage of endpoint checks, which belongs to no case."""
 
     cases: int = 0
     failed: int = 0
@@ -30,7 +37,7 @@ class Summary:
     v1_calls: int = 0
     trial: Usage = field(default_factory=lambda: Usage(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
-    findings: FoundSummary = field(default_factory=FoundSummary)
+    findings: FindingsSummary = field(default_factory=FindingsSummary)
     servers: list[ServerRecord] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
@@ -50,20 +57,20 @@ class Summary:
             self.labelled += 1
             self.right += label
 
-    def pay_trial(self, usage: Usage) -> None:
-        """Count a call that tried an endpoint."""
+    def add_trial(self, usage: Usage) -> None:
+        """Count a call that checked an endpoint."""
         self.trial += usage
 
     @property
     def v1_share(self) -> float | None:
-        """Asked tokens over what V1-Infer's calls would take at the mean size of a full pair here."""
+        """Asked tokens divided by those of V1-Infer's calls, at the mean size of a full pair in this run."""
         full = self.ledger.total(Level.FULL)
         if not full.pair_calls or not self.v1_calls:
             return None
         return self.ledger.total().asked / (self.v1_calls * full.pair_asked / full.pair_calls)
 
     def as_line(self, price: Price | None) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the totals as plain data."""
         total = self.ledger.total()
         return {
             "cases": self.cases,
@@ -81,13 +88,14 @@ class Summary:
             "usd": None if price is None else self._dollars(price),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
+            **({"substituted": dict(self.ledger.substituted)} if self.ledger.substituted else {}),
             "findings": self.findings.as_line(),
             "by_stage": ledger_lines(self.ledger),
             **({"servers": server_lines(self.servers)} if self.servers else {}),
         }
 
     def as_text(self, price: Price | None, seconds: float, gpu_hour_usd: float | None) -> str:
-        """A few lines for people."""
+        """Return the totals as a few lines of text."""
         total, calls = self.ledger.total(), self.ledger.calls
         about = "about " if self.ledger.estimated else ""
         lines = [
@@ -95,7 +103,7 @@ class Summary:
             f"{seconds:.1f} s; {plural(calls['E1'], 'call')} on partial views (E1), "
             f"{number(calls['E2'], 0)} on full views (E2)",
             f"tokens: {about}{number(total.asked, 0)} asked, {number(total.billed, 0)} billed "
-            f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._tried()}; "
+            f"({number(total.cached, 0)} cached), {number(total.output, 0)} written{self._trial_text()}; "
             f"{_rho(self.ledger.rho)}; {percent(self.v1_share)} % of V1-Infer's reading",
             f"cost: {self._money(price, seconds, gpu_hour_usd)}",
         ]
@@ -104,17 +112,14 @@ class Summary:
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
         lines += self.findings.as_text()
         lines += servers_text(self.servers)
-        troubles = [
+        problems = [
             (self.ledger.malformed, "unreadable replies counted as ties"),
             (self.ledger.unanswered, "calls unanswered"),
         ]
-        for counts, words in troubles:
-            if counts:
-                causes = ", ".join(f"{cause} {count}" for cause, count in sorted(counts.items()))
-                lines.append(f"{words}: {counts.total()} ({causes})")
+        lines += [f"{title}: {_counts_text(counts)}" for counts, title in problems if counts]
         return "\n".join(lines)
 
-    def _tried(self) -> str:
+    def _trial_text(self) -> str:
         tokens = self.trial.prompt + self.trial.output
         return f", {number(tokens, 0)} to try the endpoint" if tokens else ""
 
@@ -134,7 +139,9 @@ def _rho(rho: float | None) -> str:
     return "rho not measured" if rho is None else f"rho {rho:.3f} measured"
 
 
-# The figures of a run, counted from its lines, so that they are there before it ends.
+def _counts_text(counts: Counter[str]) -> str:
+    causes = ", ".join(f"{cause} {count}" for cause, count in sorted(counts.items()))
+    return f"{counts.total()} ({causes})"
 
 
 Labels = Mapping[str, Sequence[bool | None]]
@@ -142,15 +149,17 @@ Labels = Mapping[str, Sequence[bool | None]]
 
 @dataclass(slots=True)
 class Figures:
-    """Totals of a run."""
+    """Totals of a run, counted from its result lines; also of a run that is still going."""
 
     cases: int = 0
     failed: int = 0
     provisional: int = 0
+    stated: int = 0  # choices with a probability
+    calibrated: int = 0  # those whose probability was fitted to such cases
     rescued: int = 0
     labelled: int = 0
     right: int = 0
-    chance: float = 0.0  # right answers a random choice would find
+    chance: float = 0.0  # expected right answers of a random choice
     reachable: int = 0  # cases with a right candidate
     v1_calls: int = 0
     usd: float | None = None
@@ -163,17 +172,17 @@ class Figures:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's interval of it."""
+        """Wilson interval of `pass_at_1`."""
         return wilson(self.right, self.labelled)
 
     @property
     def total(self) -> Sums:
-        """All tokens."""
+        """Sums over all stages and levels."""
         return self.ledger.total()
 
     @property
     def v1_tokens(self) -> float | None:
-        """What V1-Infer's calls would read, at the mean size of a full pair here; unknown without one."""
+        """Tokens that V1-Infer's calls would read, at the mean size of a full pair in this run."""
         full = self.ledger.total(Level.FULL)
         if not full.pair_calls or not self.v1_calls:
             return None
@@ -181,25 +190,27 @@ class Figures:
 
     @property
     def malformed_rate(self) -> float | None:
-        """Share of asks no reply to which could be read."""
+        """Share of asks without a readable reply."""
         asks = self.total.calls
         return self.ledger.malformed.total() / asks if asks else None
 
 
-def count(
+def count_figures(
     selections: Iterable[Line], calls: Mapping[str, list[Line]], labels: Labels, price: Price | None
 ) -> Figures:
-    """Count everything once."""
+    """Count the totals of a run."""
     figures = Figures()
     for line in selections:
         figures.cases += 1
-        for tries in by_ask(calls.get(line["id"], [])):
-            _enter(figures.ledger, tries)
+        for attempts in group_by_ask(calls.get(line["id"], [])):
+            _record_ask(figures.ledger, attempts)
         if "winner" not in line:
             figures.failed += 1
             continue
         figures.provisional += line["provisional"]
         figures.rescued += line["rescued"] is not None
+        figures.stated += line.get("probability") is not None
+        figures.calibrated += bool(line.get("calibrated"))
         figures.v1_calls += v1_infer_calls(len(line["order"])).full
         known = labels.get(line["id"], ())
         label = known[line["winner"]] if line["winner"] < len(known) else None
@@ -212,8 +223,8 @@ def count(
     return figures
 
 
-def by_ask(lines: Iterable[Line]) -> list[list[Line]]:
-    """The tries of each ask, in the order of the run."""
+def group_by_ask(lines: Iterable[Line]) -> list[list[Line]]:
+    """Group call lines into the attempts of each ask, in the order of the run."""
     asks: list[list[Line]] = []
     for line in lines:
         if line.get("attempt", 0) and asks:
@@ -223,34 +234,30 @@ def by_ask(lines: Iterable[Line]) -> list[list[Line]]:
     return asks
 
 
-def malformed(tries: Sequence[Line]) -> str | None:
-    """Why no reply to an ask could be read, if none could."""
-    last = tries[-1]
-    heard = last.get("unanswered") in (None, "malformed")
-    return last.get("cause") if heard else None
+def malformed_cause(attempts: Sequence[Line]) -> str | None:
+    """Return why no reply to an ask could be read, if none could."""
+    last = attempts[-1]
+    return last.get("cause") if last.get("unanswered") in (None, "malformed") else None
 
 
-def _enter(ledger: Ledger, tries: list[Line]) -> None:
-    last = tries[-1]
+def _record_ask(ledger: Ledger, attempts: list[Line]) -> None:
+    last = attempts[-1]
     usages = [
         (Usage(line["tokens"], line["output"], line["cached"]), line["replayed"])
-        for line in tries
+        for line in attempts
         if "attempt" in line
     ]
     level = Level(int(last["level"][1:]))
     ledger.record(last["stage"], level, usages, statement=0, pair="pair" in last)
-    cause = malformed(tries)
-    ledger.malformed += Counter([cause] if cause else [])
-    silent = last.get("unanswered")
-    ledger.unanswered += Counter([silent] if silent is not None else [])
-
-
-# Sampling in a few figures, and in a few lines.
+    if cause := malformed_cause(attempts):
+        ledger.malformed[cause] += 1
+    if (reason := last.get("unanswered")) is not None:
+        ledger.unanswered[reason] += 1
 
 
 @dataclass(slots=True)
-class Tally:
-    """Running totals of draws and problems."""
+class SamplingSummary:
+    """Running totals of samples and problems."""
 
     problems: int = 0
     failed: int = 0
@@ -263,17 +270,17 @@ class Tally:
     lost: Counter[str] = field(default_factory=Counter)
     steps: list[list[Step]] = field(default_factory=list)
 
-    def pay(self, usage: Usage) -> None:
-        """Count what was paid for, but is no draw: trying the endpoint."""
+    def add_usage(self, usage: Usage) -> None:
+        """Count the usage of a call that is no sample, such as an endpoint check."""
         self.paid += usage
 
-    def hear(self, sample: Sample) -> None:
-        """Count a draw."""
+    def add_sample(self, sample: Sample) -> None:
+        """Count a sample."""
         self.samples += 1
         self.replayed += sample.replayed
         self.cut += sample.finish == "length"
         if not sample.replayed:
-            self.pay(sample.usage)
+            self.add_usage(sample.usage)
         if sample.candidate is None:
             self.lost[sample.cause] += 1
 
@@ -285,13 +292,13 @@ class Tally:
             self.failed += 1
             return
         self.candidates += len(sampled.case.candidates)
-        for place, step in enumerate(sampled.steps):
-            if place == len(self.steps):
+        for index, step in enumerate(sampled.steps):
+            if index == len(self.steps):
                 self.steps.append([])
-            self.steps[place].append(step)
+            self.steps[index].append(step)
 
     def as_line(self, price: Price | None) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return the totals as plain data."""
         return {
             "problems": self.problems,
             "failed": self.failed,
@@ -312,45 +319,46 @@ class Tally:
         }
 
     def as_text(self, price: Price | None, seconds: float) -> str:
-        """A few lines for people."""
+        """Return the totals as a few lines of text."""
         paid, about = self.paid, "about " if self.paid.estimated else ""
         cost = "unknown (give --price-input and --price-output)"
         lines = [
-            f"{self.problems - self.failed} of {self.problems} problems sampled in {seconds:.1f} s: "
-            f"{number(self.candidates, 0)} candidates, {number(self.samples, 0)} samples, "
+            f"{self.problems - self.failed} of {plural(self.problems, 'problem')} sampled in "
+            f"{seconds:.1f} s: {plural(self.candidates, 'candidate')}, {plural(self.samples, 'sample')}, "
             f"{number(self.replayed, 0)} of them from the journal",
             f"tokens: {about}{number(paid.prompt, 0)} billed ({number(paid.cached, 0)} cached), "
             f"{number(paid.output, 0)} written; cost: "
             + (cost if price is None else f"${self._dollars(price):.4f}"),
         ]
         if self.lost:
-            causes = ", ".join(f"{cause} {count}" for cause, count in sorted(self.lost.items()))
-            lines.append(f"samples that failed: {self.lost.total()} ({causes})")
+            lines.append(f"failed samples: {_counts_text(self.lost)}")
         if self.cut:
-            lines.append(f"samples cut by max_tokens: {self.cut}; raise it with --set max_tokens=…")
+            lines.append(f"samples cut off by max_tokens: {self.cut}; raise it with --set max_tokens=…")
         if self.unranked:
-            lines.append(f"populations nobody could rank, so that all of them were parents: {self.unranked}")
-        return "\n".join([*lines, *(_step_text(place, steps) for place, steps in enumerate(self.steps))])
+            lines.append(
+                f"populations without a ranking, of which all members became parents: {self.unranked}"
+            )
+        return "\n".join([*lines, *(_step_text(index, steps) for index, steps in enumerate(self.steps))])
 
     def _dollars(self, price: Price) -> float:
         return price.of(self.paid.prompt, self.paid.output, self.paid.cached)
 
 
 def step_line(steps: list[Step]) -> dict[str, Any]:
-    """How good a step's populations are: the share with a right one in it, the mean share of right ones."""
-    told = [step for step in steps if step.graded]
-    if not told:
+    """Return the share of a step's populations with a right candidate, and the mean share of right ones."""
+    graded = [step for step in steps if step.graded]
+    if not graded:
         return {"graded": 0, "pass_at_n": None, "pass_at_1": None}
     return {
-        "graded": len(told),
-        "pass_at_n": sum(step.right > 0 for step in told) / len(told),
-        "pass_at_1": sum(step.right / step.graded for step in told) / len(told),
+        "graded": len(graded),
+        "pass_at_n": sum(step.right > 0 for step in graded) / len(graded),
+        "pass_at_1": sum(step.right / step.graded for step in graded) / len(graded),
     }
 
 
-def _step_text(place: int, steps: list[Step]) -> str:
+def _step_text(index: int, steps: list[Step]) -> str:
     line = step_line(steps)
     return (
-        f"step {place}: Pass@N {percent(line['pass_at_n'])} %, mean {percent(line['pass_at_1'])} % "
-        f"of {line['graded']} problems with a known answer (equal final answers only)"
+        f"step {index}: Pass@N {percent(line['pass_at_n'])} %, mean {percent(line['pass_at_1'])} % "
+        f"of {plural(line['graded'], 'problem')} with a known answer (equal final answers only)"
     )

@@ -1,1 +1,1 @@
-"""Where candidates come from: one model, many draws, and methods that make new answers out of old ones."""
+"""Generating candidates: independent samples, and methods that write new answers from earlier ones."""

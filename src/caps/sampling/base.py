@@ -1,4 +1,4 @@
-"""What samplers share: one draw, all draws of a problem, and the seam between methods and the model."""
+"""What samplers share: samples, their results, and the protocols of methods and generators."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,16 +6,15 @@ from typing import Protocol, TypeAlias
 
 from caps.core.types import Candidate, Case, Usage
 from caps.graders.base import Grade
+from caps.judging.base import NOTHING
 
 Grading: TypeAlias = Callable[[Case, Candidate], Awaitable[Grade]]
 Ranking: TypeAlias = Callable[[Case], Awaitable[Sequence[int]]]
 
-NOTHING = Usage(0, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One draw and what it took: a candidate, or why there is none."""
+    """One sample with its usage: a candidate, or the reason why there is none."""
 
     number: int
     candidate: Candidate | None
@@ -28,7 +27,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A population on its way: how many there are, how many are right and how many could be told."""
+    """The quality of a population at one step: its size, how many were graded, and how many are right."""
 
     number: int
     size: int
@@ -38,7 +37,7 @@ class Step:
 
 @dataclass(slots=True)
 class Sampled:
-    """What became of a problem: a case with its candidates, or the reason why there is none."""
+    """The result of a problem: a case with its candidates, or the reason why there is none."""
 
     name: str
     case: Case | None = None
@@ -48,35 +47,35 @@ class Sampled:
     unranked: int = 0
 
     def add(self, samples: Sequence[Sample]) -> list[Candidate]:
-        """Keep draws in their order; the candidates among them."""
+        """Add samples in order and return their candidates."""
         self.samples += samples
         return [sample.candidate for sample in samples if sample.candidate is not None]
 
 
 class Generator(Protocol):
-    """Where answers are written."""
+    """Generates answers with a model."""
 
     @property
     def seed(self) -> int:
-        """What every draw depends on."""
+        """The seed of the first sample."""
         ...
 
-    async def fresh(self, case: Case, numbers: Sequence[int]) -> list[Sample]:
-        """Draw answers to a problem, all at once."""
+    async def generate(self, case: Case, numbers: Sequence[int]) -> list[Sample]:
+        """Generate answers to a problem, all at once."""
         ...
 
-    async def combined(
+    async def aggregate(
         self, case: Case, groups: Sequence[Sequence[str]], numbers: Sequence[int]
     ) -> list[Sample]:
-        """Draw a new answer from each group of texts, all at once."""
+        """Generate a new answer from each group of texts, all at once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Aids:
-    """What a method may be handed: who orders the candidates of a case, and who tells right from wrong.
+class SamplingTools:
+    """What a method may use besides the generator: a ranking of candidates and a grader.
 
-    An empty order means that nobody could tell.
+    `rank` returns an empty order if the candidates cannot be ranked.
     """
 
     rank: Ranking | None = None
@@ -84,17 +83,19 @@ class Aids:
 
 
 class Method(Protocol):
-    """A way of coming by candidates: a frozen settings object."""
+    """A way to generate candidates: a frozen settings object."""
 
-    async def sample(self, case: Case, n: int, desk: Generator, aids: Aids) -> Sampled:
-        """Make the candidates of a case; a draw may fail, and the others go on."""
+    async def sample(self, case: Case, n: int, generator: Generator, tools: SamplingTools) -> Sampled:
+        """Generate the candidates of a case; a failed sample does not stop the others."""
         ...
 
 
-async def take_step(sampled: Sampled, case: Case, population: Sequence[Candidate], aids: Aids) -> None:
-    """Note how good a population is, as far as anyone can tell."""
-    if aids.grade is None:
+async def record_step(
+    sampled: Sampled, case: Case, population: Sequence[Candidate], tools: SamplingTools
+) -> None:
+    """Record how many of a population are right, as far as they can be graded."""
+    if tools.grade is None:
         return
-    grades = [(await aids.grade(case, one)).correct for one in population]
-    told = [grade for grade in grades if grade is not None]
-    sampled.steps.append(Step(len(sampled.steps), len(population), sum(told), len(told)))
+    grades = [(await tools.grade(case, one)).correct for one in population]
+    graded = [grade for grade in grades if grade is not None]
+    sampled.steps.append(Step(len(sampled.steps), len(population), sum(graded), len(graded)))

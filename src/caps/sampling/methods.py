@@ -1,4 +1,4 @@
-"""Ways to generate candidates: independent samples, aggregation, recursive self-aggregation."""
+"""Sampling methods: independent samples, aggregation, recursive self-aggregation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,28 +12,25 @@ from caps.evidence.anatomy import spoken
 from caps.evidence.views import thinking
 from caps.models.discovery import EMBEDDED
 from caps.registry import METHODS, PRESETS, build
-from caps.sampling.base import Aids, Generator, Method, Sampled, take_step
+from caps.sampling.base import Generator, Method, Sampled, SamplingTools, record_step
 from caps.sampling.presets import Preset
 
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """The i-th candidate is the i-th draw."""
+    """n independent answers."""
 
-    async def sample(self, case: Case, n: int, desk: Generator, aids: Aids) -> Sampled:  # noqa: ARG002
-        """Draw n times."""
+    async def sample(self, case: Case, n: int, generator: Generator, tools: SamplingTools) -> Sampled:  # noqa: ARG002
+        """Generate n answers."""
         if case.candidates:
             raise InputError(
-                "candidates: are there already; take them out, or make new ones of them with "
+                "candidates: the case has some already; remove them, or generate new ones from them with "
                 "--method aggregate or --method rsa"
             )
         sampled = Sampled(case.id)
-        candidates = sampled.add(await desk.fresh(case, range(n)))
+        candidates = sampled.add(await generator.generate(case, range(n)))
         sampled.case = replace(case, candidates=tuple(candidates))
         return sampled
-
-
-# One more call reads all answers and writes a new one.
 
 
 SHOWS = ("answer", "all")
@@ -41,106 +38,94 @@ SHOWS = ("answer", "all")
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Draws n answers, unless the case has some, then a new one from all of them."""
+    """n answers, unless the case has some, then one call that writes a new answer from all of them."""
 
     show: str = setting(
-        "answer", "what a call sees of an answer: without its thoughts, or all", choices=SHOWS
+        "answer", "what a call sees of an answer: without its reasoning, or all", choices=SHOWS
     )
-    keep: bool = setting(default=False, about="the answers it was made from stay in the case, before it")
+    keep: bool = setting(default=False, about="keep the answers it was written from in the case, before it")
 
     def __post_init__(self) -> None:
         check_settings(self)
 
-    async def sample(self, case: Case, n: int, desk: Generator, aids: Aids) -> Sampled:
-        """Draw n times, then once more."""
+    async def sample(self, case: Case, n: int, generator: Generator, tools: SamplingTools) -> Sampled:
+        """Generate n answers, then one from all of them."""
         sampled = Sampled(case.id)
-        pool = await first_population(sampled, case, n, desk)
-        await take_step(sampled, case, pool, aids)
+        pool = await _initial_population(sampled, case, n, generator)
+        await record_step(sampled, case, pool, tools)
         if pool:
-            texts = [shown(one, self.show) for one in pool]
-            made = sampled.add(await desk.combined(case, [texts], [n]))
-            await take_step(sampled, case, made, aids)
-            # Where the last call failed, what it should have read is still an answer.
-            pool = [*pool, *made] if self.keep else made or pool
+            texts = [_visible_text(one, self.show) for one in pool]
+            new = sampled.add(await generator.aggregate(case, [texts], [n]))
+            await record_step(sampled, case, new, tools)
+            # If the last call failed, the answers it should have read remain.
+            pool = [*pool, *new] if self.keep else new or pool
         sampled.case = replace(case, candidates=tuple(pool))
         return sampled
 
 
-async def first_population(sampled: Sampled, case: Case, n: int, desk: Generator) -> list[Candidate]:
-    """The candidates of a case, or else n fresh ones."""
-    return list(case.candidates) or sampled.add(await desk.fresh(case, range(n)))
+async def _initial_population(sampled: Sampled, case: Case, n: int, generator: Generator) -> list[Candidate]:
+    """The candidates of a case, or n new ones if it has none."""
+    return list(case.candidates) or sampled.add(await generator.generate(case, range(n)))
 
 
-def shown(candidate: Candidate, how: str) -> str:
-    """What a call may see of a candidate; of one that only thought, its end."""
-    if how == "all":
+def _visible_text(candidate: Candidate, show: str) -> str:
+    """What a call may see of a candidate; if that has only reasoning, the end of it."""
+    if show == "all":
         return candidate.text
     return spoken(candidate.text).strip() or thinking(candidate)
 
 
-def group_texts(
-    population: Sequence[Candidate], groups: Sequence[Sequence[int]], how: str
-) -> list[list[str]]:
-    """The texts of each group."""
-    texts = [shown(one, how) for one in population]
-    return [[texts[member] for member in group] for group in groups]
-
-
-# Recursive self-aggregation (Venkatraman et al. 2025): a population rewritten from its own groups.
-
-
 @dataclass(frozen=True, slots=True)
 class Rsa:
-    """n answers; then, in every loop, n new ones, each from a random group of the last: n + loops * n calls.
+    """Recursive self-aggregation (Venkatraman et al. 2025): n + loops * n calls.
 
-    With a `fitness`, that strategy orders the population before each loop, and only the best are parents.
+    Each loop writes n new answers, each from a random group of the last population. With a `fitness`, that
+    strategy ranks the population before each loop, and only the best are parents.
     """
 
     loops: int = setting(3, "how often the population is rewritten", least=0)
     group: int = setting(4, "answers shown to each call", least=1)
     show: str = setting(
-        "answer", "what a call sees of an answer: without its thoughts, or all", choices=SHOWS
+        "answer", "what a call sees of an answer: without its reasoning, or all", choices=SHOWS
     )
-    fitness: str = setting("", "the strategy that chooses parents; empty: all are")
-    survivors: int = setting(8, "how many of the population are parents, with a fitness", least=1)
-    keep: bool = setting(default=False, about="earlier populations stay in the case, before the last")
+    fitness: str = setting("", "strategy that chooses parents; empty: all candidates are parents")
+    survivors: int = setting(8, "number of parents, with a fitness", least=1)
+    keep: bool = setting(default=False, about="keep earlier populations in the case, before the last")
 
     def __post_init__(self) -> None:
         check_settings(self)
 
-    async def sample(self, case: Case, n: int, desk: Generator, aids: Aids) -> Sampled:
-        """Draw the first population, then rewrite it `loops` times."""
-        sampled, rng = Sampled(case.id), Random(f"rsa/{desk.seed}/{case.id}")
-        population = await first_population(sampled, case, n, desk)
-        kept: list[Candidate] = []
-        await take_step(sampled, case, population, aids)
+    async def sample(self, case: Case, n: int, generator: Generator, tools: SamplingTools) -> Sampled:
+        """Generate the first population, then rewrite it `loops` times."""
+        sampled, rng = Sampled(case.id), Random(f"rsa/{generator.seed}/{case.id}")
+        population = await _initial_population(sampled, case, n, generator)
+        earlier: list[Candidate] = []
+        await record_step(sampled, case, population, tools)
         for loop in range(1, self.loops + 1):
             if not population:
                 break
-            parents = await self._parents(sampled, replace(case, candidates=tuple(population)), aids)
+            parents = await self._parents(sampled, replace(case, candidates=tuple(population)), tools)
             groups = [rng.sample(range(len(parents)), min(self.group, len(parents))) for _ in range(n)]
-            texts = group_texts(parents, groups, self.show)
+            texts = [_visible_text(one, self.show) for one in parents]
+            grouped = [[texts[member] for member in group] for group in groups]
             numbers = range(loop * n, (loop + 1) * n)
-            made = sampled.add(await desk.combined(case, texts, numbers))
-            if not made:
+            new = sampled.add(await generator.aggregate(case, grouped, numbers))
+            if not new:
                 break  # every call of this loop failed: the last population stands
-            kept, population = [*kept, *population], made
-            await take_step(sampled, case, population, aids)
-        sampled.case = replace(case, candidates=tuple([*kept, *population] if self.keep else population))
+            earlier, population = [*earlier, *population], new
+            await record_step(sampled, case, population, tools)
+        sampled.case = replace(case, candidates=tuple([*earlier, *population] if self.keep else population))
         return sampled
 
-    async def _parents(self, sampled: Sampled, case: Case, aids: Aids) -> Sequence[Candidate]:
+    async def _parents(self, sampled: Sampled, case: Case, tools: SamplingTools) -> Sequence[Candidate]:
         if not self.fitness or len(case.candidates) == 1:
             return case.candidates
-        if aids.rank is None:
-            raise SettingError(f"fitness = {self.fitness!r}: nobody was handed in who could rank by it")
-        order = await aids.rank(case)
+        if tools.rank is None:
+            raise SettingError(f"fitness = {self.fitness!r}: no judge was given that could rank by it")
+        order = await tools.rank(case)
         sampled.unranked += not order
         best = order[: max(self.survivors, self.group)]
         return [case.candidates[one] for one in best] or case.candidates
-
-
-# Names and words to presets and methods.
 
 
 def make_method(name: str, changes: Mapping[str, str] | None = None) -> Method:
@@ -153,6 +138,6 @@ def make_preset(name: str, changes: Mapping[str, str] | None = None) -> Preset:
     return cast(Preset, build(PRESETS, name, changes))
 
 
-def usual_preset(name: str, model: str | None) -> str:
-    """The preset meant by a name; the embedded model gets the one for small models if nobody chose."""
+def resolve_preset(name: str, model: str | None) -> str:
+    """The preset to use; the default for the embedded model is the one for small models."""
     return "small" if (name, model) == ("default", EMBEDDED) else name

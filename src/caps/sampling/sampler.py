@@ -1,10 +1,12 @@
-"""The sampler: one request per sample, many problems side by side under one limit, results in order.
+"""The sampler: one request per sample, many problems at once under one limit, results in order.
 
 Rules that must not be broken:
 
-* The i-th draw of a problem is a function of the preset, the problem and i alone, so it is paid for once.
-* A draw that failed for good is a `Sample` that says why; only what would fail all others too is raised.
-* Answers shown to a model are hostile: they are fenced and made inert like a judge's.
+* The i-th request of a problem depends only on the preset, the problem and i, so it is paid for once.
+* A failed call is a `Sample` with the reason; only errors that would fail all others too are raised.
+* Answers shown to a model are hostile: they are fenced and made inert as for a judge.
+* While a call may start and a problem is left, a call starts; memory does not grow with the problems.
+* One failed problem does not stop the others.
 """
 
 import asyncio
@@ -23,14 +25,14 @@ from caps.models.http import Gate
 from caps.prompts.fence import nonce_for
 from caps.prompts.render import ask_for_answer, generation_name, render
 from caps.prompts.tags import JOINER
-from caps.sampling.base import Aids, Method, Sample, Sampled
+from caps.sampling.base import Method, Sample, Sampled, SamplingTools
 from caps.sampling.presets import Preset
 
 
 class Sampler:
-    """Draws answers from one model; at most `capacity` draws are under way, the others wait in order.
+    """Generates answers with one model, at most `capacity` at once; the others wait in order.
 
-    `watch` hears every draw as it ends; `news` is set then.
+    `watch` is called with every sample; `changed` is set after it.
     """
 
     def __init__(
@@ -47,60 +49,61 @@ class Sampler:
     ) -> None:
         self.preset, self.capacity = preset, capacity
         self.watch: Callable[[Sample], object] = lambda _: None
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._model, self._name, self._templates = model, name, templates
         self._logprobs, self._extra = logprobs, {**preset.extra(), **(extra or {})}
-        self._purse = budget or UnlimitedBudget()
+        self._budget = budget or UnlimitedBudget()
         self._gate = Gate(capacity())
-        self._draws: set[asyncio.Task[Sample]] = set()
+        self._tasks: set[asyncio.Task[Sample]] = set()
         self._stopping = False
 
     @property
     def seed(self) -> int:
-        """What every draw depends on."""
+        """The seed of the first sample."""
         return self.preset.seed
 
     @property
     def pending(self) -> int:
-        """Draws that are under way or wait."""
-        return len(self._draws)
+        """Number of samples that run or wait."""
+        return len(self._tasks)
 
-    async def fresh(self, case: Case, numbers: Sequence[int]) -> list[Sample]:
-        """Draw answers to a problem, all at once."""
+    async def generate(self, case: Case, numbers: Sequence[int]) -> list[Sample]:
+        """Generate answers to a problem, all at once."""
         return await asyncio.gather(*(self._start(self.request(case, number)) for number in numbers))
 
-    async def combined(
+    async def aggregate(
         self, case: Case, groups: Sequence[Sequence[str]], numbers: Sequence[int]
     ) -> list[Sample]:
-        """Draw a new answer from each group of texts, all at once."""
+        """Generate a new answer from each group of texts, all at once."""
         requests = [
-            self.aggregation(case, texts, number) for texts, number in zip(groups, numbers, strict=True)
+            self.aggregation_request(case, texts, number)
+            for texts, number in zip(groups, numbers, strict=True)
         ]
         samples = await asyncio.gather(*(self._start(request) for request in requests))
-        return [_unjoined(sample) for sample in samples]
+        return [_without_joiners(sample) for sample in samples]
 
     async def stop(self, grace: float) -> None:
-        """Begin no more draws, wait a while for those under way, since they are paid, and end the rest."""
+        """Start no more calls, give running ones a grace period, since they are paid, and cancel the rest."""
         self._stopping = True
         try:
-            if self._draws and grace:
-                await asyncio.wait(set(self._draws), timeout=grace)
-        finally:  # a second interrupt ends the grace; a call that went on would outlive its connection
-            ending = set(self._draws)
-            for draw in ending:
-                draw.cancel()
-            await asyncio.gather(*ending, return_exceptions=True)
+            if self._tasks and grace:
+                await asyncio.wait(set(self._tasks), timeout=grace)
+        finally:  # a second interrupt ends the grace period; no call may outlive its connection
+            tasks = set(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def request(self, case: Case, number: int) -> Request:
-        """The request of a fresh draw."""
+        """The request for a new answer to a problem."""
         function, domain = interface_of(case), domain_named(case.domain)
         called = bool(function) and domain.python_programs
         name = generation_name(self.preset.style, domain.prompts, function=called)
         messages = ask_for_answer(self._template(name), case.problem, interface=function)
         return self._request(messages, name, case, number)
 
-    def aggregation(self, case: Case, texts: Sequence[str], number: int) -> Request:
-        """The request for a new answer out of others."""
+    def aggregation_request(self, case: Case, texts: Sequence[str], number: int) -> Request:
+        """The request for a new answer from others."""
         domain, problem, function = domain_named(case.domain), case.problem, interface_of(case)
         name = generation_name("aggregate", domain.prompts)
         if function and domain.python_programs:
@@ -129,26 +132,26 @@ class Sampler:
 
     def _template(self, name: str) -> str:
         if name not in self._templates:
-            raise SettingError(f"there is no generation template {name!r}: it belongs beside the others")
+            raise SettingError(f"no generation template {name!r}: add it to the folder of the others")
         return self._templates[name]
 
     def _start(self, request: Request) -> "asyncio.Task[Sample]":
-        draw = asyncio.ensure_future(self._draw(request))
-        self._draws.add(draw)
-        draw.add_done_callback(self._end)
-        return draw
+        task = asyncio.ensure_future(self._call(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+        return task
 
-    def _end(self, draw: "asyncio.Task[Sample]") -> None:
-        self._draws.discard(draw)
-        self.news.set()
+    def _end(self, task: "asyncio.Task[Sample]") -> None:
+        self._tasks.discard(task)
+        self.changed.set()
 
-    async def _draw(self, request: Request) -> Sample:
+    async def _call(self, request: Request) -> Sample:
         self._gate.limit = self.capacity()
         async with self._gate:
             if self._stopping:
                 raise asyncio.CancelledError
             try:
-                completion = await pay(self._model, request, self._purse)
+                completion = await pay(self._model, request, self._budget)
             except (AccessError, UnknownModelError):
                 raise
             except ModelError as error:
@@ -161,9 +164,9 @@ class Sampler:
 
 
 def to_sample(number: int, completion: Completion | None) -> Sample:
-    """A reply as a sample: reasoning goes before the text, between tags; log-probabilities are averaged.
+    """Turn a reply into a sample: reasoning goes before the text, in tags; log-probabilities are averaged.
 
-    No reply means that the purse could not afford one.
+    None means that the budget could not cover the call.
     """
     if completion is None:
         return Sample(number, None, failure="the budget ended", cause="budget")
@@ -177,8 +180,8 @@ def to_sample(number: int, completion: Completion | None) -> Sample:
     return replace(paid, candidate=Candidate(text, logprob=logprob))
 
 
-def _unjoined(sample: Sample) -> Sample:
-    """Take the joiners out that made the answers it was shown inert: copied into a program, they break it."""
+def _without_joiners(sample: Sample) -> Sample:
+    """Remove the joiners that make shown answers inert: copied into a program, they would break it."""
     if sample.candidate is None or JOINER not in sample.candidate.text:
         return sample
     return replace(
@@ -194,15 +197,7 @@ def interface_of(case: Case) -> str:
     return f"def {entry}(...):" if isinstance(entry, str) and entry.strip() else ""
 
 
-# Many problems under one limit: read as far as needed, sampled side by side, handed on in order.
-#
-# Rules that must not be broken:
-#
-# * While a draw may start and a problem is left, a draw starts; memory stays flat, however many there are.
-# * One failed problem does not stop the others.
-
-
-MOST_WAITING = 256  # problems that may wait for an earlier one; their candidates are in memory
+MAX_WAITING = 256  # problems that may wait for an earlier one; their candidates are in memory
 
 
 async def sample_all(
@@ -211,60 +206,62 @@ async def sample_all(
     sampler: Sampler,
     *,
     n: int,
-    aids: Aids | None = None,
+    tools: SamplingTools | None = None,
     grace: float = 0.0,
 ) -> AsyncGenerator[Sampled, None]:
-    """Sample all problems and yield what became of each, in the order of input."""
-    source, aids = _told(iter(problems)), aids or Aids()
-    under: deque[asyncio.Task[Sampled]] = deque()
-    broken: list[BaseException] = []
+    """Sample all problems and yield the result of each, in input order."""
+    source, tools = _until_error(problems), tools or SamplingTools()
+    tasks: deque[asyncio.Task[Sampled]] = deque()
+    errors: list[BaseException] = []
 
     def end(task: "asyncio.Task[Sampled]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            broken.append(error)
-        sampler.news.set()
+            errors.append(error)
+        sampler.changed.set()
 
     more = True
     try:
-        while more or under:
-            if broken:
-                raise broken[0]
-            while under and under[0].done():
-                yield under.popleft().result()
-            if more and len(under) < MOST_WAITING and sampler.pending < sampler.capacity():
+        while more or tasks:
+            if errors:
+                raise errors[0]
+            while tasks and tasks[0].done():
+                yield tasks.popleft().result()
+            if more and len(tasks) < MAX_WAITING and sampler.pending < sampler.capacity():
                 problem = next(source, None)
                 more = problem is not None
                 if problem is not None:
-                    under.append(asyncio.ensure_future(_sample(problem, method, sampler, n, aids)))
-                    under[-1].add_done_callback(end)
-                    await asyncio.sleep(0)  # its draws are counted once it has begun
-            elif under and not under[0].done():
-                await sampler.news.wait()
-                sampler.news.clear()
+                    tasks.append(asyncio.ensure_future(_sample(problem, method, sampler, n, tools)))
+                    tasks[-1].add_done_callback(end)
+                    await asyncio.sleep(0)  # its calls are counted once it has started
+            elif tasks and not tasks[0].done():
+                await sampler.changed.wait()
+                sampler.changed.clear()
     finally:
         await sampler.stop(grace)
-        for task in under:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*under, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _sample(
-    problem: Case | InputError, method: Method, sampler: Sampler, n: int, aids: Aids
+    problem: Case | InputError, method: Method, sampler: Sampler, n: int, tools: SamplingTools
 ) -> Sampled:
     if isinstance(problem, InputError):
         return Sampled("", failure=str(problem))
     try:
-        sampled = await method.sample(problem, n, sampler, aids)
+        sampled = await method.sample(problem, n, sampler, tools)
     except InputError as error:
         return Sampled(problem.id, failure=str(error))
     if sampled.case is None or not sampled.case.candidates:
-        first = next((sample.failure for sample in sampled.samples if sample.failure), "nothing was drawn")
-        sampled.case, sampled.failure = None, f"none of its {len(sampled.samples)} samples came in: {first}"
+        first = next(
+            (sample.failure for sample in sampled.samples if sample.failure), "nothing was generated"
+        )
+        sampled.case, sampled.failure = None, f"none of its {len(sampled.samples)} samples succeeded: {first}"
     return sampled
 
 
-def _told(source: Iterator[Case | InputError]) -> Iterator[Case | InputError]:
-    """The problems; a source that breaks off ends with the reason as its last."""
+def _until_error(source: Iterable[Case | InputError]) -> Iterator[Case | InputError]:
+    """The problems of a source; one that breaks off ends with the reason as its last item."""
     try:
         yield from source
     except InputError as error:

@@ -1,12 +1,12 @@
-"""The sandbox: what a job is, its limits and its result; which sandbox this machine offers.
+"""The sandbox interface: jobs, limits and results; finding a sandbox on this machine.
 
 Rules that must not be broken:
 
-* Whatever the program does, `run` returns within its limits, and nothing of the program is left running.
-* Output is read up to a bound and never beyond; a program that goes on is ended.
-* Cancelling whoever waits ends the program.
+* Whatever the program does, `run` returns within its limits, and no process of the program is left running.
+* Output is read up to a bound and never beyond; a program that exceeds it is killed.
+* Cancelling the waiting task kills the program.
 
-`find_sandbox` chooses one; `docs/design/0004` says what each stops and what it does not.
+`docs/design/0004` says what each sandbox stops and what it does not.
 """
 
 import os
@@ -18,9 +18,6 @@ from typing import Literal, Protocol, TypeAlias
 
 from caps.core.errors import CapsError, SandboxError, SettingError, UserError
 
-# Why a candidate is wrong, in a word, and texts made fit for a person to read.
-
-
 REASONS = MappingProxyType(
     {
         "ok": "wrong answer",
@@ -31,20 +28,16 @@ REASONS = MappingProxyType(
         "unparsed": "does not parse",
     }
 )
-_MOST = 400
 
 
-def shorten(text: str, most: int = _MOST) -> str:
-    """A text of at most so many characters, the middle left out."""
-    half = (most - 3) // 2
-    return text if len(text) <= most else f"{text[:half]} … {text[-half:]}"
+def shorten(text: str, max_chars: int = 400) -> str:
+    """Shorten a text by omitting its middle."""
+    half = (max_chars - 3) // 2
+    return text if len(text) <= max_chars else f"{text[:half]} … {text[-half:]}"
 
 
 def printable(text: str) -> str:
-    """A text as valid Unicode that no terminal obeys: surrogates replaced, controls escaped.
-
-    What a candidate says reaches the journal, which stores UTF-8, and the terminal.
-    """
+    """Make a text safe for the journal (UTF-8) and the terminal: replace surrogates, escape controls."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
@@ -62,9 +55,9 @@ NAMES = ("auto", "bwrap", "unsafe-local")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a job may use. `memory` counts address space and holds for each of its processes.
+    """Resource limits of a job. `memory` is address space, for each of its processes.
 
-    `cpu` is the processor time of one process, `seconds` unless a job has reason to last longer.
+    `cpu` is the processor time of one process in seconds; the default is `seconds`.
     """
 
     seconds: float = 10.0
@@ -79,7 +72,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command, the files it finds in its folder, and its standard input."""
+    """A command, the files in its folder, and its standard input."""
 
     argv: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
@@ -89,7 +82,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How a job ended; a negative `exit_code` is the signal that ended it."""
+    """How a job ended; a negative `exit_code` is the number of the signal."""
 
     status: Status
     exit_code: int | None
@@ -100,79 +93,79 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How a program text becomes a job: the command, and the name of the file it is given."""
+    """How to run a program text: the command, and the name of its source file."""
 
     name: str
     file: str
     argv: tuple[str, ...]
 
     def job(self, source: str, *, stdin: bytes = b"", limits: Limits | None = None) -> Job:
-        """Make the job that runs this program once."""
+        """The job that runs this program once."""
         text = source.encode(errors="surrogatepass")
         return Job((*self.argv, self.file), {self.file: text}, stdin, limits or Limits())
 
 
 class EndedError(CapsError):
-    """The program ended, or was ended, before it answered; never leaves this package."""
+    """The program ended, or was killed, before it answered; internal to grading."""
 
     def __init__(self, status: Status, exit_code: int | None, stderr: bytes) -> None:
-        said = printable(stderr.strip().rpartition(b"\n")[2][:800].decode(errors="replace")[:200])
-        super().__init__(f"ended: {status}, exit code {exit_code}" + (f", {said}" if said else ""))
+        message = printable(stderr.strip().rpartition(b"\n")[2][:800].decode(errors="replace")[:200])
+        super().__init__(f"ended: {status}, exit code {exit_code}" + (f", {message}" if message else ""))
         self.status: Status = status
         self.exit_code = exit_code
 
 
 class Conversation(Protocol):
-    """A running job that is asked and answers in messages of bytes, each with its length before it."""
+    """A running job that exchanges length-prefixed messages."""
 
     async def send(self, message: bytes) -> None:
-        """Hand over one message."""
+        """Send one message."""
         ...
 
     async def receive(self, seconds: float) -> bytes:
-        """Wait for one message; `EndedError` if none comes in time, or none can come any more."""
+        """Wait for one message; `EndedError` if none arrives in time, or the job has ended."""
         ...
 
 
 class Sandbox(Protocol):
-    """Whatever runs jobs and keeps them in."""
+    """Runs jobs in isolation."""
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
         ...
 
     def core(self) -> AbstractAsyncContextManager[object]:
-        """Hold one of the cores; as many graders work at once as there are."""
+        """Acquire one of the cores, which limit how many graders run concurrently."""
         ...
 
     def open(self, job: Job) -> AbstractAsyncContextManager[Conversation]:
-        """Start a job to talk with; it is ended on leaving. Takes no core: whoever opens holds one."""
+        """Start a job to exchange messages with; it is killed on exit. The caller must hold a core."""
         ...
 
     async def run(self, job: Job) -> JobResult:
-        """Hold a core, run a job to its end, and tell how it went."""
+        """Acquire a core and run a job to its end."""
         ...
 
 
 async def find_sandbox(name: str = "auto", *, cores: int | None = None) -> Sandbox:
-    """Find the sandbox of that name and try it; `auto` never chooses the unsafe one by itself."""
-    from caps.sandbox.bubblewrap import Bubblewrap  # noqa: PLC0415 - they need the names above
+    """Find and test the sandbox of that name; `auto` never chooses the unsafe one."""
+    from caps.sandbox.bubblewrap import Bubblewrap  # noqa: PLC0415 - import cycle
     from caps.sandbox.runner import Runner  # noqa: PLC0415
     from caps.sandbox.unsafe_local import UnsafeLocal  # noqa: PLC0415
 
     if name not in NAMES:
-        raise SettingError(f"no sandbox is called {name!r}: there are {', '.join(NAMES)}")
+        raise SettingError(f"no sandbox is called {name!r}: choose one of {', '.join(NAMES)}")
     cores = cores or os.cpu_count() or 1
     if name == "unsafe-local":
         return Runner(UnsafeLocal(), cores=cores)
     try:
         sandbox = Runner(Bubblewrap.find(), cores=cores)
-        ran = await sandbox.run(PYTHON.job("print(6 * 7)"))
+        result = await sandbox.run(PYTHON.job("print(6 * 7)"))
     except (SandboxError, OSError) as error:
         raise _no_bubblewrap(str(error)) from None
-    if ran.stdout.strip() != b"42":
-        raise _no_bubblewrap(ran.stderr.decode(errors="replace").strip()[:300] or ran.status)
+    if result.stdout.strip() != b"42":
+        raise _no_bubblewrap(result.stderr.decode(errors="replace").strip()[:300] or result.status)
     return sandbox
 
 
@@ -183,5 +176,5 @@ def _no_bubblewrap(why: str) -> UserError:
     )
 
 
-# No site packages, nothing of the user's, nothing written beside sources; without site there is no exit().
+# No site packages, no user settings, no bytecode files; without site there is no exit().
 PYTHON = Language("python", "main.py", ("python", "-P", "-s", "-S", "-B"))

@@ -1,7 +1,7 @@
 """The bubblewrap sandbox: its own namespaces, a minimal file system and a system-call filter.
 
-As root every job gets a user id of its own that nothing else uses, since the limit on processes counts all
-processes of a user and does not hold for root; otherwise a user namespace does the hiding.
+As root, every job gets an otherwise unused user id, since the limit on processes counts all processes of a
+user and does not apply to root; otherwise a user namespace isolates it.
 """
 
 import errno
@@ -23,13 +23,12 @@ from caps.core.errors import SandboxError
 from caps.sandbox.base import Job
 from caps.sandbox.runner import ENVIRONMENT, Launch, prlimit
 
-# A filter of system calls: what no graded program needs and what could get around the limits.
+# --- The system-call filter: calls that no graded program needs, or that could evade the limits ---
 #
-# Namespaces would give a program mounts without bounds; System V shared memory and files in memory
-# (memfd) are not counted as its own; the rest is the kernel's less trodden ground. They fail as if not
-# permitted. Sockets are of the internet or of this machine, and a network namespace keeps both within:
-# other families (virtual machine sockets, which know no namespaces, netlink and the rest) fail as if
-# there were none.
+# Namespaces would allow unbounded mounts; System V shared memory and memory files (memfd) are not charged to
+# the program; the others are rarely used and less tested parts of the kernel. They fail with EPERM. Sockets
+# may be internet or Unix sockets, which the network namespace isolates; other families (virtual machine
+# sockets, which ignore namespaces, netlink and so on) fail with EAFNOSUPPORT.
 
 
 class _Machine(NamedTuple):
@@ -39,95 +38,47 @@ class _Machine(NamedTuple):
     denied: tuple[int, ...]
 
 
-# Numbers from 424 on are the same everywhere: io_uring_setup, open_tree, move_mount, fsopen, pidfd_getfd,
-# mount_setattr, memfd_secret.
+# Numbers from 424 on are the same on all architectures: io_uring_setup, open_tree, move_mount, fsopen,
+# pidfd_getfd, mount_setattr, memfd_secret.
 _COMMON = (425, 428, 429, 430, 438, 442, 447)
-_CLONE3 = 435  # its flags lie in memory where a filter cannot look; without it, libraries use clone
+_CLONE3 = 435  # its flags are in memory that a filter cannot read; without it, libraries use clone
 _NEW_USER = 0x10000000
 # In this order: unshare setns mount umount2 pivot_root ptrace process_vm_readv process_vm_writev keyctl
 # add_key request_key bpf perf_event_open userfaultfd shmget msgget semget open_by_handle_at kexec_load
 # init_module finit_module memfd_create. `sockets` are socket and socketpair.
 _MACHINES = {
     "x86_64": _Machine(
-        0xC000003E,
-        56,
-        (41, 53),
-        (
-            272,
-            308,
-            165,
-            166,
-            155,
-            101,
-            310,
-            311,
-            250,
-            248,
-            249,
-            321,
-            298,
-            323,
-            29,
-            68,
-            64,
-            304,
-            246,
-            175,
-            313,
-            319,
-        ),
+        0xC000003E, 56, (41, 53),
+        (272, 308, 165, 166, 155, 101, 310, 311, 250, 248, 249, 321, 298, 323, 29, 68, 64, 304, 246, 175,
+         313, 319),
     ),
     "aarch64": _Machine(
-        0xC00000B7,
-        220,
-        (198, 199),
-        (
-            97,
-            268,
-            40,
-            39,
-            41,
-            117,
-            270,
-            271,
-            219,
-            217,
-            218,
-            280,
-            241,
-            282,
-            194,
-            186,
-            190,
-            265,
-            104,
-            105,
-            273,
-            279,
-        ),
+        0xC00000B7, 220, (198, 199),
+        (97, 268, 40, 39, 41, 117, 270, 271, 219, 217, 218, 280, 241, 282, 194, 186, 190, 265, 104, 105,
+         273, 279),
     ),
-}
+}  # fmt: skip
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _AUDIT, _FIRST = 0, 4, 16  # offsets in what a filter is shown
+_NUMBER, _AUDIT, _FIRST = 0, 4, 16  # offsets in struct seccomp_data
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 
 
 @cache
 def build_filter(machine: str = platform.machine()) -> bytes:
-    """The filter as the kernel reads it; on a machine whose numbers are not listed it allows everything."""
+    """The filter as BPF bytes; it allows everything on a machine whose call numbers are not listed."""
     if machine not in _MACHINES:
         return _step(_RETURN, _ALLOW)
     audit, clone, sockets, denied = _MACHINES[machine]
     steps = [_step(_LOAD, _AUDIT), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
-    if machine == "x86_64":  # a second set of numbers for the same calls
+    if machine == "x86_64":  # the x32 ABI: other numbers for the same calls
         steps += [_step(_AT_LEAST, 0x40000000, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
     steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
     for number in (*denied, *_COMMON):
         steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _FAIL | errno.EPERM)]
     for number in sockets:
         steps += [_step(_EQUAL, number, 0, len(_FAMILIES) + 3), _step(_LOAD, _FIRST)]
-        steps += [_step(_EQUAL, family, len(_FAMILIES) - place) for place, family in enumerate(_FAMILIES)]
+        steps += [_step(_EQUAL, family, len(_FAMILIES) - index) for index, family in enumerate(_FAMILIES)]
         steps += [_step(_RETURN, _FAIL | errno.EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
     steps += [_step(_EQUAL, clone, 0, 3), _step(_LOAD, _FIRST), _step(_ANY_BIT, _NEW_USER, 0, 1)]
     steps += [_step(_RETURN, _FAIL | errno.EPERM), _step(_RETURN, _ALLOW)]
@@ -156,7 +107,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """Starts jobs inside bubblewrap; `uids` are those it may give away, none if it is not root."""
+    """Starts jobs in bubblewrap; `uids` are the user ids for jobs, empty if it is not root."""
 
     uids: range
     name: str = "bwrap"
@@ -164,7 +115,7 @@ class Bubblewrap:
 
     @classmethod
     def find(cls) -> "Bubblewrap":
-        """Find what it needs on this machine."""
+        """Check that the required programs are installed."""
         missing = [name for name in _NEEDED if shutil.which(name) is None]
         if missing:
             raise SandboxError(f"{' and '.join(missing)} is not installed")
@@ -172,7 +123,7 @@ class Bubblewrap:
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Launch]:
-        """Say how a job is started; its files are handed over in memory."""
+        """The command that starts a job; its files are passed in memory."""
         contents = [*job.files.values(), build_filter()]
         fds = tuple(_in_memory(content) for content in contents)
         try:
@@ -189,58 +140,63 @@ class Bubblewrap:
             for name, fd in zip(job.files, fds, strict=False)
             for word in ("--perms", "0444", "--file", str(fd), f"{_FOLDER}/{name}")
         ]
-        argv = ["bwrap", *_view(), *self._rights()]
+        argv = ["bwrap", *_common_arguments(), *self._privileges()]
         argv += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", "/tmp"]  # noqa: S108
         argv += ["--perms", "0755", "--dir", _FOLDER, *_parents(job.files), *files]
         argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108
-        inner = [_program(job.argv[0]), *(self._place(word, job) for word in job.argv[1:])]
+        inner = [_program(job.argv[0]), *(self._path_inside(word, job) for word in job.argv[1:])]
         if self.uids:
-            # By chance, so that other processes that run jobs are unlikely to hold the same.
-            own = str(secrets.choice(self.uids))
-            argv += ["setpriv", "--reuid", own, "--regid", own, "--clear-groups", "--inh-caps=-all"]
+            # Random, so that other processes that run jobs are unlikely to use the same.
+            uid = str(secrets.choice(self.uids))
+            argv += ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all"]
         taken = 0 if self.uids else _count_tasks(os.getuid())
         return (*prlimit(limits, processes=limits.processes + taken), *argv, *inner)
 
     @staticmethod
-    def _place(word: str, job: Job) -> str:
+    def _path_inside(word: str, job: Job) -> str:
         return f"{_FOLDER}/{word}" if word in job.files else word
 
-    def _rights(self) -> list[str]:
+    def _privileges(self) -> list[str]:
         if self.uids:
             return ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         return ["--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
 
 
 @cache
-def _view() -> tuple[str, ...]:
-    """What every job may see: the system's programs and libraries, and this interpreter."""
-    words = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    # No --new-session: we start it in one of its own, and as part of its group even a half-started sandbox
-    # is ended with it; killed between its setsid and its prctl, bubblewrap leaves the inner half running.
-    words += ["--die-with-parent", "--hostname", "sandbox", "--clearenv"]
+def _common_arguments() -> tuple[str, ...]:
+    """Arguments for the file system of every job: system programs and libraries, and this interpreter."""
+    arguments = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    # No --new-session: the runner starts it in a new session, and killing that group ends even a half-started
+    # sandbox. Killed between its own setsid and prctl, bubblewrap would leave the inner process running.
+    arguments += ["--die-with-parent", "--hostname", "sandbox", "--clearenv"]
     for name, value in ENVIRONMENT.items():
-        words += ["--setenv", name, value]
-    words += ["--setenv", "PYTHONPATH", _FOLDER]
+        arguments += ["--setenv", name, value]
+    arguments += ["--setenv", "PYTHONPATH", _FOLDER]
     for folder in ("/dev", "/etc"):
-        words += ["--perms", "0755", "--dir", folder]  # else they would be root's alone
+        arguments += ["--perms", "0755", "--dir", folder]  # otherwise only root could read them
     for path in _SYSTEM:
         if Path(path).is_symlink() and path.count("/") == 1:
-            words += ["--symlink", str(Path(path).readlink()), path]
+            arguments += ["--symlink", str(Path(path).readlink()), path]
         else:
-            words += ["--ro-bind-try", path, path]
+            arguments += ["--ro-bind-try", path, path]
     prefix = Path(sys.base_prefix).resolve()
     if not prefix.is_relative_to("/usr"):
         for parent in reversed(prefix.parents[:-1]):
-            words += ["--perms", "0755", "--dir", str(parent)]  # else it would copy the mode of /root, say
-        words += ["--ro-bind", str(prefix), str(prefix)]
-    words += ["--proc", "/proc"]
+            arguments += [
+                "--perms",
+                "0755",
+                "--dir",
+                str(parent),
+            ]  # otherwise it would copy the mode, for example of /root
+        arguments += ["--ro-bind", str(prefix), str(prefix)]
+    arguments += ["--proc", "/proc"]
     for device in _DEVICES:
-        words += ["--dev-bind", device, device]
-    return tuple(words)
+        arguments += ["--dev-bind", device, device]
+    return tuple(arguments)
 
 
 def _parents(files: Iterable[str]) -> list[str]:
-    """The folders that files stand in, outermost first."""
+    """Arguments that create the parent folders of files, outermost first."""
     folders = {parent for name in files for parent in Path(name).parents if parent != Path()}
     return [
         word for folder in sorted(folders) for word in ("--perms", "0755", "--dir", f"{_FOLDER}/{folder}")
@@ -249,12 +205,12 @@ def _parents(files: Iterable[str]) -> list[str]:
 
 @cache
 def _program(name: str) -> str:
-    """`python` is the interpreter that runs us; anything else is found in the sandbox."""
+    """`python` means the current interpreter; other names are resolved in the sandbox."""
     return str(Path(sys.executable).resolve()) if name == "python" else name
 
 
 def _spare_uids() -> range:
-    """User ids at the far end of what this root may become."""
+    """User ids at the upper end of the range that this root may use."""
     spans = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
     first, _, size = max((tuple(map(int, span)) for span in spans), key=lambda span: span[2])
     stop = first + size - 2
@@ -262,12 +218,12 @@ def _spare_uids() -> range:
 
 
 def _count_tasks(uid: int) -> int:
-    """Threads this user has already, for the limit counts them in; bubblewrap needs two more."""
+    """Threads of this user, which the limit includes, and two for bubblewrap."""
     count = 2
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             if folder.name.isdigit() and folder.stat().st_uid == uid:
-                count += len(os.listdir(folder / "task"))  # noqa: PTH208 - names are all that is wanted
+                count += len(os.listdir(folder / "task"))  # noqa: PTH208 - only names are needed
     return count
 
 

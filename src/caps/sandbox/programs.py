@@ -1,7 +1,7 @@
-"""What a program does on many inputs, run one after another in as few processes as possible.
+"""Runs a program on many inputs, one after another, in as few processes as possible.
 
-A process that ends, or is ended, costs only the input it was given: the next input starts another. What comes
-out of it is hostile: here it is cut into parts and handed on as bytes; `results` reads them elsewhere.
+A process that ends or is killed loses only its current input: the next input starts another. Its output is
+hostile: here it is only split into parts and passed on as bytes; `caps.graders.results` parses it elsewhere.
 """
 
 import marshal
@@ -18,10 +18,7 @@ from caps.core.errors import SandboxError
 from caps.sandbox.base import PYTHON, Conversation, EndedError, Job, Limits, Sandbox, Status, printable
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts, split_value
-from caps.sandbox.runner import judge_exit
-
-# Jobs that run one of our own programs inside the sandbox, around a candidate.
-
+from caps.sandbox.runner import classify_exit
 
 _PACKAGE = "caps.sandbox.inside"
 _NEEDED = {
@@ -31,7 +28,7 @@ _NEEDED = {
 }
 
 
-def boot(name: str, limits: Limits, *, prelude: bool = False) -> Job:
+def make_job(name: str, limits: Limits, *, prelude: bool = False) -> Job:
     """The job that runs `inside/<name>.py`."""
     arguments = f"{limits.output}, prelude={prelude}" if name == "feed" else ""
     command = f"from {_PACKAGE}.{name} import main; main({arguments})"
@@ -40,9 +37,9 @@ def boot(name: str, limits: Limits, *, prelude: bool = False) -> Job:
 
 @cache
 def _compiled(name: str) -> dict[str, bytes]:
-    """The modules as Python keeps them when compiled; the interpreter inside is the one that runs us."""
-    place = _PACKAGE.replace(".", "/")
-    return {f"{place}/{part}.pyc": _compile(part) for part in _NEEDED[name]}
+    """The modules as bytecode; the sandbox uses the same interpreter."""
+    folder = _PACKAGE.replace(".", "/")
+    return {f"{folder}/{part}.pyc": _compile(part) for part in _NEEDED[name]}
 
 
 def _compile(name: str) -> bytes:
@@ -51,15 +48,15 @@ def _compile(name: str) -> bytes:
     return MAGIC_NUMBER + bytes(12) + marshal.dumps(code)
 
 
-Manner: TypeAlias = Status | Literal["unparsed"]
-_START = 10.0  # seconds a process may take to load, whatever a test may take
-_LONGEST_NUMBER = 12  # digits of an exit code or a size
+OutcomeStatus: TypeAlias = Status | Literal["unparsed"]
+_START_SECONDS = 10.0  # for a process to load, independent of the limit of a test
+_MAX_DIGITS = 12  # of an exit code or a size
 OUT_OF_TURN = "the program answered out of turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A Python program, called where it has an entry point, else fed; `prelude` lends common imports."""
+    """A Python program that is called at its entry point, or else reads input; `prelude` adds imports."""
 
     source: str
     entry_point: str | None = None
@@ -68,9 +65,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one input led to: the output, or the result of a call in its encoding; else why it failed."""
+    """The outcome of one input: the output, or the encoded result of a call; else why it failed."""
 
-    status: Manner
+    status: OutcomeStatus
     output: bytes = b""
     detail: str = ""
     seconds: float = 0.0
@@ -79,64 +76,66 @@ class Outcome:
 async def outcomes_of(
     sandbox: Sandbox, program: Program, inputs: Sequence[Any], *, limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
-    """Outcomes as they come; leaving early ends the process. Whoever asks holds a core."""
-    rest = list(inputs)
-    while rest:
+    """Yield the outcome of each input; closing early kills the process. The caller must hold a core."""
+    remaining = list(inputs)
+    while remaining:
         answered = False
-        async with aclosing(_session(sandbox, program, rest, limits)) as session:
+        async with aclosing(_session(sandbox, program, remaining, limits)) as session:
             async for outcome in session:
                 answered = True
-                rest.pop(0)
+                remaining.pop(0)
                 yield outcome
         if not answered:
-            raise SandboxError(f"{sandbox.name} started nothing that answers")
+            raise SandboxError(f"{sandbox.name} started a process that does not answer")
 
 
 async def _session(
     sandbox: Sandbox, program: Program, inputs: Sequence[Any], limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
-    """Outcomes of one process; the last one may be its end."""
+    """Yield outcomes of one process; the last one may be that it ended."""
     fed = program.entry_point is None
-    allowed = limits if fed else replace(limits, cpu=limits.seconds * len(inputs) + _START)
-    async with sandbox.open(boot("feed" if fed else "serve", allowed, prelude=program.prelude)) as talk:
-        await begin(talk, sandbox)
+    allowed = limits if fed else replace(limits, cpu=limits.seconds * len(inputs) + _START_SECONDS)
+    async with sandbox.open(
+        make_job("feed" if fed else "serve", allowed, prelude=program.prelude)
+    ) as conversation:
+        await wait_until_ready(conversation, sandbox)
         started = time.perf_counter()
         try:
-            failure = await (_feed_source if fed else load)(talk, program, limits)
+            failure = await (_feed_source if fed else load)(conversation, program, limits)
         except EndedError as ended:
             failure = Outcome(ended.status, detail=str(ended))
         if failure is not None:
             for _ in tuple(inputs):
                 yield failure
             return
-        for given in tuple(inputs):
+        for value in tuple(inputs):
             started = time.perf_counter()
             try:
-                outcome = await (_feed if fed else _call)(talk, program, given, limits)
+                outcome = await (_feed if fed else _call)(conversation, program, value, limits)
             except EndedError as ended:
                 yield Outcome(ended.status, detail=str(ended), seconds=time.perf_counter() - started)
                 return
             yield replace(outcome, seconds=time.perf_counter() - started)
 
 
-async def begin(talk: Conversation, sandbox: Sandbox) -> None:
-    """Wait until the sandbox stands; what fails before that is no candidate's fault."""
+async def wait_until_ready(conversation: Conversation, sandbox: Sandbox) -> None:
+    """Wait until the sandbox has started; a failure before that is not the candidate's fault."""
     try:
-        await talk.receive(_START)
+        await conversation.receive(_START_SECONDS)
     except EndedError as ended:
         raise SandboxError(f"{sandbox.name} did not start: {ended}") from None
 
 
-async def _feed_source(talk: Conversation, program: Program, limits: Limits) -> Outcome | None:
-    await talk.send(program.source.encode(errors="surrogatepass"))
-    answer = await talk.receive(limits.seconds)
+async def _feed_source(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
+    await conversation.send(program.source.encode(errors="surrogatepass"))
+    answer = await conversation.receive(limits.seconds)
     return None if answer == b"parsed" else Outcome("unparsed", detail=printable(split_texts(answer, 1)[0]))
 
 
-async def load(talk: Conversation, program: Program, limits: Limits) -> Outcome | None:
-    """Have a program loaded; an outcome only if that failed."""
-    await talk.send(encode([program.source, program.prelude, program.entry_point]))
-    reply = await talk.receive(limits.seconds)
+async def load(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
+    """Load a program; returns an outcome only if that failed."""
+    await conversation.send(encode([program.source, program.prelude, program.entry_point]))
+    reply = await conversation.receive(limits.seconds)
     if reply == b"L":
         return None
     if reply[:1] == b"U":
@@ -144,28 +143,28 @@ async def load(talk: Conversation, program: Program, limits: Limits) -> Outcome 
     return failed_call(reply)
 
 
-async def _feed(talk: Conversation, _: Program, given: str, limits: Limits) -> Outcome:
-    await talk.send(given.encode(errors="surrogatepass"))
-    answer = await talk.receive(limits.seconds)
-    head = answer[: answer.find(b"\n", 0, 2 * _LONGEST_NUMBER) + 1]
-    words = head.split()
-    if len(words) != 2 or not words[1].isdigit() or not words[0].removeprefix(b"-").isdigit():
-        return Outcome("output" if words[:1] == [b"output"] else "crashed")
-    end = len(head) + int(words[1])
+async def _feed(conversation: Conversation, _: Program, value: str, limits: Limits) -> Outcome:
+    await conversation.send(value.encode(errors="surrogatepass"))
+    answer = await conversation.receive(limits.seconds)
+    head = answer[: answer.find(b"\n", 0, 2 * _MAX_DIGITS) + 1]
+    fields = head.split()
+    if len(fields) != 2 or not fields[1].isdigit() or not fields[0].removeprefix(b"-").isdigit():
+        return Outcome("output" if fields[:1] == [b"output"] else "crashed")
+    end = len(head) + int(fields[1])
     last = answer[end:].strip().rpartition(b"\n")[2]
-    said = printable(split_texts(last, 1)[0])
-    return Outcome(judge_exit(int(words[0]), answer[end:]), answer[len(head) : end], detail=said)
+    message = printable(split_texts(last, 1)[0])
+    return Outcome(classify_exit(int(fields[0]), answer[end:]), answer[len(head) : end], detail=message)
 
 
-async def _call(talk: Conversation, program: Program, given: list[Any], limits: Limits) -> Outcome:
-    await talk.send(encode(["call", program.entry_point, encode(given), encode({}), False]))
-    reply = await talk.receive(limits.seconds)
+async def _call(conversation: Conversation, program: Program, value: list[Any], limits: Limits) -> Outcome:
+    await conversation.send(encode(["call", program.entry_point, encode(value), encode({}), False]))
+    reply = await conversation.receive(limits.seconds)
     parts = split_value(reply)
     return failed_call(reply) if parts is None else Outcome("ok", parts[0])
 
 
 def failed_call(reply: bytes) -> Outcome:
-    """The outcome of a reply that is no value: what was raised, if it says so."""
+    """The outcome of a reply that is not a value: the exception, if the reply has one."""
     if reply[:1] != b"R":
         return Outcome("crashed", detail=OUT_OF_TURN)
     kind, _, text = split_texts(reply[1:], 3)

@@ -1,4 +1,4 @@
-"""Starts sandboxed jobs, reads their bounded output and ends them with their whole process group."""
+"""Starts sandboxed jobs, reads their bounded output and kills their whole process group."""
 
 import asyncio
 import math
@@ -15,16 +15,13 @@ from typing import Any, Protocol
 from caps.core.errors import SandboxError
 from caps.sandbox.base import EndedError, Job, JobResult, Limits, Status
 
-# One process and its pipes: bytes go in, bounded bytes come out, and its whole group can be ended.
-
-
 _HEADER = 20  # digits of a message's length, with the line end
 _GRACE = 0.5  # seconds for a dead process's pipes to close
 _REAP = 5.0  # seconds for a killed process to be gone
 
 
 class Process(asyncio.SubprocessProtocol):
-    """A started process; also a `Talk`, for programs that answer in messages."""
+    """A process with bounded output; also a `Conversation`, for programs that exchange messages."""
 
     def __init__(self, limit: int) -> None:
         self.out = bytearray()
@@ -34,46 +31,46 @@ class Process(asyncio.SubprocessProtocol):
         self._limit = limit
         self._transport: Any = None
         self._open = {1, 2}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the way to the process."""
+        """Store the transport."""
         self._transport = transport
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep what fits; who writes more to standard output is ended, errors are cut."""
-        kept = self.out if fd == 1 else self.err
-        room = self._limit + _HEADER - len(kept)
-        kept += data[:room]
+        """Store output up to the limit; more standard output kills the process, more errors are dropped."""
+        buffer = self.out if fd == 1 else self.err
+        room = self._limit + _HEADER - len(buffer)
+        buffer += data[:room]
         if len(data) > room and fd == 1:
             self.overflowed = True
             self.kill()
-        self._news.set()
+        self._changed.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
-        """Take note that nothing more will come from there."""
+        """Record that the pipe is closed."""
         self._open.discard(fd)
-        self._news.set()
+        self._changed.set()
 
     def process_exited(self) -> None:
-        """Take note of the ending."""
+        """Record the exit code."""
         self.exit_code = self._transport.get_returncode()
-        self._news.set()
+        self._changed.set()
 
     def write(self, data: bytes) -> None:
-        """Put bytes on the way to the process."""
+        """Write bytes to standard input."""
         self._transport.get_pipe_transport(0).write(data)
 
     def close_input(self) -> None:
-        """Let the process find the end of its input."""
+        """Close standard input."""
         self._transport.get_pipe_transport(0).close()
 
     async def send(self, message: bytes) -> None:
-        """Hand over one message."""
+        """Send one message."""
         self.write(b"%d\n%b" % (len(message), message))
 
     async def receive(self, seconds: float) -> bytes:
-        """Wait for one message; a process that writes anything else is not worth waiting for."""
+        """Wait for one message; a process that writes anything else is killed."""
         in_time = await self._wait(lambda: self._message() is not None or 1 not in self._open, seconds)
         message = self._message()
         if message is None:
@@ -98,19 +95,19 @@ class Process(asyncio.SubprocessProtocol):
         return bytes(self.out[start:end]) if len(self.out) >= end else None
 
     async def finish(self, seconds: float) -> bool:
-        """Wait for the end of the process and its output; False if it did not come in time."""
+        """Wait for the end of the process and its output; False if it did not end in time."""
         in_time = await self._wait(lambda: self.exit_code is not None, seconds)
         await self._wait(lambda: not self._open, _GRACE if in_time else 0)
         return in_time
 
     def kill(self) -> None:
-        """End the process and its group, without waiting."""
+        """Kill the process group, without waiting."""
         if self._transport is not None and self.exit_code is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._transport.get_pid(), signal.SIGKILL)
 
     async def end(self) -> None:
-        """End the process if it still runs, and let go of its pipes."""
+        """Kill the process if it still runs, and close its pipes."""
         if self._transport is None:
             return
         self.kill()
@@ -123,14 +120,14 @@ class Process(asyncio.SubprocessProtocol):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not done():
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         return done()
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The real command behind a job: what is executed, where, with which open files."""
+    """The actual command of a job, with its environment, folder and open files."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -139,26 +136,26 @@ class Launch:
 
 
 class Launcher(Protocol):
-    """What tells one sandbox from another."""
+    """The part of a sandbox that differs: how a job is started."""
 
     @property
     def name(self) -> str:
-        """What the sandbox is called."""
+        """The name of the sandbox."""
         ...
 
     @property
     def faults(self) -> tuple[bytes, ...]:
-        """How complaints of the launcher's own commands begin."""
+        """Prefixes of error messages from the launcher's own commands."""
         ...
 
     def launch(self, job: Job) -> AbstractContextManager[Launch]:
-        """Lay out a job's files and say how it is started; everything is gone on leaving."""
+        """Prepare the files and the command of a job; everything is removed on exit."""
         ...
 
 
 @dataclass(slots=True)
 class Runner:
-    """A sandbox made of a launcher and a number of cores."""
+    """A sandbox with a launcher and a number of cores."""
 
     launcher: Launcher
     cores: int
@@ -169,19 +166,19 @@ class Runner:
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
         return self.launcher.name
 
     def core(self) -> asyncio.Semaphore:
-        """One of the cores, to be held with `async with`."""
+        """The semaphore of the cores, for use with `async with`."""
         return self._free
 
     @asynccontextmanager
     async def open(self, job: Job) -> AsyncIterator[Process]:
-        """Start a job and end it on leaving, whatever happens in between."""
+        """Start a job and kill it on exit, whatever happens in between."""
         with self.launcher.launch(job) as launch:
             process = Process(job.limits.output)
-            # Cancelled halfway, a start would leave a process that nobody has a hold of.
+            # A start that is cancelled halfway would leave a process that cannot be killed.
             starting = asyncio.create_task(_start(process, launch))
             try:
                 await asyncio.shield(starting)
@@ -199,23 +196,25 @@ class Runner:
             async with self.open(job) as process:
                 process.close_input()
                 in_time = await process.finish(job.limits.seconds)
-            ran = JobResult(
+            result = JobResult(
                 _status(process, in_time=in_time),
                 process.exit_code,
                 bytes(process.out),
                 bytes(process.err),
                 time.perf_counter() - started,
             )
-        if ran.status == "crashed" and ran.stderr.startswith(self.launcher.faults):
-            await self._check(ran, job)
-        return ran
+        if result.status == "crashed" and result.stderr.startswith(self.launcher.faults):
+            await self._check_launcher(result, job)
+        return result
 
-    async def _check(self, ran: JobResult, job: Job) -> None:
-        """Was it the launcher that failed, or a program that talks like one? A harmless job tells."""
-        again = Job(("true",), limits=job.limits)
-        if job.argv != again.argv and (await self.run(again)).status == "ok":
+    async def _check_launcher(self, result: JobResult, job: Job) -> None:
+        """Raise if the launcher fails on a harmless job too; a program may imitate its error messages."""
+        harmless = Job(("true",), limits=job.limits)
+        if job.argv != harmless.argv and (await self.run(harmless)).status == "ok":
             return
-        raise SandboxError(f"{self.name} cannot start: {ran.stderr.decode(errors='replace').strip()[:300]}")
+        raise SandboxError(
+            f"{self.name} cannot start: {result.stderr.decode(errors='replace').strip()[:300]}"
+        )
 
 
 async def _start(process: Process, launch: Launch) -> None:
@@ -241,11 +240,11 @@ def _status(process: Process, *, in_time: bool) -> Status:
         return "output"
     if not in_time:
         return "timeout"
-    return judge_exit(process.exit_code, bytes(process.err))
+    return classify_exit(process.exit_code, bytes(process.err))
 
 
-def judge_exit(code: int | None, stderr: bytes) -> Status:
-    """Name an ending; a shell and bubblewrap tell the signal n as exit code 128 + n."""
+def classify_exit(code: int | None, stderr: bytes) -> Status:
+    """The status of an exit code; a shell and bubblewrap report signal n as exit code 128 + n."""
     if code == 0:
         return "ok"
     if code in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
@@ -254,10 +253,7 @@ def judge_exit(code: int | None, stderr: bytes) -> Status:
     return "memory" if last.startswith((b"MemoryError", b"OSError: [Errno 12]")) else "crashed"
 
 
-# Limits as the kernel knows them, set by `prlimit` on the way to the program, and its whole environment.
-
-
-# A fixed hash seed makes the order of sets the same in every run, and so the grade.
+# The whole environment of a job. A fixed hash seed makes the order of sets, and so the grade, reproducible.
 ENVIRONMENT = MappingProxyType(
     {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
@@ -266,14 +262,14 @@ ENVIRONMENT = MappingProxyType(
         "PYTHONHASHSEED": "0",
     }
 )
-_STACK = 64 << 20  # recursion through C needs it; more would be counted for every thread
+_STACK = 64 << 20  # recursion through C needs it; it is charged for every thread
 
 
 def prlimit(limits: Limits, *, processes: int | None) -> tuple[str, ...]:
-    """The command that starts what follows under these limits; `processes` None leaves them uncounted."""
+    """The command prefix that sets these limits; with `processes` None they are not limited."""
     cpu = math.ceil((limits.cpu or limits.seconds) + 1)
-    words = ["prlimit", f"--as={limits.memory}", f"--cpu={cpu}", f"--fsize={limits.file_size}"]
-    words += [f"--nofile={limits.files}", f"--stack={_STACK}", "--core=0", "--memlock=0", "--msgqueue=0"]
+    command = ["prlimit", f"--as={limits.memory}", f"--cpu={cpu}", f"--fsize={limits.file_size}"]
+    command += [f"--nofile={limits.files}", f"--stack={_STACK}", "--core=0", "--memlock=0", "--msgqueue=0"]
     if processes is not None:
-        words.append(f"--nproc={processes}")
-    return tuple(words)
+        command.append(f"--nproc={processes}")
+    return tuple(command)

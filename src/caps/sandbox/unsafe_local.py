@@ -1,11 +1,11 @@
 """The weaker sandbox for machines without bubblewrap; it must be chosen by name.
 
-It limits memory, processor time, file size, open files and wall time, ends the program's process group,
+It limits memory, processor time, file size, open files and wall time, kills the program's process group,
 clears its environment and gives it a temporary folder. It does not stop a program from
 
 * reading or changing whatever you can read or change, or sending it over the network;
 * killing your processes, the one that runs it included;
-* starting processes without end, or leaving the group with some and going on after its time;
+* starting any number of processes, or moving some to another group where they outlive the time limit;
 * filling the disk with many files, each within the limit.
 """
 
@@ -29,7 +29,7 @@ class UnsafeLocal:
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Launch]:
-        """Lay a job's files out in a temporary folder and say how it is started."""
+        """Write the files of a job to a temporary folder and return its command."""
         with TemporaryDirectory(prefix="caps-", ignore_cleanup_errors=True) as folder:
             for name, content in job.files.items():
                 path = Path(folder, name)

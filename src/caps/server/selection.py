@@ -32,7 +32,7 @@ from caps.findings.base import Findings
 from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Request
 from caps.models.http import Upstream
-from caps.models.wire import read_completion, tidy
+from caps.models.wire import read_completion, sanitize
 from caps.runner import Runner
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
@@ -151,7 +151,7 @@ async def _generate(model: Upstream, request: ChatRequest, number: int) -> Sampl
     )  # to estimate the usage, if the upstream reports none
 
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
-        return read_completion(reply, prompt), tidy(reply["choices"][0])
+        return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
         done = await model.exchange(lambda _: request.upstream_body(number), read, model=request.model)

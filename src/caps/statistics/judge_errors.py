@@ -133,51 +133,115 @@ def agreement(looks: Sequence[Observation]) -> Estimate | None:
     return mean_estimate([fmean(own) for own in values.values()], len(looks))
 
 
-# How much of a judge's errors come back: with the candidate, whoever it meets, and with its answer.
+# How much of a judge's errors come back: with the candidate, its answer, the case, the order of the
+# slots.
 #
-# A verdict is taken for the sign of a difference of two beliefs plus fresh noise (as in
-# `judges.simulated`). Two verdicts on pairs that share a candidate then correlate by half of what lasts,
-# two whose candidates only share an answer by half of what answers share. The correlations are
-# tetrachoric, from how often both verdicts are right. That a case is hard for all its pairs counts as
-# lasting too.
+# A verdict is taken for the sign of a difference of two beliefs, the pull of a slot and what is left (as
+# in `judges.simulated`). Two verdicts on one pair in both orders correlate by what lasts; two that share
+# a candidate by half of what belongs to candidates; two whose candidates only share an answer by half of
+# what answers share; and any two of a case by how hard it is. A pull that varies between cases adds to
+# verdicts in the same order and takes from those in opposite ones. The correlations are tetrachoric, from
+# how often both verdicts are right; the shares are fitted to all of them by least squares, none below
+# zero. What the looks say little of stays near what is usual: both orders of a pair are enough, even
+# where no candidate repeats.
 
 
-LEAST_LINKS = 40  # fewer pairs of verdicts say nothing about a correlation
+LEAST_LINKS = 10  # fewer pairs of verdicts say nothing about a correlation
 STEPS = 24
+CLOSEST = 0.99  # correlations are looked for up to this
 Link = tuple[int, int]  # sides with the same candidate, sides with the same answer only
+BOTH_ORDERS: Link = (2, 0)
+USUAL = (0.65, 0.0, 0.15, 0.04)  # of candidates, answers, cases and slots; see docs/explanation
+USUAL_LINKS = (6.0, 12.0, 40.0, 40.0)  # imagined pairs of verdicts behind each of them
+CARRIED_LINKS = 12.0
+USUAL_CARRIED = 0.5
+SWEEPS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """Shares of the variance of a comparison: what a candidate keeps to itself, what its answer shares.
+    """Shares of the variance of a comparison, of one right and one wrong candidate over all cases.
 
-    None is not measured; `links` counts the pairs of verdicts behind it.
+    `own` belongs to the candidates, `shared` to their answers, `hardness` to the case, `slot` to the pull in
+    it; `carried` is the correlation of the same look at E1 and E2. None is not measured; `links` counts the
+    pairs of verdicts behind them.
     """
 
     own: float | None
     shared: float | None
+    hardness: float
+    slot: float
+    carried: float | None
     links: int
+
+    @property
+    def lasting(self) -> float | None:
+        """What both orders of a pair have in common, the pull aside."""
+        return None if self.own is None else min(1.0, self.own + (self.shared or 0.0) + self.hardness)
 
 
 def repeats(looks: Sequence[Observation]) -> Repeats:
-    """Fit both shares to the correlations of linked verdicts: least squares, weighted by their number."""
-    linked: dict[Link, list[tuple[Observation, Observation]]] = defaultdict(list)
+    """Fit the shares to the correlations of linked verdicts of a case and level."""
+    linked: dict[tuple[Link, bool], list[tuple[Observation, Observation]]] = defaultdict(list)
+    levels = []
     for own in by_case(looks):
         for one, two in combinations(own, 2):
-            if one.level == two.level and one.pair != two.pair:
-                link = link_of(one, two)
-                if link != (0, 0):
-                    linked[link].append((one, two))
-    rows = [(link, correlation(both), len(both)) for link, both in linked.items() if len(both) >= LEAST_LINKS]
-    count = sum(weight for *_, weight in rows)
-    lasting, shared = solve(rows)
-    if lasting is None:
-        return Repeats(None, None, count)
-    lasting = min(1.0, max(0.0, lasting))
-    if shared is None:
-        return Repeats(lasting, None, count)
-    shared = min(lasting, max(0.0, shared))
-    return Repeats(lasting - shared, shared, count)
+            if one.level == two.level:
+                linked[link_of(one, two), one.first == two.first].append((one, two))
+            elif one.pair == two.pair and one.first == two.first:
+                levels.append((one, two))
+    known = [(key, both) for key, both in linked.items() if len(both) >= LEAST_LINKS]
+    rows = [
+        ((same / 2, answers / 2, 1.0, 1.0 if alike else -1.0), correlation(both), _weight(both))
+        for ((same, answers), alike), both in known
+    ]
+    count = sum(len(both) for _, both in known)
+    candidates, shared, hardness, slot = _fitted(rows)
+    seen = {link for (link, _), _ in known}
+    lasts = any(same for same, _ in seen)
+    return Repeats(
+        own=max(0.0, candidates - shared) if lasts else None,
+        shared=shared if lasts and any(answers for _, answers in seen) else None,
+        hardness=hardness,
+        slot=slot,
+        carried=_carried(levels),
+        links=count,
+    )
+
+
+def _weight(both: Sequence[tuple[Observation, Observation]]) -> float:
+    """Pairs of verdicts of one case tell less than as many of several."""
+    return math.sqrt(len(both) * len({one.case for one, _ in both}))
+
+
+def _fitted(rows: Sequence[tuple[tuple[float, ...], float, float]]) -> tuple[float, ...]:
+    """Weighted least squares with every share at least 0, the usual ones as further rows."""
+    places = range(len(USUAL))
+    usual = [
+        (tuple(float(place == other) for other in places), USUAL[place], USUAL_LINKS[place])
+        for place in places
+    ]
+    everything = [*rows, *usual]
+    found = list(USUAL)
+    for _ in range(SWEEPS):
+        for place in places:
+            above = below = 0.0
+            for shares, seen, weight in everything:
+                rest = sum(shares[other] * found[other] for other in places if other != place)
+                above += weight * shares[place] * (seen - rest)
+                below += weight * shares[place] ** 2
+            found[place] = min(1.0, max(0.0, above / below))
+    return tuple(found)
+
+
+def _carried(levels: Sequence[tuple[Observation, Observation]]) -> float | None:
+    """Correlation of the same look at both levels."""
+    if len(levels) < LEAST_LINKS:
+        return None
+    by_level = [sorted(both, key=lambda look: look.level) for both in levels]
+    found = tetrachoric([one.outcome for one, _ in by_level], [two.outcome for _, two in by_level])
+    weight = _weight(levels)
+    return max(0.0, (weight * found + CARRIED_LINKS * USUAL_CARRIED) / (weight + CARRIED_LINKS))
 
 
 def correlation(pairs: Sequence[tuple[Observation, Observation]]) -> float:
@@ -195,12 +259,19 @@ def correlation(pairs: Sequence[tuple[Observation, Observation]]) -> float:
     seated: dict[tuple[bool, bool], int] = defaultdict(int)
     for one, two in pairs:
         seated[one.first, two.first] += 1
-    low, high = -0.99, 0.99
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        expected = sum(n * both_right(height[f], height[g], middle) for (f, g), n in seated.items())
-        low, high = (middle, high) if expected < both else (low, middle)
-    return (low + high) / 2
+    return crossing(
+        lambda r: sum(n * both_right(height[f], height[g], r) for (f, g), n in seated.items()),
+        both,
+        -CLOSEST,
+        CLOSEST,
+    )
+
+
+def tetrachoric(first: Sequence[float], second: Sequence[float]) -> float:
+    """Correlation of the normal variables behind two lists of outcomes of the same pairs, in two settings."""
+    h, k = (NORMAL.inv_cdf((sum(own) + 0.5) / (len(own) + 1)) for own in (first, second))
+    both = fmean(one * two for one, two in zip(first, second, strict=True))
+    return crossing(lambda r: both_right(h, k, r), both, -CLOSEST, CLOSEST)
 
 
 def both_right(h: float, k: float, correlation: float) -> float:
@@ -262,7 +333,7 @@ SKILL_SPREAD = 0.5  # expected of the factor on all log-odds: at 0 the judge is 
 FIELD_SPREAD = 0.4  # expected of what one chance departs from that, in log-odds
 MOST_BY_VOTES = 100.0  # known verdicts that any number of cases without labels may count for
 SURE_CASES = 4.0  # imagined cases behind the share of HIGH verdicts
-SWEEPS = 8
+LATENT_SWEEPS = 8
 LEVELS = (Level.PARTIAL, Level.FULL)
 FIELDS = {
     (Level.PARTIAL, True): "e1_high",
@@ -308,7 +379,7 @@ def chances(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> dict
             terms[FIELDS[one.look.level, one.look.sure]][toward] += weight
     before = {name: _logit(getattr(start, name)) for name in terms}
     factor, departures = 1.0, dict.fromkeys(terms, 0.0)
-    for _ in range(SWEEPS):
+    for _ in range(LATENT_SWEEPS):
         factor = peak(partial(_fit_all, before, departures, terms), -2.0, 6.0)
         for name, own in terms.items():
             if own:

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, pvariance, variance
 
-from caps.core.judge_profile import JudgeProfile
+from caps.core.judge_profile import MEASURED_SLOT_SPREAD, JudgeProfile
 from caps.core.types import Level
 from caps.statistics import calibration
 from caps.statistics import judge_errors as bias
-from caps.statistics.estimates import Estimate
+from caps.statistics.estimates import Estimate, mean_estimate, student
 from caps.statistics.judge_errors import (
     Repeats,
     WeightedObservation,
@@ -26,12 +26,12 @@ from caps.statistics.judge_errors import (
     repeats,
     shares_of_high,
 )
-from caps.statistics.observations import Observation, at
+from caps.statistics.observations import Observation, Rated, at
 
 # What a judge turned out to be worth on the first cases, or that they do not tell.
 
 
-LEAST_CASES = 10
+LEAST_CASES_TO_LEARN = 10
 LEAST_INFORMATION = 5.0  # verdicts on pairs of known truth; fewer would only repeat what was assumed
 
 
@@ -52,8 +52,8 @@ def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learne
     cases, told = len({one.look.case for one in weighed}), information(weighed, start)
     learned = Learned(profile=start, cases=cases, looks=len(weighed), information=told)
     everything = tuple(sorted(JudgeProfile.__dataclass_fields__))
-    if cases < LEAST_CASES:
-        words = f"only {cases} cases have two answers to compare; {LEAST_CASES} are wanted"
+    if cases < LEAST_CASES_TO_LEARN:
+        words = f"only {cases} cases have two answers to compare; {LEAST_CASES_TO_LEARN} are wanted"
         return replace(learned, assumed=everything, silent=words)
     if told < LEAST_INFORMATION:
         words = "nothing says which answers are likelier to be right: no labels, and votes too even"
@@ -62,10 +62,11 @@ def learn(weighed: Sequence[WeightedObservation], start: JudgeProfile) -> Learne
     gaps, linked = gaps_of(found), links_of(weighed)
     slot = first_slot(weighed, start, gaps)
     repeats, shared = lasting(weighed, linked, start, slot)
-    found = replace(found, first_slot=slot, repeats=repeats, shared=shared)
+    found = replace(found, first_slot=slot, slot_spread=MEASURED_SLOT_SPREAD, repeats=repeats, shared=shared)
     rounded = {name: round(getattr(found, name), 4) for name in everything}
-    unseen = () if any(answers for _, answers in linked) else ("shared",)
-    return replace(learned, profile=replace(found, **rounded), assumed=unseen)
+    unseen = {"order_errors", "rated", "rating_spread"}
+    unseen |= set() if any(answers for _, answers in linked) else {"shared"}
+    return replace(learned, profile=replace(found, **rounded), assumed=tuple(sorted(unseen)))
 
 
 # When is enough enough: intervals that hold at every look, so that one may stop whenever they settle it.
@@ -167,6 +168,18 @@ def enough(sequences: Sequence[Sequential]) -> int | None:
 
 LEVELS = (Level.PARTIAL, Level.FULL)
 ALPHA = 0.05
+PRECISION = 0.05  # half of the 90 % interval of the accuracy at which a forecast counts as settled
+LEAST_CASES = 30
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the 90 % interval of a mean of one value a case; infinite below the least number of cases.
+
+    One case more is taken to be right and one wrong: a judge that was always right so far may still err.
+    """
+    if len(values) < LEAST_CASES:
+        return math.inf
+    return student(len(values) - 1, 0.9) * math.sqrt(variance([*values, 0.0, 1.0]) / len(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +189,7 @@ class LevelMeasures:
     accuracy: Estimate
     bounds: Sequential
     flips: Estimate | None
+    first_slot: Estimate | None
     ties: Estimate | None
     unreadable: Estimate | None
     confidence: calibration.Confidence
@@ -183,6 +197,16 @@ class LevelMeasures:
     calibration_error: float | None
     curve: tuple[calibration.Stated, ...]
     tokens: float
+    output: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratings:
+    """How well ratings, a call for each candidate, tell right from wrong; `spread` is among equals."""
+
+    accuracy: Estimate
+    ties: Estimate
+    spread: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,11 +221,14 @@ class JudgeMeasures:
     first_slot: Estimate | None
     longer: Estimate | None
     repeats: Repeats
+    ratings: Ratings | None
     rho: float | None
     settled_after: int | None  # cases
 
 
-def measure(looks: Sequence[Observation], *, probabilities: bool) -> JudgeMeasures:
+def measure(
+    looks: Sequence[Observation], *, probabilities: bool, rated: Sequence[Rated] = ()
+) -> JudgeMeasures:
     """Work out every figure; `probabilities` where verdicts weigh by token probabilities."""
     levels = {
         str(level): found
@@ -218,28 +245,40 @@ def measure(looks: Sequence[Observation], *, probabilities: bool) -> JudgeMeasur
         first_slot=bias.between_equals(looks, bias.in_first_slot),
         longer=bias.between_equals(looks, bias.longer),
         repeats=repeats(looks),
+        ratings=_ratings(rated),
         rho=tokens[0] / tokens[1] if len(tokens) == 2 and tokens[1] else None,
         settled_after=enough([one.bounds for one in levels.values()]),
     )
 
 
 class StopRule:
-    """Hears case after case, and knows when both levels have their answer."""
+    """Hears case after case, and knows when more pairs are not needed.
 
-    def __init__(self) -> None:
+    Both levels must have their answer, and the forecast must be settled too: it moves with the accuracy at
+    full views, so that has to be known to within `precision` (twice that, where the judge is at chance).
+    """
+
+    def __init__(self, precision: float = PRECISION) -> None:
         self._sequences = {level: ConfidenceSequence(ALPHA / len(LEVELS)) for level in LEVELS}
         self._open = set(LEVELS)
+        self._precision = precision
+        self._full: list[float] = []
 
     @property
     def settled(self) -> bool:
         """Whether more pairs are not needed."""
-        return not self._open
+        if self._open:
+            return False
+        at_chance = standing(*self._sequences[Level.FULL].interval) == "chance"
+        return half_width(self._full) <= (2 if at_chance else 1) * self._precision
 
     def hear(self, looks: Sequence[Observation]) -> None:
         """Take note of the looks of one more case."""
         for level, sequence in self._sequences.items():
             for value in outcomes(looks, level):
                 sequence.observe(value)
+                if level == Level.FULL:
+                    self._full.append(value)
             if standing(*sequence.interval) != "undecided":
                 self._open.discard(level)
 
@@ -256,12 +295,37 @@ def profile_of(looks: Sequence[Observation], measured: JudgeMeasures) -> tuple[J
             known[f"{name}_sure"] = fmean(look.sure for look in decided)
     if measured.first_slot is not None:
         known["first_slot"] = measured.first_slot.value
-    if measured.repeats.own is not None:
-        known["repeats"] = measured.repeats.own
-    if measured.repeats.shared is not None:
-        known["shared"] = measured.repeats.shared
+        known["slot_spread"] = MEASURED_SLOT_SPREAD
+    found = measured.repeats
+    if found.own is not None:
+        known["repeats"] = found.own if found.shared is not None else min(1.0, found.own + found.hardness)
+        known["order_errors"] = max(0.0, 1 - (found.lasting or 0.0) - found.slot)
+        known["slot_spread"] = max(0.01, (found.slot / max(0.01, 1 - found.slot)) ** 0.5)
+    if found.shared is not None:
+        known["shared"] = min(1.0, found.shared + found.hardness)
+    if measured.ratings is not None:
+        known["rated"] = measured.ratings.accuracy.value
+        known["rating_spread"] = max(0.1, measured.ratings.spread)
     profile = replace(JudgeProfile(), **{name: round(value, 4) for name, value in known.items()})
     return profile, tuple(sorted(set(JudgeProfile.__dataclass_fields__) - set(known)))
+
+
+def _ratings(rated: Sequence[Rated]) -> Ratings | None:
+    cases: dict[int, list[Rated]] = {}
+    for pair in rated:
+        cases.setdefault(pair.case, []).append(pair)
+    own = list(cases.values())
+    right = mean_estimate([fmean(_order(pair) for pair in pairs) for pairs in own], len(rated))
+    ties = mean_estimate([fmean(_order(pair) == 0.5 for pair in pairs) for pairs in own], len(rated))
+    if right is None or ties is None:
+        return None
+    sides = [pair.one for pair in rated], [pair.other for pair in rated]
+    spread = fmean(pvariance(side) for side in sides) ** 0.5
+    return Ratings(accuracy=right, ties=ties, spread=spread)
+
+
+def _order(pair: Rated) -> float:
+    return 0.5 if pair.one == pair.other else float(pair.one > pair.other)
 
 
 def _at_level(looks: Sequence[Observation], level: Level, *, probabilities: bool) -> LevelMeasures | None:
@@ -273,6 +337,7 @@ def _at_level(looks: Sequence[Observation], level: Level, *, probabilities: bool
         accuracy=found,
         bounds=watch(outcomes(looks, level), ALPHA / len(LEVELS)),
         flips=bias.flips(some),
+        first_slot=bias.between_equals(some, bias.in_first_slot),
         ties=bias.ties(some),
         unreadable=bias.unreadable(some),
         confidence=calibration.by_confidence(some),
@@ -280,6 +345,7 @@ def _at_level(looks: Sequence[Observation], level: Level, *, probabilities: bool
         calibration_error=calibration.calibration_error(some) if probabilities else None,
         curve=calibration.curve(some) if probabilities else (),
         tokens=fmean(look.tokens for look in some),
+        output=fmean(look.output for look in some),
     )
 
 
@@ -288,6 +354,7 @@ def _at_level(looks: Sequence[Observation], level: Level, *, probabilities: bool
 
 PAPER_CALLS = (8, 10)  # E1 and E2 calls of the paper's standard configuration, N = 16 and f = 4
 TOLERANCE = 0.02
+SLACK = 1.3  # a warning is due this far beyond the precision at which asking stops
 
 RULE = (
     "the cheapest strategy whose expected Pass@1 is within two points of the best (simulations tell no "
@@ -311,6 +378,30 @@ def mixed(partial: float, full: float, calls: tuple[float, float] = PAPER_CALLS)
     """Accuracy over the calls of a cascade if its games were pairs like these: the paper's mixed metric."""
     at_partial, at_full = calls
     return (at_partial * partial + at_full * full) / (at_partial + at_full)
+
+
+def thin(measured: JudgeMeasures) -> list[str]:
+    """What a profile rests on too little for, and what would help."""
+    found = measured.levels["E2"].accuracy
+    said = []
+    if found.cases < LEAST_CASES:
+        said.append(
+            f"only {found.cases} cases have pairs that were answered: a profile from fewer than "
+            f"{LEAST_CASES} says little about other cases"
+        )
+    freedom = max(2, found.cases - 1)
+    half = (found.high - found.low) / 2 * student(freedom, 0.9) / student(freedom)
+    if half > SLACK * PRECISION and found.cases >= LEAST_CASES:
+        pairs = math.ceil(measured.pairs * (half / PRECISION) ** 2 / 10) * 10
+        said.append(
+            f"accuracy at full views is known to ±{100 * half:.0f} points only, and the forecasts with it; "
+            f"about {pairs} pairs, of more cases, would give ±{100 * PRECISION:.0f}"
+        )
+    if measured.repeats.own is None:
+        said.append(
+            "too few pairs were answered in both orders to measure how much of an error lasts: it is assumed"
+        )
+    return said
 
 
 def usable(full: Sequential) -> bool:

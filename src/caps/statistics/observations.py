@@ -31,6 +31,7 @@ class Observation:
     malformed: bool = False
     attempts: int = 1
     tokens: int = 0
+    output: int = 0  # tokens written in all attempts
 
     @property
     def outcome(self) -> float:
@@ -51,6 +52,15 @@ class Observation:
     def pair(self) -> tuple[int, int, int]:
         """Which pair of which case."""
         return self.case, self.one, self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """Ratings of the two candidates of a pair, each from a call of its own; where known, `one` is right."""
+
+    case: int
+    one: float
+    other: float
 
 
 def at(looks: Iterable[Observation], level: Level) -> list[Observation]:
@@ -90,7 +100,8 @@ def complete(looks: Sequence[Observation], per_pair: int) -> list[Observation]:
 # How much votes are worth, where labels show which answers were right.
 
 
-SPREAD = 0.4  # expected of the logarithm of either strength
+SPREAD = 0.8  # expected of the logarithm of either strength
+LOOSE_SPREAD = 1.0  # expected of the log-odds added where several may be right
 SWEEPS = 6
 
 
@@ -121,6 +132,24 @@ def strengths(ballots: Sequence[Ballot], votes: float, nobody: float) -> tuple[f
         for place in range(2):
             factors[place] = peak(partial(fit, place), -2.0, (0.0, 2.0)[place])
     return votes * math.exp(factors[0]), nobody * math.exp(factors[1])
+
+
+def loose_odds(ballots: Sequence[Ballot], power: float, base: Sequence[float]) -> float:
+    """Log-odds to add where several answers may be right: likeliest, none being expected.
+
+    `base` holds, for each ballot, the log-odds of a candidate that stands alone. Each case counts the same.
+    """
+
+    def fit(x: float) -> float:
+        told = -((x / LOOSE_SPREAD) ** 2) / 2
+        for ballot, start in zip(ballots, base, strict=True):
+            everyone = sum(ballot.votes)
+            for n, more, right in zip(ballot.votes, ballot.besides, ballot.right, strict=True):
+                odds = start + x + power * math.log(n) + more
+                told -= n / everyone * math.log1p(math.exp(min(700.0, -odds if right else odds)))
+        return told
+
+    return peak(fit, -4.0, 4.0) if ballots else 0.0
 
 
 def _told(ballot: Ballot, power: float, absent: float) -> float:

@@ -1,27 +1,38 @@
-"""What is believed of each answer: votes, findings, scores and verdicts (docs/explanation/posterior.md)."""
+"""What is believed of each candidate: votes, findings, scores and answers (docs/explanation/posterior.md).
+
+Two models share the evidence. `Exclusive`: candidates give answers of which at most one is right, and what
+agrees is right or wrong together. `Independent`: any number may be right, as with programs; what behaves
+alike is right together mostly, not always, so answers about one candidate move its cluster a little less.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import mul
+from dataclasses import dataclass
+from operator import itemgetter, mul
 from statistics import fmean, pstdev
-from typing import NamedTuple
 
-from caps.core.types import Entrant
-from caps.strategies.verdicts import Evidence
+from caps.core.judge_profile import JudgeProfile
+from caps.core.settings import setting
+from caps.core.types import Answer, Ask, Entrant, Level
+from caps.strategies.verdicts import Evidence, News
 
-RATES = (0.03, 0.15, 0.4, 0.7, 0.95)  # shares of right candidates, where several answers may be right
-SWEEPS = 6
 DULLER = {0.0: 0.4, 0.35: 0.6}  # a judge worse than stated: its gap as a part of that, how likely
+IN_A_ROW = (1, 2, 3, 5)  # how many answers a question may need before it changes anything
+SAME_PROBLEM = 0.3  # correlation of candidates by how difficult their problem is
+SURELY = 0.005  # no candidate is more certain than this to be right or wrong
 
 Groups = Sequence[Sequence[Entrant]]
-Others = tuple[list[int], list[float]]
 
 
-class Belief(NamedTuple):
-    """The chance of each answer, and what a game tells as a part of what the judge's profile promises."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted(JudgeProfile):
+    """What a judge is said to be worth, how far that is believed, and how far clusters are."""
 
-    chances: list[float]
-    sharpness: float
+    doubt: float = setting(0.15, "chance that the judge is worse than its profile says", least=0, most=1)
+    impure: float = setting(
+        0.12, "how often two that behave alike are not both right or both wrong", least=0, most=1
+    )
 
 
 def weigh(
@@ -56,69 +67,206 @@ def _stand_out(groups: Groups, strength: Mapping[str, float]) -> list[float]:
     return gained
 
 
-def one_right(prior: Sequence[float], nobody: float, evidence: Evidence, doubt: float) -> Belief:
-    """Chance of each answer if at most one is right; `prior` and `nobody` are log-weights.
+class Exclusive:
+    """The chance of each answer if at most one is right; `prior` and `none` are log-weights.
 
     How sharp the judge is, is not taken on trust: with a chance of `doubt` it is one of the duller ones, and
-    whichever explains the games better counts for more.
+    whichever explains the answers better counts for more.
     """
-    strain = (row[k] for k, row in enumerate(evidence.strain))
-    games = list(zip(prior, evidence.support, strain, strict=True))
-    worlds = []
-    for factor, weight in ((1.0, 1 - doubt), *((dull, doubt * part) for dull, part in DULLER.items())):
-        if weight > 0:
-            told = [p + factor * g - factor**2 * a / 2 for p, g, a in games]
-            worlds.append((factor, [math.log(weight) + x for x in (*told, nobody)]))
-    top = max(max(logs) for _, logs in worlds)
-    found = [(factor, [math.exp(x - top) for x in logs]) for factor, logs in worlds]
-    total = sum(sum(weights) for _, weights in found)
-    sharpness = sum(factor**2 * sum(weights) for factor, weights in found) / total
-    chances = [sum(row) / total for row in zip(*(weights for _, weights in found), strict=True)]
-    return Belief(chances[:-1], sharpness)
+
+    def __init__(
+        self, prior: Sequence[float], none: float, answer_of: Mapping[int, int], judge: Doubted
+    ) -> None:
+        self._prior, self._none, self._answer_of, self._judge = prior, none, answer_of, judge
+        self._chances: list[float] = []
+        self._sizes = Counter(answer_of.values())
+        self._evidence = Evidence(judge, answer_of, answer_of)
+        self._settle()
+
+    @property
+    def uses_ratings(self) -> bool:
+        """Whether ratings of this judge say anything."""
+        return self._evidence.uses_ratings
+
+    def chance(self, one: int) -> float:
+        """How likely a candidate is to be right."""
+        return self._chances[self._answer_of[one]]
+
+    def enter(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Take in a round; a game inside one answer says nothing."""
+        for ask, answer in zip(asks, answers, strict=True):
+            if len({self._answer_of[one] for one in ask.entrants}) == len(ask.entrants):
+                self._evidence.add(ask, answer)
+        self._settle()
+
+    def ceiling(self, a: int, b: int | None) -> float:
+        """More than any answer about two, or about one and the likeliest other, can win."""
+        j, k = self._rivals(a, b)
+        return self._chances[j] + self._chances[k] - max(self._chances)
+
+    def gain(self, a: int, b: int | None, level: Level) -> float:
+        """Probability won an ask, for one ask or several in a row, whichever is best; `b` None: a rating."""
+        j, k = self._rivals(a, b)
+        if self._chances[k] > self._chances[j]:
+            j, k = k, j
+        kept, gained, behind = self._chances[j], self._chances[k], max(self._chances) - self._chances[j]
+        news = self._evidence.news(a, b, level)
+        apart = news.design.get(j, 0.0) - news.design.get(k, 0.0)
+        once, swapped = self._distance(news, j, k), apart**2 / news.spread
+        others = self._sizes[j] > 1 and self._sizes[k] > 1
+        common = min(1.0, self._judge.shared + (0.0 if others else self._judge.repeats))
+        found = 0.0
+        for times in IN_A_ROW:  # several would be asked in both orders, so that the pull of a slot cancels
+            sharpness = self._sharpness * (
+                once if times == 1 else swapped * times / (1 + (times - 1) * common)
+            )
+            found = max(found, (exchange(kept, gained, sharpness) - behind) / times)
+        return found
+
+    def _rivals(self, a: int, b: int | None) -> tuple[int, int]:
+        """The two answers that are told apart; a rating tells one from the likeliest other."""
+        j = self._answer_of[a]
+        others = (k for k in range(len(self._chances)) if k != j)
+        return j, max(others, key=self._chances.__getitem__) if b is None else self._answer_of[b]
+
+    def _distance(self, news: News, j: int, k: int) -> float:
+        """Squared distance, in its own spread, between `j` is right and `k` is right."""
+        x, spread = dict(news.design), news.spread
+        for place, row, own in self._unknown:
+            along = x.pop(place, 0.0)
+            if along:
+                for one in {j, k, *x}:
+                    x[one] = x.get(one, 0.0) - along * row[one] / own
+                spread += along**2 / own
+        return (x.get(j, 0.0) - x.get(k, 0.0)) ** 2 / spread
+
+    def _settle(self) -> None:
+        """Integrate the unknowns out, then weigh the answers for each judge it may be."""
+        support, strain = list(self._evidence.support), [list(row) for row in self._evidence.strain]
+        self._unknown = list[tuple[int, list[float], float]]()
+        for place, variance in self._evidence.unknown.items():
+            row, own = strain[place], strain[place][place] + 1 / variance
+            if row[place]:
+                height = support[place]
+                support = [x - y * height / own for x, y in zip(support, row, strict=True)]
+                strain = [
+                    [x - z * y / own for x, y in zip(other, row, strict=True)]
+                    for other, z in zip(strain, row, strict=True)
+                ]
+                self._unknown.append((place, row, own))
+        games = [(p, support[k], strain[k][k]) for k, p in enumerate(self._prior)]
+        worlds = []
+        doubt = self._judge.doubt
+        for factor, weight in ((1.0, 1 - doubt), *((dull, doubt * part) for dull, part in DULLER.items())):
+            if weight > 0:
+                logs = [p + factor * g - factor**2 * a / 2 for p, g, a in games]
+                worlds.append((factor, [math.log(weight) + x for x in (*logs, self._none)]))
+        top = max(max(logs) for _, logs in worlds)
+        found = [(factor, [math.exp(x - top) for x in logs]) for factor, logs in worlds]
+        total = sum(sum(weights) for _, weights in found)
+        self._sharpness = sum(factor**2 * sum(weights) for factor, weights in found) / total
+        rows = zip(*(weights for _, weights in found), strict=True)
+        self._chances = [sum(row) / total for row in rows][:-1]
 
 
-def several_right(prior: Sequence[float], nobody: float, evidence: Evidence) -> Belief:
-    """Chance of each answer if any number may be right: mean field, mixed over shares of right ones.
+class Independent:
+    """The chance of each candidate if any number may be right: a normal approximation, updated in place.
 
-    `nobody` is the log-odds that none is, the share of 0 among them.
+    `odds` are log-odds by answer. Two candidates of one answer are alike but for a chance of `impure`.
     """
-    worlds = [([0.0] * len(prior), nobody)]
-    met = [_others(row, k) for k, row in enumerate(evidence.strain)]
-    for rate in RATES:
-        odds = [math.log(rate / (1 - rate)) + p for p in prior]
-        belief, fit = _mean_field(odds, evidence, met)
-        worlds.append((belief, fit - math.log(len(RATES))))
-    best = max(fit for _, fit in worlds)
-    weights = [math.exp(fit - best) for _, fit in worlds]
-    mixed = zip(*(belief for belief, _ in worlds), strict=True)
-    return Belief(
-        [sum(w * q for w, q in zip(weights, row, strict=True)) / sum(weights) for row in mixed], 1.0
-    )
+
+    def __init__(self, odds: Sequence[float], members: Sequence[Sequence[int]], judge: Doubted) -> None:
+        answer_of = {one: k for k, ids in enumerate(members) for one in ids}
+        self._unit_of = {one: place for place, one in enumerate(answer_of)}
+        self._evidence = Evidence(judge, self._unit_of, answer_of)
+        answers = list(answer_of.values())
+        chances = [1 / (1 + math.exp(-odds[k])) for k in answers]
+        spreads = [math.sqrt(p * (1 - p)) for p in chances]
+        alike = max(1 - judge.impure, SAME_PROBLEM)
+        unknown = self._evidence.unknown
+        self._covariance = [
+            [
+                s * t * (1.0 if i == j else alike if k == m else SAME_PROBLEM)
+                for j, (m, t) in enumerate(zip(answers, spreads, strict=True))
+            ]
+            + [0.0] * len(unknown)
+            for i, (k, s) in enumerate(zip(answers, spreads, strict=True))
+        ]
+        for place, variance in unknown.items():
+            self._covariance.append([variance * (k == place) for k in range(len(chances) + len(unknown))])
+        self._mean = [*chances, *(0.0 for _ in unknown)]
+        self._best = chances.index(max(chances))
+        self._count = len(chances)
+
+    @property
+    def uses_ratings(self) -> bool:
+        """Whether ratings of this judge say anything."""
+        return self._evidence.uses_ratings
+
+    def chance(self, one: int) -> float:
+        """How likely a candidate is to be right."""
+        return min(1 - SURELY, max(SURELY, self._mean[self._unit_of[one]]))
+
+    def enter(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Take in a round."""
+        for ask, answer in zip(asks, answers, strict=True):
+            if (news := self._evidence.add(ask, answer)) is not None:
+                weights, of_design = list(news.design.values()), itemgetter(*news.design)
+                along = [sum(map(mul, of_design(row), weights)) for row in self._covariance]
+                total = sum(map(mul, of_design(along), weights)) + news.spread
+                error = news.surprise - sum(map(mul, of_design(self._mean), weights))
+                self._mean = [m + v * error / total for m, v in zip(self._mean, along, strict=True)]
+                for row, v in zip(self._covariance, along, strict=True):
+                    share = v / total
+                    row[:] = [c - share * w for c, w in zip(row, along, strict=True)]
+        units = range(self._count)
+        self._best = max(units, key=lambda one: round(self._mean[one], 9))
+
+    def ceiling(self, a: int, b: int | None) -> float:
+        """More than any answer about these can win."""
+        best, rows = self._best, self._covariance
+        return max(
+            _excess(
+                self._mean[best] - self._mean[one],
+                math.sqrt(max(0.0, rows[one][one] + rows[best][best] - 2 * rows[one][best])),
+            )
+            for one in self._challengers(a, b)
+        )
+
+    def gain(self, a: int, b: int | None, level: Level) -> float:
+        """Probability won an ask, by exchanging the likeliest for another, for one ask or several.
+
+        Several would be asked in both orders, so that the pull of a slot cancels.
+        """
+        news, best, rows = self._evidence.news(a, b, level), self._best, self._covariance
+        weights, of_design = list(news.design.values()), itemgetter(*news.design)
+        along = {k: sum(map(mul, of_design(rows[k]), weights)) for k in news.design}
+        variance = sum(map(mul, along.values(), weights))
+        pull = [(place, news.design[place]) for place in self._evidence.unknown if place in news.design]
+        swapped = variance - sum(x * (2 * along[k] - x * rows[k][k]) for k, x in pull)
+        lead, found = sum(map(mul, of_design(rows[best]), weights)), 0.0
+        for one in self._challengers(a, b):
+            behind = self._mean[best] - self._mean[one]
+            once = sum(map(mul, of_design(rows[one]), weights)) - lead
+            several = once - sum(x * (rows[one][k] - rows[best][k]) for k, x in pull)
+            found = max(found, _excess(behind, abs(once) / math.sqrt(variance + news.spread)))
+            for times in IN_A_ROW[1:]:
+                deviation = abs(several) / math.sqrt(swapped + news.spread / times)
+                found = max(found, _excess(behind, deviation) / times)
+        return found
+
+    def _challengers(self, a: int, b: int | None) -> list[int]:
+        """Who may take the lead by an answer: one it shows, or, after a rating of the likeliest, the next."""
+        found = [k for one in (a, b) if one is not None and (k := self._unit_of[one]) != self._best]
+        return found or [max((k for k in range(self._count) if k != self._best), key=self._mean.__getitem__)]
 
 
-def _others(row: Sequence[float], k: int) -> Others:
-    """Whom an answer has met, and how much they hold each other back."""
-    who = [j for j, x in enumerate(row) if x and j != k]
-    return who, [row[j] for j in who]
-
-
-def _mean_field(
-    odds: Sequence[float], evidence: Evidence, met: Sequence[Others]
-) -> tuple[list[float], float]:
-    """Chances that agree with one another, and how well they explain the games (a lower bound)."""
-    strain = evidence.strain
-    alone = [h + g - strain[k][k] / 2 for k, (h, g) in enumerate(zip(odds, evidence.support, strict=True))]
-    q = [_sigmoid(h) for h in alone]
-    chance = q.__getitem__
-    for _ in range(SWEEPS):
-        for k, (who, strains) in enumerate(met):
-            if who:
-                q[k] = _sigmoid(alone[k] - sum(map(mul, strains, map(chance, who))))
-    fit = -sum(math.log1p(math.exp(h)) for h in odds)
-    for k, (p, (who, strains)) in enumerate(zip(q, met, strict=True)):
-        fit += p * alone[k] - sum(map(mul, strains, map(chance, who))) * p / 2
-        fit -= sum(x * math.log(x) for x in (p, 1 - p) if x > 0)
-    return q, fit
+def _excess(behind: float, deviation: float) -> float:
+    """Mean of what a normal number of this deviation is above `behind`, counted from 0."""
+    if deviation < 1e-9:
+        return 0.0
+    z = behind / deviation
+    return deviation * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * _phi(-z))
 
 
 def exchange(kept: float, gained: float, sharpness: float) -> float:
@@ -137,7 +285,3 @@ def exchange(kept: float, gained: float, sharpness: float) -> float:
 
 def _phi(x: float) -> float:
     return math.erfc(-x * math.sqrt(0.5)) / 2
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x > -500 else 0.0

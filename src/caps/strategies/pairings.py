@@ -6,13 +6,15 @@ from itertools import combinations
 from random import Random
 
 from caps.core.play import Game, Play, compare
-from caps.core.types import Entrant, Level, Pairing, RoundKind, Verdict
+from caps.core.types import Ask, Entrant, Level, Pairing, RoundKind, Solo, Verdict
 
 Pair = tuple[int, int]
 
 ORDERS = ("balanced", "as-paired", "both")
 DIALECTS = ("verdicts", "ratings")
 LEAST_GAMES = ("n", "budget")
+
+MOST_LEAD = 3
 
 PRIOR = ("parses", "tests_passed", "score", "logprob")
 
@@ -147,23 +149,45 @@ class Seats:
         self._shown: Counter[tuple[int, Level]] = Counter()
         self._met: Counter[tuple[int, int, Level]] = Counter()
         self._lead: Counter[int] = Counter()
+        self._rated: Counter[tuple[int, Level]] = Counter()
 
-    def note(self, ask: Pairing) -> None:
+    def note(self, ask: Ask) -> None:
         """Take down what was asked."""
         self.asked += 1
-        self._shown.update([(ask.a, ask.level), (ask.b, ask.level)])
-        self._met[ask.a, ask.b, ask.level] += 1
-        self._lead.update({ask.a: 1, ask.b: -1})
+        if isinstance(ask, Pairing):
+            self._shown.update([(ask.a, ask.level), (ask.b, ask.level)])
+            self._met[ask.a, ask.b, ask.level] += 1
+            self._lead.update({ask.a: 1, ask.b: -1})
+        elif isinstance(ask, Solo):
+            self._rated[ask.entrant, ask.level] += 1
 
     def least_shown(self, players: Sequence[int], level: Level) -> int:
         """Whoever was shown least at a level, the first of equals."""
         return min(players, key=lambda one: self._shown[one, level])
 
-    def seat(self, a: int, b: int, level: Level, *, order: str) -> list[Pairing]:
-        """Who sits in A: at a re-match the other one, else whoever sat there less often, else luck."""
+    def orders(self, a: int, b: int, level: Level, *, order: str) -> list[Pair]:
+        """Who sits in A first: at a re-match the other one, else whoever sat there less often, else luck."""
         pairs = [(a, b), (b, a)]
         if order != "as-paired":
-            pairs.sort(key=lambda pair: (self._met[*pair, level], self._lead[pair[0]], self._luck[pair[0]]))
+            pairs.sort(key=lambda pair: self._due(pair[0], pair[1], level))
+        return pairs
+
+    def keeps_balance(self, asks: Sequence[Ask]) -> bool:
+        """Whether nobody would have sat in one slot more than `MOST_LEAD` times oftener than in the other."""
+        pairs = [(ask.a, ask.b) for ask in asks if isinstance(ask, Pairing)]
+        return all(self._lead[a] < MOST_LEAD and self._lead[b] > -MOST_LEAD for a, b in pairs)
+
+    def _due(self, a: int, b: int, level: Level) -> tuple[float, ...]:
+        """How often two have met in this order, at a level and at any; how often A sat there; luck."""
+        met = self._met
+        ever = met[a, b, Level.PARTIAL] + met[a, b, Level.FULL]
+        return met[a, b, level], ever, self._lead[a], self._luck[a]
+
+    def seat(self, shown: Sequence[int], level: Level, *, order: str) -> list[Ask]:
+        """Ask about two in the order that is due, or in both; or have one rated."""
+        if len(shown) == 1:
+            return [Solo(shown[0], level, self._rated[shown[0], level])]
+        pairs = self.orders(shown[0], shown[1], level, order=order)
         wanted = pairs if order == "both" else pairs[:1]
         return [Pairing(one, other, level, self._met[one, other, level]) for one, other in wanted]
 

@@ -1,134 +1,185 @@
 """Posterior: all the evidence in one probability, and the judge asked only where that is worth its price.
 
-Beyond the paper. Candidates that agree are votes, findings and scores weigh in, each verdict multiplies the
-odds by what it is worth, and the pair asked next buys most for its tokens. Where nearly all candidates
-differ, votes say nothing: then it plays `sprint` and reckons along. The model: docs/explanation/posterior.md.
+Beyond the paper. Candidates that agree are votes, findings and scores weigh in, each answer of the judge
+moves the odds by what it is worth, and the question asked next buys most for its tokens. Answers exclude each
+other; programs, and candidates that all differ, do not. The model: docs/explanation/posterior.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import log
 from random import Random
-from statistics import fmean, median
-from typing import ClassVar, NamedTuple
+from statistics import fmean
+from typing import Any, ClassVar, NamedTuple, cast
 
 from caps.core.contest import Turn
-from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Capabilities, Play
 from caps.core.settings import setting
-from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Round, Selection, Verdict
-from caps.strategies.belief import exchange, one_right, several_right, weigh
+from caps.core.types import (
+    Answer,
+    Ask,
+    Entrant,
+    Influence,
+    Level,
+    Pairing,
+    Rating,
+    Round,
+    Selection,
+    Solo,
+    Verdict,
+)
+from caps.strategies.belief import Doubted, Exclusive, Independent, weigh
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.pairings import ORDERS, Seats
-from caps.strategies.sprint import Sprint
-from caps.strategies.verdicts import Evidence
+from caps.strategies.verdicts import HIGH_WEIGHT
 
-IN_A_ROW = (1, 2, 3, 5)  # how many answers a question may need before it changes anything
 LEADERS = 8
+FOREMOST = 3  # one of these is in every game where several may be right
 GAMES_OF_V1 = 3  # a candidate
-STANDS_OUT = 2.0  # in log-odds: three votes among single ones, or examples that few pass
+HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth its own games
+USUAL_POOL = 16  # candidates: what `nobody` is stated for
+WEIGHTS = {  # fields that weigh what is known before anyone is asked, and what an explanation calls that
+    "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed", "score": "score",
+    "logprob": "logprob",
+}  # fmt: skip
+FEWER = 0.55  # how much surer a candidate of a smaller pool is, in log-odds for each halving of it / log 2
 
 
 class Question(NamedTuple):
-    """A pair that may be asked, and how often its worth covers its price."""
+    """A pair, or one to be rated, that may be asked about, and how often its worth covers its price."""
 
     a: int
-    b: int
+    b: int | None
     level: Level
     option: float
 
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """Whom the judge reads."""
+        return (self.a,) if self.b is None else (self.a, self.b)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posterior(JudgeProfile):
+class Posterior(Doubted):
     """Ask what is worth asking, and say how sure the choice is; the first fields are the judge's worth."""
 
     capabilities: ClassVar = Capabilities(uses_judge_profile=True)
 
     votes: float = setting(2.1, "an answer of n candidates weighs n to this power", least=0)
+    loose_votes: float = setting(1.5, "the same where several answers may be right", least=0)
+    loose_odds: float = setting(
+        0.0,
+        "log-odds by which a candidate is likelier than that to be right, where several may be",
+        least=-9,
+        most=9,
+    )
     nobody: float = setting(2.0, "no right answer weighs as much as one of so many", least=0.01)
     parses: float = setting(3.0, "log-odds lost by what does not parse", least=0)
-    tests: float = setting(6.0, "log-odds lost by failing all public examples", least=0)
+    tests: float = setting(5.0, "log-odds lost by failing all public examples", least=0)
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
     answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
-    apart: float = setting(
-        0.7, "auto: several, where such a part stands alone and none stands out", least=0, most=1
+    apart: float = setting(0.7, "auto: several, where such a part stands alone", least=0, most=1)
+    worth: float = setting(
+        0.08, "gain in probability that all of V1-Infer's tokens would have to promise", least=0
     )
-    doubt: float = setting(0.15, "chance that the judge is worse than its profile says", least=0, most=1)
-    worth: float = setting(0.002, "gain in probability a full game must promise", least=0, most=1)
     confidence_target: float = setting(0.98, "sure enough to stop", least=0, most=1)
     max_asks: int = setting(48, "questions at most", least=0)
     max_share: float = setting(0.5, "tokens at most, as a part of V1-Infer's", least=0)
     at_once: int = setting(4, "questions a round", least=1)
     prompt_tokens: int = setting(400, "tokens of a question without its views", least=0)
+    calibrated: bool = setting(False, "the strengths of votes were fitted to such cases")  # noqa: FBT003
     abstain_below: float = setting(0.0, "flag a choice less likely than this", least=0, most=1)
     order: str = setting("balanced", "who sits in slot A", choices=ORDERS)
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Ask rounds of bargains until there is none."""
         position = Position(self, entrants, [rng.random() for _ in entrants])
-        if position.several and any(one.option >= 1 for one in position.questions()):
-            ranking = yield from self._sprint(position, entrants, rng)
-            return position.selection(ranking)
-        while not position.several and (asks := position.options()):
+        while asks := position.options():
             ranking = position.ranking()
             answers = yield Round("ask", tuple(asks), tuple(ranking), facts=position.facts(ranking[0]))
             position.enter(asks, answers)
         return position.selection(position.ranking())
 
-    def _sprint(self, position: "Position", entrants: Sequence[Entrant], rng: Random) -> Play[list[int]]:
-        """Let `sprint` ask, within the same limits; the order it leaves."""
-        play = Sprint(order=self.order).play(entrants, rng)
-        try:
-            round_ = next(play)
-            while position.afford(round_.asks):
-                answers = yield replace(round_, facts=position.facts(round_.ranking[0]))
-                position.enter(round_.asks, answers)
-                round_ = play.send(answers)
-        except StopIteration as end:
-            return list(end.value.order)
-        return list(round_.ranking)
+    def explain(
+        self,
+        entrants: Sequence[Entrant],
+        rounds: Iterable[tuple[Sequence[Ask], Sequence[Answer]]],
+        chosen: int,
+    ) -> tuple[Influence, ...]:
+        """What moved the probability of the chosen candidate: votes, findings, scores, then each answer.
 
-    def several(self, groups: Sequence[Sequence[Entrant]], prior: Sequence[float]) -> bool:
-        """Whether several answers may be right: nearly all stand alone, and none stands out beforehand."""
+        Each is the probability with it less the one without it but with all before it.
+        """
+        luck, without = [0.0] * len(entrants), dict.fromkeys(WEIGHTS, 0.0)
+        found = list[Influence]()
+
+        def note(what: str, position: "Position") -> None:
+            now = position.chances()[chosen]
+            found.append(Influence(what, now, now - found[-1].probability if found else now))
+
+        note("nothing known", Position(replace(cast(Any, self), **without), entrants, luck))
+        for name, what in WEIGHTS.items():
+            del without[name]
+            note(what, Position(replace(cast(Any, self), **without), entrants, luck))
+        position = Position(self, entrants, luck)
+        for asks, answers in rounds:
+            for ask, answer in zip(asks, answers, strict=True):
+                position.enter([ask], [answer])
+                note(_in_words(ask, answer), position)
+        return tuple(one for one in found if one.change or one is found[0])
+
+    def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
+        """Whether several answers may be right: they are programs, or nearly all stand alone."""
+        if self.answers != "auto":
+            return self.answers == "several"
         alone, everyone = sum(len(group) == 1 for group in groups), sum(map(len, groups))
-        flat = alone >= self.apart * everyone and max(prior) - median(prior) < STANDS_OUT
-        return flat if self.answers == "auto" else self.answers == "several"
+        tried = any("parses" in one.features for group in groups for one in group)
+        return tried or alone >= self.apart * everyone
+
+    def odds_alone(self, count: int) -> float:
+        """Log-odds of a candidate that stands alone among so many, where several may be right."""
+        smaller = FEWER * log(USUAL_POOL / count)
+        return smaller - self.loose_votes * log(self.nobody) + self.loose_odds
 
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
         """Log-weight of each answer before anyone is asked."""
         failing = {"parses": self.parses, "tests_passed": self.tests}
         scored = {"score": self.score, "logprob": self.logprob}
-        return weigh(groups, votes=self.votes, failing=failing, scored=scored)
+        votes = self.loose_votes if self.several(groups) else self.votes
+        return weigh(groups, votes=votes, failing=failing, scored=scored)
 
 
 class Position:
     """One contest under way: the answers and who gives them, what was asked, what is believed."""
 
     def __init__(self, strategy: Posterior, entrants: Sequence[Entrant], luck: Sequence[float]) -> None:
-        groups = clusters(entrants)
         self.strategy, self._sizes = strategy, {one.id: one.sizes for one in entrants}
         self._luck = dict(zip(self._sizes, luck, strict=True))
+        groups = sorted(clusters(entrants), key=lambda group: self._luck[group[0].id])
         self._members = [middling(group, self._luck) for group in groups]
         self.answer_of = {one: k for k, ids in enumerate(self._members) for one in ids}
-        self._prior, self._evidence = strategy.prior(groups), Evidence(strategy, self.answer_of)
-        self.several = strategy.several(groups, self._prior)
-        self._full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
-        self._room = strategy.max_share * GAMES_OF_V1 * len(entrants) * self._full_game
+        full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
+        self._everything = GAMES_OF_V1 * len(entrants) * full_game or 1.0
+        self._room = strategy.max_share * self._everything
         self._seats = Seats(self._luck)
-        self._believe()
+        self._levels = self._worthwhile(entrants)
+        prior, self.several = strategy.prior(groups), strategy.several(groups)
+        self._belief: Exclusive | Independent
+        if self.several:
+            base = strategy.odds_alone(len(entrants))
+            self._belief = Independent([base + x for x in prior], self._members, strategy)
+        else:
+            none = strategy.votes * log(strategy.nobody)
+            self._belief = Exclusive(prior, none, self.answer_of, strategy)
 
     def enter(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
         """Take in a round."""
-        for ask, answer in zip(asks, answers, strict=True):
-            if not isinstance(ask, Pairing):
-                continue
+        for ask in asks:
             self._room -= self._tokens(ask.entrants, ask.level)
             self._seats.note(ask)
-            if isinstance(answer, Verdict) and self.answer_of[ask.a] != self.answer_of[ask.b]:
-                self._evidence.add(ask.a, ask.b, ask.level, answer)
-        self._believe()
+        self._belief.enter(asks, answers)
 
     def afford(self, asks: Sequence[Ask]) -> bool:
         """Whether these may still be asked."""
@@ -136,80 +187,84 @@ class Position:
         return self._seats.asked + len(asks) <= self.strategy.max_asks and tokens <= self._room
 
     def ranking(self) -> list[int]:
-        """One candidate of each answer, the likeliest answer first; then the others."""
-        order = [self._members[k] for k in self._best_first()]
+        """The likeliest candidate of each answer, the likeliest answer first; then the others."""
+        order = [self._best_members(k) for k in range(len(self._members))]
+        order.sort(key=lambda ids: (-round(self._belief.chance(ids[0]), 9), self._luck[ids[0]]))
         return [ids[0] for ids in order] + [one for ids in order for one in ids[1:]]
 
     def chances(self) -> dict[int, float]:
         """How likely each candidate is to be right."""
-        return {one: self._chances[k] for one, k in sorted(self.answer_of.items())}
+        return {one: self._belief.chance(one) for one in sorted(self.answer_of)}
 
     def facts(self, chosen: int) -> dict[str, float]:
-        """How likely the choice is to be right, and whether that is too little."""
-        probability = self._chances[self.answer_of[chosen]]
+        """How likely the choice is to be right, whether that was fitted, and whether it is too little."""
+        probability = self._belief.chance(chosen)
         flag = {"abstain": 1.0} if probability < self.strategy.abstain_below else {}
-        return {"probability": probability} | flag
+        return {"probability": probability, "calibrated": float(self.strategy.calibrated)} | flag
 
     def selection(self, order: Sequence[int]) -> Selection:
         """The choice as it stands."""
         facts = self.facts(order[0])
         return Selection(order[0], tuple(order), scores=self.chances(), facts=facts, score_kind="probability")
 
-    def options(self) -> list[Pairing]:
+    def options(self) -> list[Ask]:
         """The next round: the best bargains that do not get in each other's way."""
-        if max(self._chances) >= self.strategy.confidence_target:
+        order = self.ranking()
+        if self._belief.chance(order[0]) >= self.strategy.confidence_target:
             return []
-        asks, shown, met, leader = list[Pairing](), set[int](), set[int](), self._best_first()[0]
-        for one in sorted(self.questions(), key=lambda question: -question.option):
-            answers = {self.answer_of[one.a], self.answer_of[one.b]} - {leader}
+        asks, shown, met, leader = list[Ask](), set[int](), set[int](), self.answer_of[order[0]]
+        for one in sorted(self.questions(order), key=lambda question: -question.option):
+            answers = {self.answer_of[each] for each in one.shown} - {leader}
             if one.option < 1 or len(asks) >= self.strategy.at_once:
                 break
-            if not ({one.a, one.b} & shown or answers & met):
-                more = [*asks, *self._seats.seat(one.a, one.b, one.level, order=self.strategy.order)]
-                if not self.afford(more):
+            if not (shown.intersection(one.shown) or answers & met):
+                more = self._seats.seat(one.shown, one.level, order=self.strategy.order)
+                if not self.afford([*asks, *more]):
                     break
-                asks, shown, met = more, shown | {one.a, one.b}, met | answers
+                if self.strategy.order != "balanced" or self._seats.keeps_balance(more):
+                    asks, shown, met = [*asks, *more], shown.union(one.shown), met | answers
         return asks
 
-    def questions(self) -> Iterator[Question]:
-        """Each pair of likely answers at each level that may be worth its price."""
-        front, chances, strategy = self._best_first()[:LEADERS], self._chances, self.strategy
-        for level in (Level.PARTIAL, Level.FULL):
-            who = {k: self._seats.least_shown(self._members[k], level) for k in front}
-            for j, k in combinations(front, 2):
-                tokens = self._tokens((who[j], who[k]), level)
-                price = strategy.worth * tokens / self._full_game
-                behind = chances[front[0]] - chances[j]
-                if chances[k] - behind > price:  # no question is worth more than that
-                    worth = self._worth(j, k, self._sharpness(who[j], who[k], level), behind)
-                    yield Question(who[j], who[k], level, worth / price if price else float("inf"))
+    def questions(self, order: Sequence[int]) -> Iterator[Question]:
+        """Each pair of likely candidates at each level, and each to be rated, that may be worth its price."""
+        front = order[: min(LEADERS, len(self._members))]
+        if len(order) == 1 or (len(front) == 1 and not self.several):
+            return
+        for level in self._levels:
+            for a, b in self._pairs(front, level):
+                yield from self._priced(a, b, level)
+        if self._belief.uses_ratings:
+            for one in front:
+                yield from self._priced(one, None, Level.FULL)
 
-    def _worth(self, j: int, k: int, sharpness: float, behind: float) -> float:
-        """Gain in probability an ask, for one ask or several in a row, whichever is best."""
-        kept, gained = self._chances[j], self._chances[k]
-        if self.several:
-            kept, gained = kept * (1 - gained), gained * (1 - kept)
-        others = len(self._members[j]) > 1 and len(self._members[k]) > 1
-        common = min(1.0, self.strategy.shared + (0.0 if others else self.strategy.repeats))
-        series = [(times, sharpness * times / (1 + (times - 1) * common)) for times in IN_A_ROW]
-        return max((exchange(kept, gained, telling) - behind) / times for times, telling in series)
+    def _priced(self, a: int, b: int | None, level: Level) -> Iterator[Question]:
+        """A question with what it is worth, unless it cannot be worth its price."""
+        shown = (a,) if b is None else (a, b)
+        price = self.strategy.worth * self._tokens(shown, level) / self._everything
+        if self._belief.ceiling(a, b) > price:
+            if b is not None:
+                a, b = self._seats.orders(a, b, level, order=self.strategy.order)[0]
+            gain = self._belief.gain(a, b, level)
+            yield Question(a, b, level, gain / price if price else float("inf"))
 
-    def _sharpness(self, a: int, b: int, level: Level) -> float:
-        news = self._evidence.news(a, b, level)
-        return self._keen * news.sharpness(self.answer_of[a], self.answer_of[b])
+    def _pairs(self, front: Sequence[int], level: Level) -> Iterator[tuple[int, int]]:
+        """Who may meet: of each answer the member shown least, or, where they differ, the likeliest."""
+        if not self.several:
+            shown = [self._seats.least_shown(self._members[self.answer_of[one]], level) for one in front]
+            yield from combinations(shown, 2)
+            return
+        inside = self._best_members(self.answer_of[front[0]])[1 : 1 + FOREMOST]
+        for place, one in enumerate(front[:FOREMOST]):
+            yield from ((one, other) for other in front[place + 1 :])
+        yield from ((front[0], other) for other in inside)
 
-    def _believe(self) -> None:
-        strategy, games = self.strategy, self._evidence
-        if self.several:  # nobody is right, against all candidates as if they gave one answer
-            odds = strategy.votes * log(strategy.nobody / len(self._sizes))
-            self._chances, self._keen = several_right(self._prior, odds, games)
-        else:
-            nobody = strategy.votes * log(strategy.nobody)
-            self._chances, self._keen = one_right(self._prior, nobody, games, strategy.doubt)
+    def _best_members(self, answer: int) -> list[int]:
+        ids = self._members[answer]
+        return sorted(ids, key=lambda one: -round(self._belief.chance(one), 9)) if self.several else ids
 
-    def _best_first(self) -> list[int]:
-        luck = [self._luck[ids[0]] for ids in self._members]
-        return sorted(range(len(luck)), key=lambda k: (-round(self._chances[k], 9), luck[k]))
+    def _worthwhile(self, entrants: Sequence[Entrant]) -> tuple[Level, ...]:
+        partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
+        return (Level.FULL,) if partial > HARDLY_SHORTER * full else (Level.PARTIAL, Level.FULL)
 
     def _tokens(self, shown: Sequence[int], level: Level) -> float:
         return self.strategy.prompt_tokens + sum(self._sizes[one][level] for one in shown)
@@ -225,3 +280,14 @@ def beliefs(
         position.enter(turn.round.asks, turn.answers)
         found.append(position.chances())
     return found
+
+
+def _in_words(ask: Ask, answer: Answer) -> str:
+    """An answer as an explanation has it."""
+    if isinstance(ask, Pairing) and isinstance(answer, Verdict):
+        sign = {1.0: ">", 0.5: "=", 0.0: "<"}[answer.outcome]
+        sure = "" if answer.outcome == 0.5 else " HIGH" if answer.weight >= HIGH_WEIGHT else " LOW"
+        return f"{ask.level}: {ask.a} {sign} {ask.b}{sure}"
+    if isinstance(ask, Solo) and isinstance(answer, Rating):
+        return f"{ask.level}: {ask.entrant} rated {answer.value:g}"
+    return f"{ask.level}: unanswered"

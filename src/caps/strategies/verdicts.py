@@ -1,8 +1,12 @@
-"""A judge's verdicts as evidence: what each adds to the odds of the answers it compares.
+"""A judge's answers as evidence: what each adds to the odds of the candidates it shows.
 
 A verdict measures by how much one candidate looks better than another: the true gap, if one is right and the
-other wrong, plus errors. Part of an error belongs to a candidate, part to all who give its answer, so games
-that show the same ones err together: of each, only what earlier ones did not tell is counted.
+other wrong, plus the pull of slot A, which is unknown, plus errors. Part of an error belongs to a candidate,
+part to all that give its answer, part to two candidates in these slots, so answers about the same ones err
+together: of each, only what earlier ones did not say is counted. Swapping the slots replaces the last part;
+asking again in the same order repeats nearly everything.
+
+A rating measures one candidate, against a mean rating that is unknown too.
 """
 
 import math
@@ -13,13 +17,16 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from caps.core.judge_profile import JudgeProfile
-from caps.core.types import Level, Verdict
+from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Verdict
 
 NORMAL = NormalDist()
 HIGH_WEIGHT = 4 / 9  # ratings this far apart are a HIGH verdict
 CARRIED = 0.5  # how much of a lasting error at E1 is still there at E2
 LEAST_NEWS = 0.02  # of a game's variance, however often its like was seen
 LEAST_GAP = 0.01
+NOBODY, NEITHER = -1, -2  # no answer's number: nothing is in common with a missing second
+MIDDLE_RATING = 6.0
+SPREAD_OF_MIDDLE = 1.0  # how far the mean rating of a case departs from that, in spreads of a game
 
 
 class Scale(NamedTuple):
@@ -31,7 +38,7 @@ class Scale(NamedTuple):
     pull: float
 
     def reading(self, verdict: Verdict) -> float:
-        """By how much A looks better than B; nothing after a tie, but for slot A's pull."""
+        """By how much A looks better than B; nothing after a tie, but for slot A's expected pull."""
         size = self.high if verdict.weight >= HIGH_WEIGHT else self.low
         return (2 * verdict.outcome - 1) * size - self.pull
 
@@ -41,89 +48,131 @@ def scales(judge: JudgeProfile) -> dict[Level, Scale]:
     """A judge's chances as distances: one verdict alone is worth exactly the odds its chance says."""
     pull = NORMAL.inv_cdf(min(0.99, max(0.01, judge.first_slot)))
     found = {}
+    wide = 1 + judge.slot_spread**2  # a single verdict has the slot's unknown pull among its errors
     for level, high, low, often in (
         (Level.PARTIAL, judge.e1_high, judge.e1_low, judge.e1_sure),
         (Level.FULL, judge.e2_high, judge.e2_low, judge.e2_sure),
     ):
-        gap = NORMAL.inv_cdf(min(0.99, max(0.01, often * high + (1 - often) * low)))
+        gap = NORMAL.inv_cdf(min(0.99, max(0.01, often * high + (1 - often) * low))) * math.sqrt(wide)
         telling = gap if gap >= LEAST_GAP else 0.0
-        sure, unsure = (_logit(chance) / (2 * gap) if telling else 0.0 for chance in (high, low))
+        sure, unsure = (wide * _logit(chance) / (2 * gap) if telling else 0.0 for chance in (high, low))
         found[level] = Scale(telling, sure, unsure, pull)
     return found
 
 
+@lru_cache(maxsize=64)
+def rating_gap(judge: JudgeProfile) -> float:
+    """Distance between the ratings of right and wrong, where two of them differ by one spread; 0: unused."""
+    gap = NORMAL.inv_cdf(min(0.99, max(0.01, judge.rated)))
+    return gap if gap >= LEAST_GAP else 0.0
+
+
 class News(NamedTuple):
-    """What one more game would tell beyond the earlier ones: its weights on them, its spread, its design."""
+    """What one more answer would say beyond the earlier ones.
+
+    `design` maps the units it moves, and the two unknowns behind them, to how far; the rest is `spread`.
+    """
 
     weights: list[float]
     spread: float
     design: dict[int, float]
-
-    def sharpness(self, one: int, other: int) -> float:
-        """Squared distance, in its own spread, between `one` is right and `other` is right."""
-        return (self.design.get(one, 0.0) - self.design.get(other, 0.0)) ** 2 / self.spread
+    surprise: float = 0.0
 
 
 class Evidence:
-    """All games so far, as support g and strain A of each answer: log-likelihood g·q - q·A·q / 2."""
+    """All answers so far as a quadratic form: log-likelihood `support · q - q · strain · q / 2`.
 
-    def __init__(self, judge: JudgeProfile, answer_of: Mapping[int, int]) -> None:
-        self._scales, self._answer_of = scales(judge), answer_of
-        lasting = max(1.0, judge.repeats + judge.shared)
-        self._own, self._shared = judge.repeats / lasting / 2, judge.shared / lasting / 2
-        count = max(answer_of.values()) + 1
-        self.support = [0.0] * count
-        self.strain = [[0.0] * count for _ in range(count)]
-        self._games: list[tuple[int, int, Level]] = []
+    `q` holds one number for each unit (1 where it is right), then the pull of slot A and the mean rating.
+    """
+
+    def __init__(self, judge: JudgeProfile, unit_of: Mapping[int, int], answer_of: Mapping[int, int]) -> None:
+        self._scales, self._rating_gap = scales(judge), rating_gap(judge)
+        self._rating_unit = math.sqrt(2) * judge.rating_spread
+        self._unit_of, self._answer_of = unit_of, answer_of
+        whole = max(1.0, judge.repeats + judge.shared + judge.order_errors)
+        self._own, self._shared = judge.repeats / whole / 2, judge.shared / whole / 2
+        self._order = judge.order_errors / whole
+        self._pull = max(unit_of.values()) + 1
+        self._middle, size = self._pull + 1, self._pull + 2
+        self.unknown = {self._pull: judge.slot_spread**2, self._middle: SPREAD_OF_MIDDLE**2}
+        self.support = [0.0] * size
+        self.strain = [[0.0] * size for _ in range(size)]
+        self._asks: list[tuple[int, int | None, Level]] = []  # no second where one candidate was rated
+        self._designs: list[tuple[tuple[int, float], ...]] = []
         self._readings: list[float] = []
-        self._inverse: list[list[float]] = []  # of the games' covariance
+        self._inverse: list[list[float]] = []  # of the answers' covariance
 
-    def news(self, a: int, b: int, level: Level) -> News:
-        """What a game between two would add."""
+    @property
+    def uses_ratings(self) -> bool:
+        """Whether ratings of this judge say anything."""
+        return self._rating_gap > 0
+
+    def news(self, a: int, b: int | None, level: Level) -> News:
+        """What a game between two candidates would add, `a` in slot A, or a rating of one."""
         common = self._common(a, b, level)
         if common:  # the inverse is symmetric: its rows are its columns
             shares = [c for _, c in common]
             columns = zip(*(self._inverse[i] for i, _ in common), strict=True)
             weights = [sum(map(mul, shares, column)) for column in columns]
         else:
-            weights = [0.0] * len(self._games)
-        spread = max(LEAST_NEWS, 1.0 - sum(weights[i] * c for i, c in common))
-        gap, answer_of = self._scales[level].gap, self._answer_of
-        design = {answer_of[a]: gap, answer_of[b]: -gap}
-        for weight, (c, d, then) in zip(weights, self._games, strict=True):
+            weights = [0.0] * len(self._asks)
+        whole = 0.5 if b is None else 1.0
+        spread = max(LEAST_NEWS, whole - sum(weights[i] * c for i, c in common))
+        design: dict[int, float] = {}
+        for k, x in self._terms(a, b, level):
+            design[k] = design.get(k, 0.0) + x
+        for weight, terms in zip(weights, self._designs, strict=True):
             if weight:
-                known = weight * self._scales[then].gap
-                design[answer_of[c]] = design.get(answer_of[c], 0.0) - known
-                design[answer_of[d]] = design.get(answer_of[d], 0.0) + known
+                for k, x in terms:
+                    design[k] = design.get(k, 0.0) - weight * x
         return News(weights, spread, design)
 
-    def add(self, a: int, b: int, level: Level, verdict: Verdict) -> None:
-        """Enter a game."""
-        weights, spread, design = self.news(a, b, level)
-        reading = self._scales[level].reading(verdict)
-        surprise = reading - sum(w * known for w, known in zip(weights, self._readings, strict=True))
+    def add(self, ask: Ask, answer: Answer) -> News | None:
+        """Enter an answer; what was new in it, or nothing where it cannot be used."""
+        if isinstance(ask, Pairing) and isinstance(answer, Verdict):
+            a, b, reading = ask.a, ask.b, self._scales[ask.level].reading(answer)
+        elif isinstance(ask, Solo) and isinstance(answer, Rating) and self._rating_gap:
+            a, b, reading = ask.entrant, None, (answer.value - MIDDLE_RATING) / self._rating_unit
+        else:
+            return None
+        news = self.news(a, b, ask.level)
+        weights, spread, design, _ = news
+        surprise = reading - sum(map(mul, weights, self._readings))
         for one, x in design.items():
             self.support[one] += x * surprise / spread
+            row = self.strain[one]
             for other, z in design.items():
-                self.strain[one][other] += x * z / spread
+                row[other] += x * z / spread
         for row, u in zip(self._inverse, weights, strict=True):
             row[:] = [old + u * w / spread for old, w in zip(row, weights, strict=True)]
             row.append(-u / spread)
         self._inverse.append([*(-w / spread for w in weights), 1 / spread])
-        self._games.append((a, b, level))
+        self._asks.append((a, b, ask.level))
+        self._designs.append(self._terms(a, b, ask.level))
         self._readings.append(reading)
+        return news._replace(surprise=surprise)
 
-    def _common(self, a: int, b: int, level: Level) -> list[tuple[int, float]]:
-        """Which games err together with one, and how far: by candidates, and by answers, in common."""
-        j, k, found = self._answer_of[a], self._answer_of[b], []
-        for i, (c, d, then) in enumerate(self._games):
-            m, n = self._answer_of[c], self._answer_of[d]
+    def _terms(self, a: int, b: int | None, level: Level) -> tuple[tuple[int, float], ...]:
+        """What an answer measures: the units it shows, and the unknown behind it."""
+        unit = self._unit_of
+        if b is None:
+            return (unit[a], self._rating_gap), (self._middle, 1.0)
+        gap = self._scales[level].gap
+        return (unit[a], gap), (unit[b], -gap), (self._pull, 1.0)
+
+    def _common(self, a: int, b: int | None, level: Level) -> list[tuple[int, float]]:
+        """Which answers err together with one, and how far: by candidates, by answers, by order in common."""
+        answer_of, found = self._answer_of, []
+        j, k = answer_of[a], NOBODY if b is None else answer_of[b]
+        for i, (c, d, then) in enumerate(self._asks):
+            m, n = answer_of[c], NEITHER if d is None else answer_of[d]
             alike = (j == m) - (j == n) - (k == m) + (k == n)
-            if alike:
-                same = (a == c) - (a == d) - (b == c) + (b == d)
-                covariance = self._own * same + self._shared * alike
-                if covariance:
-                    found.append((i, covariance * (1.0 if level == then else CARRIED)))
+            same = (a == c) - (a == d) - (b == c) + (b is not None and b == d)
+            covariance = self._own * same + self._shared * alike
+            if a == c and b == d:
+                covariance += self._order * (0.5 if b is None else 1.0)
+            if covariance:
+                found.append((i, covariance * (1.0 if level == then else CARRIED)))
         return found
 
 

@@ -1,10 +1,11 @@
 """What follows from a diagnosis: the judge's profile, and which strategy to use with it."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, sqrt
 from random import Random
-from statistics import fmean
+from statistics import fmean, variance
 from typing import TypeAlias
 
 from caps.building import make_strategy
@@ -15,16 +16,18 @@ from caps.evidence.domains import domain_named
 from caps.judging.profiles import profile_fields
 from caps.judging.simulated import JudgeModel
 from caps.registry import STRATEGIES
-from caps.statistics.estimates import wilson
-from caps.statistics.judge_measures import LEVELS, TOLERANCE, JudgeMeasures, measure, profile_of, usable
+from caps.statistics.estimates import student
+from caps.statistics.judge_measures import LEVELS, TOLERANCE, JudgeMeasures, measure, profile_of, thin, usable
 from caps.statistics.observations import at
-from caps.studies.diagnosis import DiagnosisRun, Subject, fitted
+from caps.studies.diagnosis import DiagnosisRun, Subject, cautious, fitted
 from caps.studies.simulation import LabelledPool, Record, Task, simulate
 
 # Which strategy a measured judge is good for: each played against a synthetic judge fitted to it.
 
 
 CONTESTS = 400
+LEAST_STEP = 0.03  # of the accuracy, to see how much it matters
+SHIFTED = 2  # one contest of so many is played again with a better and with a worse judge
 BASELINE = "v1-infer"
 CONSIDERED: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("vanilla", {}),
@@ -52,7 +55,7 @@ class Expected:
     settings: Mapping[str, str] = field(default_factory=dict)
     profiled: bool = False
     pass_at_1: float
-    interval: tuple[float, float] = (0.0, 1.0)  # of what the simulation cannot know, being finite
+    interval: tuple[float, float] = (0.0, 1.0)  # holds what as many new cases show, with 90 %
     tokens: float
     calls: Mapping[str, float]
     pair_accuracy: float | None  # over all its games between a right and a wrong one: the paper's measure
@@ -63,6 +66,15 @@ class Expected:
         return self.tokens > 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncertainty:
+    """What a forecast does not know: the judge's accuracy to a standard error, and the luck of new cases."""
+
+    accuracy: float = 0.0
+    cases: int = 1  # that the judge was measured on
+    new_cases: int | None = None  # that the interval is about; as many as there are pools unless stated
+
+
 def expectations(
     pools: Sequence[LabelledPool],
     model: JudgeModel,
@@ -71,6 +83,7 @@ def expectations(
     seed: int,
     scale: Mapping[str, float] | None = None,
     contests: int = CONTESTS,
+    uncertainty: Uncertainty | None = None,
     report: Callable[[int], object] = abs,
 ) -> list[Expected]:
     """Play every strategy considered; `scale` is measured tokens a call over estimated ones, by level."""
@@ -79,19 +92,63 @@ def expectations(
     }
     informed: dict[_Key, Strategy] = {(name, ()): made for name, made in _informed(profile)}
     strategies = {**named, **informed}
+    found = forecast(
+        pools, strategies, model, seed=seed, contests=contests, uncertainty=uncertainty, report=report
+    )
+    return [_expected(key, *found[key], scale or {}, profiled=key in informed) for key in strategies]
+
+
+def forecast(
+    pools: Sequence[LabelledPool],
+    strategies: Mapping[_Key, Strategy],
+    model: JudgeModel,
+    *,
+    seed: int,
+    contests: int = CONTESTS,
+    uncertainty: Uncertainty | None = None,
+    report: Callable[[int], object] = abs,
+) -> dict[_Key, tuple[Record, tuple[float, float]]]:
+    """Contests of strategies against a fitted judge, and the 90 % interval of the share that is right.
+
+    The interval holds three things: that the accuracy was measured on some cases (how much that matters is
+    seen by moving it and playing the same contests again), that these pools are a sample, and the luck of
+    the new cases. Candidates are shuffled: that right ones came first tells nothing of the next case.
+    """
+    unsure = uncertainty or Uncertainty()
     keys = {str(place): key for place, key in enumerate(strategies)}
-    task = Task({place: strategies[key] for place, key in keys.items()}, model, seed)
-    records = simulate(repeated(pools, contests, seed), task, report=report)
-    return [
-        _expected(
-            keys[place][0],
-            dict(keys[place][1]),
-            records[place],
-            scale or {},
-            profiled=keys[place] in informed,
-        )
-        for place in keys
-    ]
+    named = {place: strategies[key] for place, key in keys.items()}
+    many = shuffled(repeated(pools, contests, seed), seed)
+    records = simulate(many, Task(named, model, seed), report=report)
+    step = max(LEAST_STEP, unsure.accuracy)
+    fewer = many[: max(1, len(many) // SHIFTED)]
+    moved = [simulate(fewer, Task(named, _shifted(model, sign * step), seed)) for sign in (1, -1)]
+    new_cases = unsure.new_cases or len(pools)
+    found = {}
+    for place, key in keys.items():
+        record = records[place]
+        share = record.right / record.problems
+        better, worse = (one[place].right / one[place].problems for one in moved)
+        by_judge = ((better - worse) / (2 * step) * unsure.accuracy) ** 2
+        by_pools = _variance_of_mean(record.outcomes, min(len(pools), contests))
+        by_luck = (share * (1 - share) + 0.25 / len(many)) / new_cases
+        half = student(max(2, unsure.cases - 1), 0.9) * sqrt(by_judge + by_pools + by_luck)
+        found[key] = record, (max(0.0, share - half), min(1.0, share + half))
+    return found
+
+
+def _shifted(model: JudgeModel, change: float) -> JudgeModel:
+    """The same judge, better or worse at both levels."""
+    return replace(
+        model,
+        accuracy=min(0.995, max(0.02, model.accuracy + change)),
+        accuracy_partial=min(0.995, max(0.02, model.accuracy_partial + change)),
+    )
+
+
+def _variance_of_mean(outcomes: Sequence[bool], pools: int) -> float:
+    """Of the mean over pools, each of which was played every `pools` contests."""
+    means = [sum(own) / len(own) for place in range(pools) if (own := outcomes[place::pools])]
+    return variance(means) / len(means) if len(means) > 1 else 0.25
 
 
 def repeated(pools: Sequence[LabelledPool], contests: int, seed: int) -> list[LabelledPool]:
@@ -101,6 +158,17 @@ def repeated(pools: Sequence[LabelledPool], contests: int, seed: int) -> list[La
     rounds = ceil(contests / len(pools))
     many = [pool for _ in range(rounds) for pool in pools]
     return [replace(pool, number=number) for number, pool in enumerate(many)]
+
+
+def shuffled(pools: Iterable[LabelledPool], seed: int) -> list[LabelledPool]:
+    """The same pools with their candidates in another order, numbered by it."""
+    found = []
+    for pool in pools:
+        both = list(zip(pool.entrants, pool.correct, strict=True))
+        Random(f"shuffle {seed} {pool.number}").shuffle(both)
+        entrants = tuple(replace(one, id=place) for place, (one, _) in enumerate(both))
+        found.append(replace(pool, entrants=entrants, correct=tuple(right for _, right in both)))
+    return found
 
 
 def advise(options: Sequence[Expected], *, usable: bool, tested: bool) -> Expected:
@@ -132,16 +200,16 @@ def _informed(profile: JudgeProfile) -> list[tuple[str, Strategy]]:
 
 
 def _expected(
-    name: str, settings: Mapping[str, str], record: Record, scale: Mapping[str, float], *, profiled: bool
+    key: _Key, record: Record, interval: tuple[float, float], scale: Mapping[str, float], *, profiled: bool
 ) -> Expected:
     problems = max(1, record.problems)
     games = sum(record.told_apart.values())
     return Expected(
-        strategy=name,
-        settings=settings,
+        strategy=key[0],
+        settings=dict(key[1]),
         profiled=profiled,
         pass_at_1=record.right / problems,
-        interval=wilson(record.right, problems),
+        interval=interval,
         tokens=sum(tokens * scale.get(level, 1.0) for level, tokens in record.tokens.items()) / problems,
         calls={level: count / problems for level, count in record.calls.items()},
         pair_accuracy=sum(record.told_right.values()) / games if games else None,
@@ -158,11 +226,12 @@ class Conclusion:
     model: JudgeModel
     options: tuple[Expected, ...]
     chosen: Expected
+    warnings: tuple[str, ...]
 
 
 def measured_of(asked: DiagnosisRun) -> JudgeMeasures:
     """The figures of a run."""
-    return measure(asked.looks, probabilities=asked.confidence == "logprobs")
+    return measure(asked.looks, probabilities=asked.confidence == "logprobs", rated=asked.rated)
 
 
 def conclude(
@@ -184,6 +253,7 @@ def conclude(
         seed=seed,
         scale=_scale(asked, found),
         contests=contests,
+        uncertainty=uncertainty_of(measured),
         report=report,
     )
     chosen = advise(
@@ -196,7 +266,16 @@ def conclude(
         model=model,
         options=tuple(options),
         chosen=chosen,
+        warnings=tuple(thin(measured)),
     )
+
+
+def uncertainty_of(measured: JudgeMeasures, new_cases: int | None = None) -> Uncertainty:
+    """How well the accuracy at full views is known."""
+    found = measured.levels["E2"].accuracy
+    error = (found.high - found.low) / (2 * student(max(2, found.cases - 1)))
+    error = max(error, math.sqrt((share := cautious(found)) * (1 - share) / (2 * found.cases)))
+    return Uncertainty(accuracy=error, cases=found.cases, new_cases=new_cases)
 
 
 def _scale(asked: DiagnosisRun, found: Sequence[Subject]) -> dict[str, float]:

@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -14,18 +14,25 @@ from caps.building import make_prepare
 from caps.core.contest import Contest
 from caps.core.types import Case
 from caps.engines.base import Outcome
+from caps.judging.recorded import NOT_RECORDED, OTHER_TEXT, RecordedJudge, places_of
 from caps.judging.simulated import SimulatedJudge
 from caps.runner import Runner, Session
 from caps.studies.results import AnsweredAsk, Result, ResultFile, Step, Truth, measure, slug
 from caps.studies.simulation import LabelledPool
 from caps.studies.study import Recipe
-from caps.studies.suites import Shard, case_digest, difficulty, labels, pool_of, suite_cases
+from caps.studies.suites import Shard, case_digest, difficulty, grades, labels, pool_of, shuffled, suite_cases
 from caps.studies.tables import Book
 
 # A study against a real judge: every method and seed of a suite through one connection and one journal.
 
 
-LASTING = ("malformed", "too-long", "refused")  # would be so again; they are counted
+LASTING = (
+    "malformed",
+    "too-long",
+    "refused",
+    NOT_RECORDED,
+    OTHER_TEXT,
+)  # would be so again; they are counted
 AT_ONCE = (
     4  # methods and seeds that play side by side, so that the last cases of one do not leave a server idle
 )
@@ -34,17 +41,25 @@ Missing = Callable[[Step, Case], bool]
 
 
 async def play_live(
-    runner: Runner, cases: Sequence[Case], turns: Iterable[Step], missing: Missing
+    runner: Runner, cases: Sequence[Case], turns: Iterable[Step], missing: Missing, *, shuffle: bool = False
 ) -> AsyncGenerator[Result | str, None]:
-    """Results as they come, or the words of a case that failed; only what is missing is played."""
+    """Results as they come, or the words of a case that failed; only what is missing is played.
+
+    With `shuffle`, every seed puts the candidates into another order.
+    """
     waiting = [(turn, [case for case in cases if missing(turn, case)]) for turn in turns]
     waiting = [(turn, some) for turn, some in waiting if some]
     if not waiting:
         return
+    digests = {case.id: case_digest(case) for case in cases}
+    if shuffle:
+        waiting = [(turn, [shuffled(case, turn.seed) for case in some]) for turn, some in waiting]
     news: asyncio.Queue[Result | str | None] = asyncio.Queue()
     async with runner.session() as ready:
         places = asyncio.Semaphore(AT_ONCE)
-        tasks = [asyncio.ensure_future(_play(ready, places, *each, news)) for each in waiting]
+        tasks = [
+            asyncio.ensure_future(_play(ready, places, *each, digests=digests, news=news)) for each in waiting
+        ]
         try:
             left = len(tasks)
             while left:
@@ -66,20 +81,26 @@ async def _play(
     places: asyncio.Semaphore,
     turn: Step,
     cases: list[Case],
+    *,
+    digests: Mapping[str, str],
     news: "asyncio.Queue[Result | str | None]",
 ) -> None:
+    recorded = isinstance(ready.runner.own_judge, RecordedJudge)
     try:
         async with places:
             run = ready.engine.run(cases, turn.strategy, seed=turn.seed)
             async with aclosing(run) as outcomes:  # a stop ends its calls before the connection is closed
                 async for outcome in outcomes:
-                    news.put_nowait(result_of(turn, outcome))
+                    news.put_nowait(result_of(turn, outcome, digests, recorded=recorded))
     finally:
         news.put_nowait(None)
 
 
-def result_of(turn: Step, outcome: Outcome) -> Result | str:
-    """Measure an outcome; one that failed, or lacks an answer, is words: it will be tried again."""
+def result_of(turn: Step, outcome: Outcome, digests: Mapping[str, str], *, recorded: bool) -> Result | str:
+    """Measure an outcome; one that failed, or lacks an answer, is words: it will be tried again.
+
+    `digests` are those of the cases as their file has them.
+    """
     prepared, contest = outcome.prepared, outcome.contest
     if outcome.failure is not None or prepared is None or contest is None:
         return f"{turn.method}, case {outcome.name!r}: {outcome.failure}"
@@ -92,14 +113,22 @@ def result_of(turn: Step, outcome: Outcome) -> Result | str:
         read = [attempt.usage.prompt for attempt in judged.ruling.attempts]
         heard.append(AnsweredAsk(judged.ask, judged.ruling.answer, sum(read), read[0] if read else 0))
     case = prepared.case
-    return measure(
+    result = measure(
         turn,
-        turn.made_of_case(case_digest(case)),
-        Truth(case.id, prepared.evidence.entrants, labels(case), difficulty(case)),
+        turn.made_of_case(digests[case.id]),
+        Truth(case.id, prepared.evidence.entrants, labels(case), difficulty(case), grades(case)),
         contest.selection,
         heard,
         depth=len(contest.transcript),
         malformed=outcome.ledger.malformed.total(),
+    )
+    if not recorded:
+        return result
+    return replace(
+        result,
+        winner=places_of(case)[result.winner],
+        substituted=dict(outcome.ledger.substituted),
+        silent=dict(outcome.ledger.unanswered),
     )
 
 
@@ -140,15 +169,13 @@ def play_turn(
     turn: Step, pool: LabelledPool, facts: Truth, judge: SimulatedJudge, own: str | None = None
 ) -> Result:
     """One contest. The judge is the same for every seed, as a model at temperature 0 is; pairings differ."""
-    contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}")
-    sizes = {entrant.id: entrant.sizes for entrant in pool.entrants}
-    heard = []
-    while round_ := contest.pending:
-        answers = [judge.answer(ask) for ask in round_.asks]
-        for ask, answer in zip(round_.asks, answers, strict=True):
-            tokens = pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
-            heard.append(AnsweredAsk(ask, answer, tokens, tokens))
-        contest.answer(answers)
+    contest = Contest(turn.strategy, pool.entrants, seed=f"{turn.seed}/{facts.case}").play(judge.answer)
+    heard = [
+        AnsweredAsk(ask, answer, tokens, tokens)
+        for played in contest.transcript
+        for ask, answer in zip(played.round.asks, played.answers, strict=True)
+        for tokens in (pool.tokens(ask),)
+    ]
     return measure(
         turn, turn.made_of_case(own), facts, contest.selection, heard, depth=len(contest.transcript)
     )
@@ -267,7 +294,7 @@ class Bench:
         def missing(turn: Step, case: Case) -> bool:
             return (turn.method, turn.seed, case.id, turn.made_of_case(digests[case.id])) not in found
 
-        return play_live(shard.runner, cases, shard.turns, missing)
+        return play_live(shard.runner, cases, shard.turns, missing, shuffle=shard.suite.shuffle)
 
     def _tasks(self, shard: Shard, limit: int | None) -> Iterable[Task]:
         """The lot in chunks of pools, with the turns that miss any of a chunk."""

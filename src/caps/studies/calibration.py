@@ -11,11 +11,11 @@ from caps.core.play import Play, compare
 from caps.core.settings import override, settings_of
 from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
 from caps.costs.ledger import Ledger
-from caps.engines.base import ENDED, Engine, Outcome, PerCase, in_order
+from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
-from caps.statistics.judge_measures import LEAST_CASES, Learned, learn
-from caps.statistics.observations import Ballot, Observation, strengths
+from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN, Learned, learn
+from caps.statistics.observations import Ballot, Observation, loose_odds, strengths
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs
 
@@ -96,7 +96,7 @@ def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
     groups = clusters(entrants)
     if any(probe.labels[one.id] is None for one in entrants):
         return None
-    besides = replace(probe.believer, votes=0.0).prior(groups)
+    besides = replace(probe.believer, votes=0.0, loose_votes=0.0).prior(groups)
     right = tuple(any(probe.labels[one.id] for one in group) for group in groups)
     return Ballot(tuple(map(len, groups)), tuple(besides), right)
 
@@ -153,7 +153,7 @@ class Calibration:
     """What came of it: the judge's profile, the worth of votes where labels show it, and what it took."""
 
     learned: Learned
-    strengths: Mapping[str, float] = field(default_factory=dict)
+    strengths: Mapping[str, float | bool] = field(default_factory=dict)
     labelled: int = 0
     ledger: Ledger = field(default_factory=Ledger)
 
@@ -202,7 +202,7 @@ async def calibrate(
             probed.append(ProbedCase(probes[outcome.number], entrants, _asked(outcome), outcome.number))
         advance()
     found = replace(conclude(probed, believer, fixed=fixed), ledger=ledger)
-    ended = next((cause for cause in ENDED if ledger.unanswered[cause]), None)
+    ended = next((cause for cause in EXHAUSTED if ledger.unanswered[cause]), None)
     if ended is None:
         return found
     silent = replace(
@@ -218,12 +218,15 @@ def conclude(
     probed: Sequence[ProbedCase], believer: Posterior, *, fixed: Collection[str] = ()
 ) -> Calibration:
     """Fit what votes are worth, where labels tell and nobody fixed it; then the judge."""
-    ballots = [ballot for one in probed if (ballot := ballot_of(one.probe, one.entrants)) is not None]
-    found: dict[str, float] = {}
-    if len(ballots) >= LEAST_CASES and not set(fixed) & set(STRENGTHS):
-        fitted = strengths(ballots, believer.votes, believer.nobody)
-        found = {name: round(x, 4) for name, x in zip(STRENGTHS, fitted, strict=True)}
-    wiser: Posterior = replace(cast(Any, believer), **found)
+    ballots, found = _ballots(probed, believer), dict[str, float | bool]()
+    if sum(map(len, ballots)) >= LEAST_CASES_TO_LEARN and not set(fixed) & {*STRENGTHS, "loose_odds"}:
+        votes, nobody = strengths(ballots[False], believer.votes, believer.nobody)
+        wiser = replace(believer, votes=votes, nobody=nobody)
+        alone = [wiser.odds_alone(sum(ballot.votes)) for ballot in ballots[True]]
+        fitted = (votes, nobody, loose_odds(ballots[True], believer.loose_votes, alone))
+        found = dict(zip((*STRENGTHS, "loose_odds"), (round(x, 4) for x in fitted), strict=True))
+        found |= {"calibrated": True}
+    wiser = replace(cast(Any, believer), **found)
     weighed = [
         look
         for one in probed
@@ -231,6 +234,16 @@ def conclude(
     ]
     labelled = sum(any(label is not None for label in one.probe.labels) for one in probed)
     return Calibration(learned=learn(weighed, _assumed(believer)), strengths=found, labelled=labelled)
+
+
+def _ballots(probed: Sequence[ProbedCase], believer: Posterior) -> tuple[list[Ballot], list[Ballot]]:
+    """Cases whose labels are all known: where at most one answer is right, and where several may be."""
+    found: tuple[list[Ballot], list[Ballot]] = [], []
+    for one in probed:
+        ballot = ballot_of(one.probe, one.entrants)
+        if ballot is not None:
+            found[believer.several(clusters(one.entrants))].append(ballot)
+    return found
 
 
 def _assumed(believer: Posterior) -> JudgeProfile:

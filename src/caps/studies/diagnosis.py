@@ -1,5 +1,6 @@
 """Diagnosis of a judge: pairs are chosen and judged until its quality is settled."""
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -8,16 +9,25 @@ from statistics import NormalDist, fmean
 
 from caps.core.errors import InputError
 from caps.core.judge_profile import JudgeProfile
-from caps.core.play import Play, compare
+from caps.core.play import Play, compare, rate
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
-from caps.core.types import Case, Entrant, Level, Pairing, Selection, Verdict
+from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Rating, Selection, Solo, Verdict
 from caps.engines.base import Outcome, PerCase, Prepare, in_order
 from caps.judging.base import Ruling
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.runner import Runner
-from caps.statistics.judge_measures import LEVELS, JudgeMeasures, StopRule, measure, profile_of
-from caps.statistics.observations import Observation, by_case, complete
+from caps.statistics.estimates import Estimate, crossing
+from caps.statistics.judge_measures import (
+    LEVELS,
+    PRECISION,
+    JudgeMeasures,
+    LevelMeasures,
+    StopRule,
+    measure,
+    profile_of,
+)
+from caps.statistics.observations import Observation, Rated, by_case, complete
 from caps.studies.simulation import INSTRUCTION_TOKENS, LabelledPool, PoolModel, generated_pools
 
 # Which pairs a diagnosis asks about: spread over cases, seeded, each at both levels and in both orders.
@@ -39,11 +49,13 @@ class ProbePairs:
     """A strategy that asks about given pairs, all in one round, and chooses nothing."""
 
     pairs: tuple[ProbePair, ...]
+    ratings: bool = False
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
         """Ask; the order that stands is the order of sampling."""
         order = tuple(entrant.id for entrant in entrants)
         yield from compare("diagnosis", asks_of(self.pairs), ranking=order)
+        yield from rate("ratings", solos_of(self.pairs) if self.ratings else [], ranking=order)
         return Selection(order[0], order)
 
 
@@ -55,6 +67,12 @@ def asks_of(pairs: Iterable[ProbePair]) -> list[Pairing]:
         for a, b in level_models if place % 2 == 0 else reversed(level_models):
             asks += [Pairing(a, b, Level.PARTIAL), Pairing(a, b, Level.FULL)]
     return asks
+
+
+def solos_of(pairs: Iterable[ProbePair]) -> list[Solo]:
+    """A rating at E2 of everyone in these pairs."""
+    everyone = dict.fromkeys(one for pair in pairs for one in (pair.one, pair.other))
+    return [Solo(one, Level.FULL) for one in everyone]
 
 
 def distinguished(correct: Mapping[int, bool | None], count: int, rng: Random) -> tuple[ProbePair, ...]:
@@ -100,9 +118,13 @@ def _first(count: int, pairs: Iterable[ProbePair]) -> list[ProbePair]:
 class Plan:
     """How much is asked at most."""
 
-    pairs: int = setting(100, "pairs at most; each is asked at E1 and E2, in both orders", least=1)
-    per_case: int = setting(3, "pairs of a case, more where there are too few cases", least=1)
-    stop: bool = setting(True, "stop as soon as both levels have their answer")  # noqa: FBT003
+    pairs: int = setting(200, "pairs at most; each is asked at E1 and E2, in both orders", least=1)
+    per_case: int = setting(2, "pairs of a case, more where there are too few cases", least=1)
+    stop: bool = setting(True, "stop as soon as both levels and the forecast are settled")  # noqa: FBT003
+    precision: float = setting(
+        PRECISION, "half of the 90 % interval of accuracy at which a forecast is settled", least=0.001, most=1
+    )
+    ratings: bool = setting(False, "also rate every candidate of these pairs")  # noqa: FBT003
     proxy: bool = setting(False, "without labels: agreement of E1 with E2")  # noqa: FBT003
     seed: int = setting(1234, "same seed, same pairs")
 
@@ -125,6 +147,7 @@ class DiagnosisRun:
     """What came of a run; `looks` holds pairs answered in full, up to where it was settled."""
 
     looks: list[Observation] = field(default_factory=list)
+    rated: list[Rated] = field(default_factory=list)
     confidence: str = "verbal"
     cases: int = 0
     beyond: int = 0  # looks that came in after it was settled
@@ -194,7 +217,7 @@ async def ask(
     advance: Callable[[int], object] = id,
 ) -> DiagnosisRun:  # fmt: skip
     """Have the pairs judged by the judge of a runner; `advance` hears how many more pairs are done."""
-    asked, rule = DiagnosisRun(), StopRule()
+    asked, rule = DiagnosisRun(), StopRule(plan.precision)
 
     def source() -> Iterator[Case]:
         for subject in scheduled:
@@ -206,30 +229,46 @@ async def ask(
     async with runner.session() as ready:
         asked.confidence = ready.confidence
         ready.engine.watch = watch
-        strategies = PerCase([ProbePairs(subject.probe_pairs) for subject in scheduled])
+        strategies = PerCase([ProbePairs(subject.probe_pairs, plan.ratings) for subject in scheduled])
         async for outcome in in_order(ready.run(source(), strategies)):
             subject = scheduled[outcome.number]
             if outcome.failure is not None:
                 asked.failures.append(f"case {outcome.name!r}: {outcome.failure}")
-            _take(asked, rule, plan, complete(list(_looks(subject, outcome, asked)), LOOKS_A_PAIR))
+            looks = complete(list(_looks(subject, outcome, asked)), LOOKS_A_PAIR)
+            answers = ((judged.ask, judged.ruling.answer) for judged in outcome.judged)
+            _take(asked, rule, plan, looks, _rated(subject, answers))
             advance(len(subject.probe_pairs))
     return asked
 
 
 def simulate(scheduled: Sequence[Subject], plan: Plan, model: JudgeModel) -> DiagnosisRun:
-    """Have the pairs judged by the synthetic judge."""
-    asked, rule = DiagnosisRun(), StopRule()
+    """Have the pairs judged by the simulated judge."""
+    judges = {
+        pool.number: SimulatedJudge(model, pool.entrants, pool.correct, seed=plan.seed, case=pool.number)
+        for pool in (subject.pool for subject in scheduled)
+    }
+    return watched(scheduled, plan, lambda pool, ask: judges[pool.number].answer(ask))
+
+
+def watched(
+    scheduled: Sequence[Subject], plan: Plan, answer: Callable[[LabelledPool, Ask], Answer]
+) -> DiagnosisRun:
+    """Have the pairs judged by a function of the pool and the ask."""
+    asked, rule = DiagnosisRun(), StopRule(plan.precision)
     for subject in scheduled:
         if plan.stop and rule.settled:
             break
-        pool = subject.pool
-        judge = SimulatedJudge(model, pool.entrants, pool.correct, seed=plan.seed, case=pool.number)
-        looks = []
-        for pairing in asks_of(subject.probe_pairs):
-            verdict = judge.answer(pairing)
-            assert isinstance(verdict, Verdict)  # noqa: S101
-            looks.append(_look(subject, pairing, verdict))
-        _take(asked, rule, plan, looks)
+        asks: list[Ask] = [
+            *asks_of(subject.probe_pairs),
+            *(solos_of(subject.probe_pairs) if plan.ratings else ()),
+        ]
+        answers = [(ask, answer(subject.pool, ask)) for ask in asks]
+        looks = [
+            _look(subject, one, found)
+            for one, found in answers
+            if isinstance(one, Pairing) and isinstance(found, Verdict)
+        ]
+        _take(asked, rule, plan, complete(looks, LOOKS_A_PAIR), _rated(subject, answers))
     return asked
 
 
@@ -242,15 +281,32 @@ def _with_duels(subject: Subject, plan: Plan) -> Subject:
     return replace(subject, probe_pairs=distinguished(subject.labels, everyone, rng))
 
 
-def _take(asked: DiagnosisRun, rule: StopRule, plan: Plan, looks: list[Observation]) -> None:
+def _take(
+    asked: DiagnosisRun, rule: StopRule, plan: Plan, looks: list[Observation], rated: Iterable[Rated]
+) -> None:
     """Add the looks of one more case; once it was settled they change nothing, so a rerun ends alike."""
     if plan.stop and rule.settled:
         asked.beyond += len(looks)
         return
     asked.looks += looks
+    asked.rated += rated
     asked.cases += len(by_case(looks))
     if not plan.proxy:
         rule.hear(looks)
+
+
+def _rated(subject: Subject, answers: Iterable[tuple[Ask, Answer]]) -> list[Rated]:
+    """Ratings of both candidates of each pair, where both are there."""
+    rating = {
+        ask.entrant: answer.value
+        for ask, answer in answers
+        if isinstance(ask, Solo) and isinstance(answer, Rating)
+    }
+    return [
+        Rated(subject.pool.number, rating[duel.one], rating[duel.other])
+        for duel in subject.probe_pairs
+        if duel.one in rating and duel.other in rating
+    ]
 
 
 def _looks(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[Observation]:
@@ -261,9 +317,14 @@ def _looks(subject: Subject, outcome: Outcome, asked: DiagnosisRun) -> Iterator[
             asked.ended = ruling.unanswered if ruling.unanswered in ("budget", "time") else asked.ended
         if isinstance(pairing, Pairing) and isinstance(ruling.answer, Verdict):
             first = ruling.attempts[0].usage.prompt if ruling.attempts else 0
+            written = sum(attempt.usage.output for attempt in ruling.attempts)
             look = _look(subject, pairing, ruling.answer)
             yield replace(
-                look, malformed=ruling.malformed is not None, attempts=len(ruling.attempts), tokens=first
+                look,
+                malformed=ruling.malformed is not None,
+                attempts=len(ruling.attempts),
+                tokens=first,
+                output=written,
             )
 
 
@@ -286,57 +347,123 @@ def _look(subject: Subject, pairing: Pairing, verdict: Verdict) -> Observation:
     )
 
 
-# The synthetic judge that errs like a measured one, so that contests with it can be played for nothing.
+# The simulated judge that errs like a measured one, so that contests with it can be played for nothing.
 
 
 NORMAL = NormalDist()
 WIDEST = 4.0
+MOST_SLOT = 0.8  # of the variance
 
 
 def fitted(measured: JudgeMeasures) -> JudgeModel:
-    """Accuracy at both levels, the pull of slot A, ties, confidence and lasting errors, as measured.
+    """Accuracy and pull at each level, ties, confidence, and what lasts, as measured.
 
-    The pull and the two bands are one number for both levels, what was not measured is as the model has it.
+    The two bands are one number for both levels; what was not measured is as the model has it.
     """
     at_partial, at_full = measured.levels["E1"], measured.levels["E2"]
-    model = JudgeModel(
-        accuracy=_inside(at_full.accuracy.value), accuracy_partial=_inside(at_partial.accuracy.value)
+    model = JudgeModel(accuracy=cautious(at_full.accuracy), accuracy_partial=cautious(at_partial.accuracy))
+    model = _with_repeats(model, measured)
+    model = replace(
+        model,
+        position_bias=_pull(at_full, model, Level.FULL),
+        position_bias_partial=_pull(at_partial, model, Level.PARTIAL),
     )
-    if measured.first_slot is not None:
-        model = replace(model, position_bias=NORMAL.inv_cdf(_inside(measured.first_slot.value)))
-    found = measured.repeats
-    if found.own is not None:
-        lasting = found.own + (found.shared or 0.0)
-        share = (found.shared or 0.0) / lasting if lasting else 0.0
-        model = replace(model, noise=1 - lasting, shared_bias=share)
     ties = [one.ties.value for one in (at_partial, at_full) if one.ties]
-    sure = [one.confidence.sure.value for one in (at_partial, at_full) if one.confidence.sure]
     if ties:
-        band = _rising(lambda width: _within(replace(model, tie_band=width), width), fmean(ties))
+        band = crossing(lambda width: _within(replace(model, tie_band=width), width), fmean(ties), 0, WIDEST)
         model = replace(model, tie_band=band)
-    if sure:
-        unsure = _decided(model) * (1 - fmean(sure)) + _within(model, model.tie_band)
-        model = replace(model, high_band=_rising(lambda width: _within(model, width), unsure))
+    return _with_confidence(model, [at_partial, at_full])
+
+
+def cautious(found: Estimate) -> float:
+    """An accuracy with one case more that is right and one that is wrong: few cases prove little."""
+    return _inside((found.value * found.cases + 1) / (found.cases + 2))
+
+
+def _with_repeats(model: JudgeModel, measured: JudgeMeasures) -> JudgeModel:
+    found = measured.repeats
+    slot = min(MOST_SLOT, found.slot)
+    whole = 1 / (1 - slot)  # measured shares are of all variance, those of the model of all but the slot's
+    if found.lasting is not None:
+        lasting, hardness = min(1.0, found.lasting * whole), min(1.0, found.hardness * whole)
+        noise = min(model.noise, 1 - lasting)
+        of_candidates = (found.own or 0.0) + (found.shared or 0.0)
+        model = replace(
+            model,
+            noise=noise,
+            order_noise=max(0.0, 1 - lasting - noise),
+            hardness=min(hardness, lasting),
+            pull_spread=math.sqrt(slot * whole),
+            shared_bias=(found.shared or 0.0) / of_candidates if of_candidates else 0.0,
+        )
+    if found.carried is not None:
+        kept = (1 - model.noise + model.pull_spread**2) / model.spread**2
+        model = replace(model, carried=min(1.0, found.carried / kept))
     return model
 
 
-def _decided(model: JudgeModel) -> float:
-    return 1 - _within(model, model.tie_band)
+def _pull(at_level: LevelMeasures, model: JudgeModel, level: Level) -> float:
+    """The pull that was measured, in standard deviations of the model; the usual one if none was."""
+    found = at_level.first_slot
+    if found is None:
+        return model.pull(level)
+    return NORMAL.inv_cdf(_inside(found.value)) * model.spread
+
+
+def _with_confidence(model: JudgeModel, levels: list[LevelMeasures]) -> JudgeModel:
+    """The band and the noise at which as many verdicts are HIGH, and these as right, as was measured."""
+    known = [one.confidence for one in levels if one.confidence.sure is not None]
+    if not known:
+        return model
+    share = fmean(one.sure.value for one in known if one.sure is not None)
+    split = [one for one in known if one.high is not None and one.low is not None]
+    if split:
+        wanted = fmean(one.high.value - one.low.value for one in split if one.high and one.low)
+        # The noisier the judge's sense of a difference, the closer HIGH and LOW verdicts are.
+        noise = crossing(
+            lambda noise: -_confidence(_banded(replace(model, confidence_noise=noise), share))[1],
+            -wanted,
+            0.0,
+            WIDEST,
+            width=0.05,
+        )
+        model = replace(model, confidence_noise=noise)
+    return _banded(model, share)
+
+
+def _banded(model: JudgeModel, share: float) -> JudgeModel:
+    """The model with a band at which this share of decided verdicts is HIGH."""
+
+    def unsure(width: float) -> float:
+        return 1 - _confidence(replace(model, high_band=width))[0]
+
+    return replace(model, high_band=crossing(unsure, 1 - share, 0.0, WIDEST, width=0.01))
+
+
+def _confidence(model: JudgeModel, steps: int = 60) -> tuple[float, float]:
+    """Share of decided verdicts at E2 that are HIGH, and by how much more often these are right."""
+    gap, noise = model.gap(Level.FULL), max(model.confidence_noise, 1e-6)
+    high = high_right = low = low_right = 0.0
+    for side in (1, -1):
+        centre = (gap + side * model.pull(Level.FULL)) / model.spread
+        for step in range(steps):
+            z = NORMAL.inv_cdf((step + 0.5) / steps)
+            lean = model.spread * (centre + z)
+            if abs(lean) < model.tie_band:
+                continue
+            sure = NORMAL.cdf((abs(lean) - model.high_band) / noise)
+            high, low = high + sure, low + 1 - sure
+            if lean > 0:
+                high_right, low_right = high_right + sure, low_right + 1 - sure
+    difference = (high_right / high if high else 1.0) - (low_right / low if low else 0.0)
+    return high / (high + low) if high + low else 0.0, difference
 
 
 def _within(model: JudgeModel, width: float) -> float:
     """Share of comparisons whose difference is smaller than a width, over both levels and orders."""
-    centres = [model.gap(Level(level)) + side * model.position_bias for level in LEVELS for side in (1, -1)]
-    return fmean(NORMAL.cdf(width - centre) - NORMAL.cdf(-width - centre) for centre in centres)
-
-
-def _rising(function: Callable[[float], float], wanted: float) -> float:
-    """Where a rising function takes a value, from 0 to the widest band."""
-    low, high = 0.0, WIDEST
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if function(middle) < wanted else (low, middle)
-    return (low + high) / 2
+    wide = model.spread
+    centres = [model.gap(level) + side * model.pull(level) for level in LEVELS for side in (1, -1)]
+    return fmean(NORMAL.cdf((width - c) / wide) - NORMAL.cdf((-width - c) / wide) for c in centres)
 
 
 def _inside(share: float) -> float:

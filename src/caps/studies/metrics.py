@@ -62,6 +62,14 @@ class MethodResults:
         """How often each problem was right over the repeats."""
         return {case: fmean(one.right for one in some) for case, some in self.by_case.items()}
 
+    @cached_property
+    def grades(self) -> dict[str, float]:
+        """The mean grade of the choice of each problem over the repeats, where there are grades."""
+        found = {
+            case: [one.grade for one in some if one.grade is not None] for case, some in self.by_case.items()
+        }
+        return {case: fmean(some) for case, some in found.items() if some}
+
 
 def by_case(results: Sequence[Result]) -> dict[str, list[Result]]:
     """Results by problem, in the order given."""
@@ -90,6 +98,16 @@ def cascade_cost(one: Result, cascade: Cascade, ratio: float) -> float:
 def pass_at_1(sheet: MethodResults) -> Figure | None:
     """Share of problems whose selected candidate is right."""
     return _share(list(sheet.rates.values()))
+
+
+def mixed(sheet: MethodResults) -> Figure | None:
+    """Pass@1 over problems with both right and wrong candidates: only there a choice matters."""
+    return pass_at_1(_mixed(sheet))
+
+
+def mixed_gain(sheet: MethodResults) -> Figure | None:
+    """Pass@1 less the baseline's, over problems with both right and wrong candidates."""
+    return gain(_mixed(sheet))
 
 
 def mean_sample(sheet: MethodResults) -> Figure | None:
@@ -220,6 +238,33 @@ def malformed(sheet: MethodResults) -> Figure | None:
     return Figure(sum(one.malformed for one in sheet.results) / total) if total else None
 
 
+def grade(sheet: MethodResults) -> Figure | None:
+    """Mean grade of the choice, where candidates have grades."""
+    return _mean(list(sheet.grades.values()))
+
+
+def mean_grade(sheet: MethodResults) -> Figure | None:
+    """Mean grade of all candidates: what choosing at random scores."""
+    return _mean([pool.mean_grade for pool in sheet.pools if pool.mean_grade is not None])
+
+
+def best_grade(sheet: MethodResults) -> Figure | None:
+    """Mean grade of the best candidate: what no choice exceeds."""
+    return _mean([pool.best_grade for pool in sheet.pools if pool.best_grade is not None])
+
+
+def grade_gain(sheet: MethodResults) -> Figure | None:
+    """Mean grade of the choice less the baseline's, on the same problems."""
+    own, other = sheet.grades, MethodResults(sheet.baseline).grades
+    return _mean([value - other[case] for case, value in own.items() if case in other])
+
+
+def unanswered(sheet: MethodResults) -> Figure | None:
+    """Share of asks that were not answered."""
+    total = sum(sum(one.calls) for one in sheet.results)
+    return Figure(sum(one.unanswered for one in sheet.results) / total) if total else None
+
+
 def gain(sheet: MethodResults) -> Figure | None:
     """Pass@1 less the baseline's, on the same problems."""
     pairs = _paired(sheet)
@@ -263,6 +308,8 @@ class Metric(NamedTuple):
 
 METRICS = {
     "pass_at_1": Metric("Pass@1", "%", pass_at_1),
+    "mixed": Metric("Pass@1, mixed pools", "%", mixed),
+    "mixed_gain": Metric("Δ, mixed pools", "points", mixed_gain),
     "mean_sample": Metric("mean sample", "%", mean_sample, of_pool=True),
     "pass_at_n": Metric("Pass@N", "%", pass_at_n, of_pool=True),
     "headroom": Metric("headroom", "points", headroom),
@@ -284,6 +331,11 @@ METRICS = {
     "same_choice": Metric("same choice", "%", same_choice),
     "depth": Metric("rounds", "", depth),
     "malformed": Metric("malformed", "%", malformed),
+    "grade": Metric("grade", "grade", grade),
+    "mean_grade": Metric("mean grade", "grade", mean_grade, of_pool=True),
+    "best_grade": Metric("best grade", "grade", best_grade, of_pool=True),
+    "grade_gain": Metric("Δ grade", "grades", grade_gain),
+    "unanswered": Metric("unanswered", "%", unanswered),
     "gain": Metric("Δ", "points", gain),
     "mcnemar": Metric("p", "", mcnemar),
     "calibration_error": Metric("ECE", "%", calibration_error),
@@ -299,6 +351,17 @@ def _of_rescues(sheet: MethodResults, holds: Callable[[Result], bool]) -> Figure
 
 def _share(values: Sequence[float]) -> Figure | None:
     return Figure(fmean(values), *wilson(sum(values), len(values))) if values else None
+
+
+def _mean(values: Sequence[float]) -> Figure | None:
+    return Figure(fmean(values), *mean_interval(values)) if values else None
+
+
+def _mixed(sheet: MethodResults) -> MethodResults:
+    def some(results: Sequence[Result]) -> list[Result]:
+        return [one for one in results if 0 < one.rights < one.n]
+
+    return MethodResults(some(sheet.results), some(sheet.reference), some(sheet.baseline), sheet.cascade)
 
 
 def _said(sheet: MethodResults) -> list[tuple[float, bool]]:

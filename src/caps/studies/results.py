@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from statistics import fmean
 from typing import IO, NamedTuple, TypeAlias
 
 import msgspec
@@ -58,6 +59,11 @@ class Result:
     sure: float | None = None  # how likely the strategy said its choice is right
     narrow: bool | None = None  # of a rescue: within the margin, or only within twice that of a singleton
     rescued_wins: bool = False
+    grade: float | None = None  # of the choice, where candidates have grades; then of the pool
+    mean_grade: float | None = None
+    best_grade: float | None = None
+    substituted: Mapping[str, int] | None = None  # by what a recorded judge answered; none of another judge
+    silent: Mapping[str, int] | None = None  # why it did not answer
 
     @property
     def unit(self) -> Unit:
@@ -227,6 +233,7 @@ class Truth:
     entrants: Sequence[Entrant]
     correct: Sequence[bool]
     difficulty: str | None = None
+    grades: Sequence[float] = ()
 
 
 def measure(
@@ -244,6 +251,7 @@ def measure(
     by_level = [[one for one in heard if one.ask.level == level] for level in LEVELS]
     games = [[one for one in some if isinstance(one.ask, Pairing)] for some in by_level]
     told = [_told_apart(some, label) for some in games]
+    ids = [entrant.id for entrant in pool.entrants]
     return Result(
         method=turn.method,
         seed=turn.seed,
@@ -269,6 +277,9 @@ def measure(
         sure=selection.facts.get("probability"),
         narrow=_narrow(turn.strategy, selection),
         rescued_wins=selection.winner in selection.rescued,
+        grade=dict(zip(ids, pool.grades, strict=True))[selection.winner] if pool.grades else None,
+        mean_grade=fmean(pool.grades) if pool.grades else None,
+        best_grade=max(pool.grades) if pool.grades else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Strategies against a simulated judge: how often they are right, and at what cost."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Verdict
 from caps.costs.closed_form import ViewSizes
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_for
+from caps.judging.recorded import Found, RecordedJudge, counts_of
 from caps.judging.simulated import JudgeModel, SimulatedJudge
 from caps.statistics.estimates import wilson
 
@@ -34,6 +36,12 @@ class LabelledPool:
     entrants: tuple[Entrant, ...]
     correct: tuple[bool, ...]
     overhead: int
+    case: Case | None = None  # where a recorded judge answers
+
+    def tokens(self, ask: Ask) -> int:
+        """Tokens of the prompt of an ask."""
+        shown = set(ask.entrants)
+        return self.overhead + sum(one.sizes[ask.level] for one in self.entrants if one.id in shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +96,13 @@ def generated_pools(model: PoolModel, count: int, seed: int) -> list[LabelledPoo
     return [model.pool(number, seed) for number in range(count)]
 
 
-def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[LabelledPool]:
-    """Take pools from cases whose candidates all carry `correct`; the first `n` candidates of each."""
+def labelled(
+    cases: Iterable[Case | InputError], *, n: int | None, whole: bool = False
+) -> Iterator[LabelledPool]:
+    """Take pools from cases whose candidates all carry `correct`; the first `n` candidates of each.
+
+    `whole` pools keep their cases, by which a recorded judge knows them.
+    """
     for number, case in enumerate(cases):
         if isinstance(case, InputError):
             raise case
@@ -103,7 +116,13 @@ def labelled(cases: Iterable[Case | InputError], *, n: int | None) -> Iterator[L
         pool = replace(case, candidates=case.candidates[:n])
         evidence = describe(pool, profile_for(case.domain), estimate_tokens)
         overhead = INSTRUCTION_TOKENS + estimate_tokens(case.problem.text)
-        yield LabelledPool(number, evidence.entrants, tuple(bool(label) for label in labels)[:n], overhead)
+        yield LabelledPool(
+            number,
+            evidence.entrants,
+            tuple(bool(label) for label in labels)[:n],
+            overhead,
+            pool if whole else None,
+        )
 
 
 LEVELS = (Level.PARTIAL, Level.FULL)
@@ -115,13 +134,13 @@ class Task:
     """All that a worker needs to know beside the pools."""
 
     strategies: Mapping[str, Strategy]
-    judge: JudgeModel
+    judge: JudgeModel | RecordedJudge
     seed: int
 
 
 @dataclass(slots=True)
 class Record:
-    """Sums over problems of one strategy; whole numbers and halves, so they add up alike in any order."""
+    """Sums over problems of one strategy, the same in any number of processes."""
 
     problems: int = 0
     right: int = 0
@@ -129,19 +148,25 @@ class Record:
     mixed_right: int = 0
     depth: int = 0
     rescued: int = 0
+    outcomes: list[bool] = field(default_factory=list)  # of single contests, in order
     calls: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
     tokens: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
     told_apart: dict[str, int] = field(default_factory=lambda: {str(level): 0 for level in LEVELS})
     told_right: dict[str, float] = field(default_factory=lambda: {str(level): 0.0 for level in LEVELS})
+    substituted: Counter[str] = field(default_factory=Counter)
+    silent: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Record") -> None:
         """Add another record's sums to this one's."""
         for name in ("problems", "right", "mixed", "mixed_right", "depth", "rescued"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.outcomes += other.outcomes
         for name in ("calls", "tokens", "told_apart", "told_right"):
             sums = getattr(self, name)
             for level, value in getattr(other, name).items():
                 sums[level] += value
+        self.substituted.update(other.substituted)
+        self.silent.update(other.silent)
 
 
 def simulate(
@@ -198,32 +223,48 @@ def _results(
 def _play_chunk(chunk: Sequence[LabelledPool], task: Task) -> dict[str, Record]:
     totals = {name: Record() for name in task.strategies}
     for pool in chunk:
-        judge = SimulatedJudge(task.judge, pool.entrants, pool.correct, seed=task.seed, case=pool.number)
+        judge = _judge(task, pool)
         for name, strategy in task.strategies.items():
             totals[name].add(_play(pool, strategy, judge, task))
     return totals
 
 
-def _play(pool: LabelledPool, strategy: Strategy, judge: SimulatedJudge, task: Task) -> Record:
-    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{pool.number}")
-    while round_ := contest.pending:
-        contest.answer([judge.answer(ask) for ask in round_.asks])
+def _judge(task: Task, pool: LabelledPool) -> Callable[[Ask], Found]:
+    """What answers the asks about a pool."""
+    if isinstance(task.judge, JudgeModel):
+        made = SimulatedJudge(task.judge, pool.entrants, pool.correct, seed=task.seed, case=pool.number)
+        return lambda ask: Found(made.answer(ask))
+    recorded, case = task.judge, pool.case
+    assert case is not None  # noqa: S101
+    return lambda ask: recorded.answer(case, ask)
+
+
+def _play(pool: LabelledPool, strategy: Strategy, judge: Callable[[Ask], Found], task: Task) -> Record:
+    name = pool.number if pool.case is None else pool.case.id
+    heard: list[Found] = []
+
+    def hear(ask: Ask) -> Answer:
+        heard.append(judge(ask))
+        return heard[-1].answer
+
+    contest = Contest(strategy, pool.entrants, seed=f"{task.seed}/{name}").play(hear)
     label = {entrant.id: right for entrant, right in zip(pool.entrants, pool.correct, strict=True)}
-    sizes = {entrant.id: entrant.sizes for entrant in pool.entrants}
     right, mixed = label[contest.selection.winner], 0 < sum(pool.correct) < len(pool.correct)
     record = Record(
         problems=1,
         right=int(right),
+        outcomes=[right],
         mixed=int(mixed),
         mixed_right=int(mixed and right),
         depth=len(contest.transcript),
         rescued=int(bool(contest.selection.rescued)),
     )
+    record.substituted, record.silent = counts_of(heard)
     for turn in contest.transcript:
         for ask, answer in zip(turn.round.asks, turn.answers, strict=True):
             level = str(ask.level)
             record.calls[level] += 1
-            record.tokens[level] += pool.overhead + sum(sizes[one][ask.level] for one in ask.entrants)
+            record.tokens[level] += pool.tokens(ask)
             _tell_apart(record, ask, answer, label)
     return record
 

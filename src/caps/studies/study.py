@@ -15,7 +15,7 @@ from caps.core.settings import check_settings, nearest, setting, settings_of
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
-from caps.judging.simulated import JudgeModel
+from caps.judging.simulated import PRESETS, JudgeModel, judge_of
 from caps.studies.metrics import METRICS
 from caps.studies.results import slug
 from caps.studies.simulation import LabelledPool, PoolModel
@@ -27,9 +27,10 @@ SIMULATED = "simulated"
 class Suite:
     """Problems with candidates: a file of labelled cases, or pools the simulator makes up.
 
-    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`
-    stand in for the study's own judge, `judge` for single settings of it: the room for a reply, say, or
-    extra fields of requests. `views` stand in for those of the profile.
+    `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`, or
+    `recorded` verdicts and whose they are, stand in for the study's own judge, and `judge` for single
+    settings of it: the room for a reply, say. `views` stand in for those of the profile. With `shuffle`,
+    every seed puts the candidates into another order before a real or recorded judge sees them.
     """
 
     name: str
@@ -42,6 +43,9 @@ class Suite:
     base_url: str | None = None
     judge: Mapping[str, Any] = field(default_factory=dict)
     views: Mapping[str, str] = field(default_factory=dict)
+    recorded: Path | None = None
+    recorded_judge: str | None = None
+    shuffle: bool = False
     simulated: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -212,11 +216,6 @@ class Section:
 # How a simulated suite is made: the flat settings of a study file, shared out to pools, judge and strata.
 
 
-PARTIAL_SKILL = (
-    0.7  # of the skill above chance at E2, what is left at E1 if nobody says; as `caps simulate` has it
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
     """So many problems of one difficulty, and how often a candidate of theirs is right."""
@@ -266,20 +265,25 @@ def recipe(values: Mapping[str, Any], n: int | None = None) -> Recipe:
     """Read flat settings; an unknown one, or one outside its limits, is a `SettingError` that names it."""
     left = dict(values)
     problems, seed = left.pop("problems", 0), left.pop("seed", 1234)
+    preset = left.pop("preset", None)
+    if preset is not None and preset not in PRESETS:
+        raise SettingError(f"preset = {preset!r}: must be one of {', '.join(PRESETS)}")
     strata = tuple(_made(Stratum, row) for row in left.pop("strata", []))
     for name, number in (("problems", problems), ("seed", seed)):
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise SettingError(f"{name} = {number!r}: must be a whole number of at least 0")
     pool_names, judge_names = _names(PoolModel), _names(JudgeModel)
-    known = ["problems", "seed", "strata", *pool_names, *judge_names]
+    known = ["problems", "seed", "strata", "preset", *pool_names, *judge_names]
     for name in left:
         if name not in known:
             raise SettingError(f"there is no {name!r}: {nearest(name, known)}there are {', '.join(known)}")
     pool = _made(PoolModel, {k: v for k, v in left.items() if k in pool_names} | ({"n": n} if n else {}))
-    judge = {k: v for k, v in left.items() if k in judge_names}
-    if "accuracy" in judge and "accuracy_partial" not in judge:
-        judge["accuracy_partial"] = 0.5 + PARTIAL_SKILL * (judge["accuracy"] - 0.5)
-    return Recipe(problems=problems, seed=seed, pool=pool, judge=_made(JudgeModel, judge), strata=strata)
+    flaws = {k: v for k, v in left.items() if k in judge_names}
+    if preset is not None:
+        judge = replace(PRESETS[preset], **flaws)
+    else:
+        judge = judge_of(**flaws) if "accuracy" in flaws else JudgeModel(**flaws)
+    return Recipe(problems=problems, seed=seed, pool=pool, judge=judge, strata=strata)
 
 
 def _names(kind: Any) -> list[str]:
@@ -295,8 +299,8 @@ def _made(kind: Any, values: Mapping[str, Any]) -> Any:
 
 # From a TOML file to a `Study`; an unknown key is an error that names file and key.
 #
-# Paths in it are relative to the file. A suite may be a name alone, looked up in `suites_file`, or be
-# `like` such a one with some keys changed.
+# Paths in it are relative to the file, those of suites to another folder if one is given. A suite may be
+# a name alone, looked up in `suites_file`, or be `like` such a one with some keys changed.
 
 
 DOWN = ("suites", "methods", "disagreements")
@@ -306,26 +310,28 @@ NOT_OF_THE_JUDGE = ("strategy", "settings", "seed", "calibrate", "profile", "vie
 _FILE_NAME = re.compile(r"[\w.-]{1,100}")
 
 
-def load_studies(path: Path) -> Study | Collection:
+def load_studies(path: Path, data: Path | None = None) -> Study | Collection:
     """Read a file that describes a study, or names the files of several under `studies`."""
     values = read_toml(path)
     if "studies" not in values:
-        return load_study(path)
+        return load_study(path, data)
     section = Section(values, str(path))
     files = [path.parent / name for name in section.texts("studies")]
     title, about = section.take("title", str), section.take("about", str, "")
     section.finish()
     if not files or len({file.stem for file in files}) < len(files):
         raise section.wrong("studies", "must be names of files, each another one")
-    return Collection(path=path, title=title, about=about, studies=tuple(map(load_study, files)))
+    return Collection(
+        path=path, title=title, about=about, studies=tuple(load_study(file, data) for file in files)
+    )
 
 
-def load_study(path: Path) -> Study:
-    """Read a study and check all of it before anything runs."""
+def load_study(path: Path, data: Path | None = None) -> Study:
+    """Read a study and check all of it before anything runs; files of its suites may lie in `data`."""
     section = Section(read_toml(path), str(path))
     shelf = _shelf(section, path)
     shared = section.take("simulated", dict, {})
-    suites = tuple(_suite(one, shelf, shared, path) for one in section.tables("suites"))
+    suites = tuple(_suite(one, shelf, shared, data or path.parent) for one in section.tables("suites"))
     methods = tuple(_method(one) for one in section.tables("strategies"))
     tables = tuple(_table(one) for one in section.tables("tables"))
     seeds = section.take("seeds", list, DEFAULT_SEEDS)
@@ -360,7 +366,7 @@ def _shelf(section: Section, path: Path) -> dict[str, dict[str, Any]]:
     return listed
 
 
-def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], path: Path) -> Suite:
+def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str, Any], data: Path) -> Suite:
     name = section.take("name", str)
     like = section.take("like", str, name)
     own = section.rest()
@@ -372,12 +378,12 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
     told = Section({**base, **own}, *section.place)
     simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
     told.take("simulated", dict, {})
-    judge = _suite_judge(told.table("judge"), path)
+    judge = _suite_judge(told.table("judge"), Path(section.place[0]))
     views = told.take("views", dict, {})
-    cases = told.take("cases", str, None)
+    cases, recorded = told.take("cases", str, None), told.take("recorded", str, None)
     suite = Suite(
         name=name,
-        cases=None if cases is None else path.parent / cases,
+        cases=None if cases is None else data / cases,
         n=told.take("n", int, None),
         problems=told.take("problems", int, None),
         get=told.take("get", str, ""),
@@ -386,6 +392,9 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
         base_url=told.take("base_url", str, None),
         judge=judge,
         views=views,
+        recorded=None if recorded is None else data / recorded,
+        recorded_judge=told.take("recorded_judge", str, None),
+        shuffle=told.take("shuffle", bool, default=False),
         simulated=simulated,
     )
     told.finish()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
+from random import Random
 from typing import Any
 
 from caps.core.errors import InputError, SettingError
@@ -15,6 +16,7 @@ from caps.datasets.case_files import write_case
 from caps.datasets.imports import open_cases
 from caps.judging.base import PreparedCase
 from caps.judging.profiles import with_profile
+from caps.judging.recorded import RecordedJudge, reordered
 from caps.runner import Runner
 from caps.studies.diagnosis import estimated
 from caps.studies.results import Step, Unit, digest
@@ -49,6 +51,19 @@ def labels(case: Case) -> tuple[bool, ...]:
     return tuple(bool(candidate.correct) for candidate in case.candidates)
 
 
+def grades(case: Case) -> tuple[float, ...]:
+    """The grades of the candidates; none where some candidate has none."""
+    found = [candidate.grade for candidate in case.candidates]
+    return () if None in found else tuple(float(one) for one in found if one is not None)
+
+
+def shuffled(case: Case, seed: int) -> Case:
+    """The case with its candidates in an order that depends on the seed and its id."""
+    order = list(range(len(case.candidates)))
+    Random(f"shuffle {seed} {case.id}").shuffle(order)
+    return reordered(case, order)
+
+
 def difficulty(case: Case) -> str | None:
     """The stratum a case belongs to."""
     found = case.extra.get("difficulty")
@@ -76,7 +91,8 @@ MakeRunner = Callable[[Suite, Method], Runner]
 class Shard:
     """A suite with its cases, each a name and a digest (none for made-up ones), and everyone's turns.
 
-    Methods that see the same things share a lot: `recipe` where verdicts are simulated, else `runner`.
+    Methods that see the same things share a lot: `recipe` where verdicts are simulated, else `runner`. Of a
+    judge that cannot answer what a method asks, the method has no turn.
     """
 
     suite: Suite
@@ -170,7 +186,12 @@ def _shards(
             yield Shard(suite, cases, turns, recipe=made, views=views)
         else:
             runner = runner_of(suite, first)
-            yield Shard(suite, cases, _turns(study, methods, _identity(runner)), runner=runner, views=views)
+            able = [method for method in methods if not runner.unanswerable(method.strategy)]
+            if not able:
+                continue
+            runner = runner if able[0] is first else runner_of(suite, able[0])
+            turns = _turns(study, able, [*_identity(runner), *(["shuffled"] if suite.shuffle else [])])
+            yield Shard(suite, cases, turns, runner=runner, views=views)
 
 
 def _needs(method: Method, study: Study) -> tuple[bool, ...]:
@@ -203,6 +224,9 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 def _identity(runner: Runner) -> list[Any]:
     """What replies depend on; where the model is served is no part of it, as in the journal."""
     config = runner.config
+    if isinstance(runner.own_judge, RecordedJudge):
+        records = [runner.own_judge.name, runner.own_judge.digest]
+        return ["recorded", *records, config.profile, dict(config.views), config.hard_evidence]
     model = runner.endpoints.full.model if runner.asks_judge else None
     judge: list[Any] = [
         model,

@@ -1,11 +1,13 @@
 """Tables of a study: one figure per cell, with the paper's figure beside it."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
 
 from caps.core.settings import settings_of
+from caps.judging.recorded import RULE, counted
 from caps.strategies.caps import Caps
 from caps.studies.metrics import METRICS, Cascade, Figure, MethodResults
 from caps.studies.results import Disagreement, Result, disagreements
@@ -53,7 +55,8 @@ def columns_of(
 
 def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None) -> bool:
     """Whether a metric would compare a method with itself."""
-    against = dict.fromkeys(("gain", "mcnemar", "same_choice"), spec.baseline or study.reference)
+    other = spec.baseline or study.reference
+    against = dict.fromkeys(("gain", "grade_gain", "mixed_gain", "mcnemar", "same_choice"), other)
     return method is not None and method == {**against, "accuracy_change": study.reference}.get(metric)
 
 
@@ -122,7 +125,8 @@ def make_table(study: Study, spec: TableSpec, book: Book) -> Table:
     if spec.average:
         rows.append((AVERAGE, tuple(_average(spec, columns, [cells for _, cells in rows]))))
     heads = tuple(column.head for column in columns)
-    notes = (*_size_notes(suites, book), *_mark_notes(rows), *_share_note(study, spec), *spec.readings)
+    notes = (*_size_notes(suites, book), *_mark_notes(rows), *_share_note(study, spec))
+    notes = (*notes, *recorded_notes(study, spec, book), *spec.readings)
     return Table(spec.name, spec.title, spec.down.removesuffix("s"), heads, tuple(rows), notes)
 
 
@@ -222,6 +226,30 @@ def _size_notes(suites: list[Suite], book: Book) -> Iterator[str]:
         if 0 < size < SMALL:
             named = ", ".join(names) if len(names) <= 3 else f"{len(names)} suites"
             yield f"1 problem = {100 / size:.1f} points where there are {size} ({named})"
+
+
+def recorded_notes(study: Study, spec: TableSpec, book: Book) -> Iterator[str]:
+    """The rule by which recorded verdicts answered, and how often each way, for every strategy of a table."""
+    asks: dict[str, int] = {}
+    substituted: dict[str, Counter[str]] = {}
+    silent: dict[str, Counter[str]] = {}
+    for suite in study.suites:
+        for method in study.methods:
+            for one in book.get(suite.name, {}).get(method.name, []):
+                shown = (not spec.suites or suite.name in spec.suites) and (
+                    not spec.methods or method.name in spec.methods
+                )
+                if one.substituted is None or not shown:
+                    continue
+                name = method.name
+                asks[name] = asks.get(name, 0) + sum(one.calls)
+                substituted.setdefault(name, Counter()).update(one.substituted)
+                silent.setdefault(name, Counter()).update(one.silent or {})
+    if asks:
+        yield f"Recorded verdicts. {RULE}"
+    for name, count in asks.items():
+        if count:
+            yield f"{name}, {counted(substituted[name], silent[name], count)}"
 
 
 def _share_note(study: Study, spec: TableSpec) -> Iterator[str]:

@@ -1,41 +1,41 @@
-// A tree of lists becomes elements: text stays text, unknown elements and attributes are refused.
+// Builds elements from a tree of lists: text stays text, unknown elements and attributes are refused.
 const SVG = "http://www.w3.org/2000/svg";
 const TAGS = new Set(("a article b bdi br circle dd details div dl dt g h1 h2 h3 h4 h5 li p path pre rect section " +
   "span strong sub summary svg table tbody td text th thead title tr ul").split(" "));
 const ATTRIBUTES = /^(aria-label|class|cx|cy|d|data-game|height|href|id|r|role|rx|scope|tabindex|text-anchor|title|viewBox|width|x|y)$/;
 
-function build(node, texts = [], inside = false, waiting = []) {
+function build(node, texts = [], inSvg = false, deferred = []) {
   if (typeof node === "string") return document.createTextNode(node);
   if (!Array.isArray(node)) {
     const text = document.createTextNode("");
-    waiting.push(() => { text.data = node.t.map((place) => texts[place]).join(""); });
+    deferred.push(() => { text.data = node.t.map((index) => texts[index]).join(""); });
     return text;
   }
   const [tag, attributes, ...children] = node;
-  if (!TAGS.has(tag)) throw new Error(`no element may be called ${tag}`);
-  const drawn = inside || tag === "svg";
-  const element = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  if (!TAGS.has(tag)) throw new Error(`the element ${tag} is not allowed`);
+  const isSvg = inSvg || tag === "svg";
+  const element = isSvg ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (!ATTRIBUTES.test(name) || (name === "href" && !value.startsWith("#"))) throw new Error(`no ${name} may be set`);
+    if (!ATTRIBUTES.test(name) || (name === "href" && !value.startsWith("#"))) throw new Error(`the attribute ${name} is not allowed`);
     element.setAttribute(name, value);
   }
-  const folded = tag === "details" ? [] : waiting;
-  element.append(...children.map((child) => build(child, texts, drawn, folded)));
-  // Long texts are put in when someone opens them.
+  const folded = tag === "details" ? [] : deferred;
+  element.append(...children.map((child) => build(child, texts, isSvg, folded)));
+  // Long texts are inserted when they are opened.
   if (tag === "details") element.addEventListener("toggle", () => folded.splice(0).forEach((fill) => fill()));
   return element;
 }
 
-function make(tag, words, attributes = {}) {
+function make(tag, text, attributes = {}) {
   const element = document.createElement(tag);
-  element.textContent = words;
+  element.textContent = text;
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   return element;
 }
 
-function grown(node, texts) {
-  const waiting = [];
-  const element = build(node, texts, false, waiting);
-  waiting.forEach((fill) => fill());
+function buildAll(node, texts) {
+  const deferred = [];
+  const element = build(node, texts, false, deferred);
+  deferred.forEach((fill) => fill());
   return element;
 }

@@ -1,1 +1,1 @@
-"""Programs that run inside the sandbox, beside or around a candidate: standard library only, few imports."""
+"""Programs that run inside the sandbox with a candidate: standard library only, few imports."""

@@ -1,14 +1,14 @@
-"""Runs a test program whose candidate lives in another process: every call goes there as plain data.
+"""Runs a test program whose candidate is in another process: every call is sent there as plain data.
 
-The first message brings the tests. Each one sent is a request: `?`, what is called as a text for people, a
-zero byte, the request itself; what comes back is the candidate's reply as it wrote it (see `wire`). The last
-one sent is the verdict, under a nonce that the candidate's process never saw: how it went (`passed`,
-`failed`, `raised` by the candidate, `undecided`), the type of the exception, its text, the line of the tests,
-the call and its result.
+The first message contains the tests. Each message sent is a request: `?`, a printable description of the
+call, a zero byte, the request itself; the answer is the candidate's reply, unchanged (see `wire`). The last
+message sent is the verdict, marked with a nonce that the candidate's process never saw: the outcome
+(`passed`, `failed`, `raised` by the candidate, `undecided`), the type of the exception, its text, the line of
+the tests, the call and its result.
 
-What the candidate says is hostile. A reply that cannot be read ends the tests there and then, so that no
-`except` in them can make up for it. An exception of the candidate is raised here as one of the same built-in
-type, but never as one that steers the tests: `StopIteration` would end their loops, `SystemExit` all of them.
+The candidate's replies are hostile. A reply that cannot be parsed ends the tests immediately, so that no
+`except` in them can hide it. An exception of the candidate is raised here with the same built-in type, but
+never as one that controls the tests: `StopIteration` would end their loops, `SystemExit` all of them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from caps.sandbox.inside.plain import (
     decode_given,
     encode,
 )
-from caps.sandbox.inside.wire import LONGEST_TEXT, Wire, join_texts, split_texts, split_value
+from caps.sandbox.inside.wire import MAX_TEXT, Wire, join_texts, split_texts, split_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_STEERING = (StopIteration, StopAsyncIteration)  # the other ones are no `Exception`
+_CONTROL_FLOW = (StopIteration, StopAsyncIteration)  # the others are not an `Exception`
 
 
-class Asked:
-    """The other process, as far as tests can tell; `raised` is the exception it raised last."""
+class CandidateProxy:
+    """Proxy of the candidate's process; `raised` is the last exception it raised."""
 
     def __init__(self, wire: Wire, nonce: str, classes: tuple[str, ...] = ()) -> None:
         self._wire, self._nonce, self._classes = wire, nonce, classes
@@ -46,7 +46,7 @@ class Asked:
         self._instances: set[int] = set()
 
     def ask(self, request: list[Any], called: str, find: Callable[[int], object]) -> tuple[Any, Any]:
-        """Send a request; the result and the changed arguments come back, or the exception is raised here."""
+        """Send a request; returns the result and the changed arguments, or raises the exception."""
         self.called, self.got = called, ""
         self._wire.send(b"?" + join_texts(called) + b"\0" + encode(request))
         reply = self._wire.receive()
@@ -60,7 +60,7 @@ class Asked:
         try:
             result, after = self._read(reply, find)
         except (UnreadableError, MemoryError) as error:
-            self.tell("failed", "UnreadableError", f"the result cannot be read: {error}", "")
+            self.send_verdict("failed", "UnreadableError", f"the result cannot be read: {error}", "")
             os._exit(0)
         self.got = brief(result)
         return result, after
@@ -72,12 +72,12 @@ class Asked:
         result, after = parts
         return decode(result, find), decode(after, self.stand_in) if after else None
 
-    def tell(self, how: str, kind: str, text: str, line: str) -> None:
+    def send_verdict(self, how: str, kind: str, text: str, line: str) -> None:
         """Send the verdict."""
         self._wire.send(self._nonce.encode() + join_texts(how, kind, text, line, self.called, self.got))
 
     def function(self, target: str | int) -> Callable[..., Any]:
-        """A stand-in for a function there; lists and dicts it changes are changed here as well."""
+        """A proxy of a function; lists and dicts that it changes are changed here as well."""
         find = self.instance if target in self._classes else self.stand_in
 
         def call(*values: Any, **named: Any) -> Any:
@@ -94,73 +94,75 @@ class Asked:
         return call
 
     def attribute(self, number: int, name: str) -> Any:
-        """What an object there has under a name."""
+        """An attribute of a remote object."""
         return self.ask(["get", number, name], f"attribute {name}", self.stand_in)[0]
 
     def stand_in(self, number: int) -> StandIn:
-        """What takes the place of an object that stayed there."""
+        """The proxy of a remote object."""
         return Instance(self, number) if number in self._instances else StandIn(self, number)
 
     def instance(self, number: int) -> StandIn:
-        """What takes the place of an object of a class that the tests know."""
+        """The proxy of an object of a class that the tests know."""
         self._instances.add(number)
         return Instance(self, number)
 
 
 class StandIn:
-    """An object of the other process: it can be called and has attributes, and is equal to itself alone.
+    """Proxy of a remote object: it can be called, has attributes, and is equal only to itself.
 
-    Tests that call a method of texts, numbers, lists, dicts or sets expect one of these, and an object in its
-    place could answer as they wish (`startswith` is always true): it has no such method.
+    It lacks the methods of texts, numbers, lists, dicts and sets: tests that call these expect such a value,
+    and an object in its index could return what they expect (a `startswith` that is always true).
     """
 
-    def __init__(self, asked: Asked, number: int) -> None:
-        self._asked, self._number = asked, number
+    def __init__(self, candidate: CandidateProxy, number: int) -> None:
+        self._candidate, self._number = candidate, number
 
     def __call__(self, *values: Any, **named: Any) -> Any:  # noqa: D102
-        return self._asked.function(self._number)(*values, **named)
+        return self._candidate.function(self._number)(*values, **named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or any(hasattr(kind, name) for kind in self._plain_types()):
-            raise AttributeError(f"the candidate's object, which is no plain data, has no attribute {name!r}")
-        return self._asked.attribute(self._number, name)
+            raise AttributeError(
+                f"the candidate's object, which is not plain data, has no attribute {name!r}"
+            )
+        return self._candidate.attribute(self._number, name)
 
     def _plain_types(self) -> tuple[type, ...]:
         return PLAIN_TYPES
 
 
 class Instance(StandIn):
-    """An object where the tests expect one, as from a class: it may have methods such as `pop` and `get`."""
+    """Proxy of an object that the tests expect; it may have methods such as `pop` and `get`."""
 
     def _plain_types(self) -> tuple[type, ...]:
         return ()
 
 
 def number_of(value: object) -> int:
-    """The number of an object that came from there; nothing else that is not plain can go there."""
+    """The number of a remote object; no other object can be sent."""
     if isinstance(value, StandIn):
         return value._number
-    raise NotPlainError(f"the tests pass {type(value).__name__}, which is no plain data")
+    raise NotPlainError(f"the tests pass {type(value).__name__}, which is not plain data")
 
 
 def main() -> None:
-    """Run the tests and tell the verdict."""
+    """Run the tests and send the verdict."""
     wire = Wire()
     suite = decode_given(wire.receive() or b"")
-    asked = Asked(wire, suite["nonce"], tuple(suite["classes"]))
+    candidate = CandidateProxy(wire, suite["nonce"], tuple(suite["classes"]))
     try:
-        _run(suite, asked)
-        asked.tell("passed", "", "", "")
+        _run(suite, candidate)
+        candidate.send_verdict("passed", "", "", "")
     except NotPlainError as error:
-        asked.tell("undecided", "NotPlainError", str(error), "")
-    except SystemExit as error:  # the tests' own: unittest ends so
-        asked.tell("failed" if error.code else "passed", "SystemExit", str(error.code), "")
+        candidate.send_verdict("undecided", "NotPlainError", str(error), "")
+    except SystemExit as error:  # raised by the tests: unittest ends this way
+        candidate.send_verdict("failed" if error.code else "passed", "SystemExit", str(error.code), "")
     except BaseException as error:
-        how = "raised" if error is asked.raised else "failed"
-        asked.tell(how, type(error).__name__, str(error), _line(error, suite["tests"]))
+        how = "raised" if error is candidate.raised else "failed"
+        candidate.send_verdict(how, type(error).__name__, str(error), _line(error, suite["tests"]))
 
 
-def _run(suite: dict[str, Any], asked: Asked) -> None:
+def _run(suite: dict[str, Any], candidate: CandidateProxy) -> None:
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     names = vars(module)
@@ -168,12 +170,12 @@ def _run(suite: dict[str, Any], asked: Asked) -> None:
     for name in suite["modules"]:
         names.setdefault(name, __import__(name))
     for name in suite["missing"]:
-        names.setdefault(name, asked.function(name))
+        names.setdefault(name, candidate.function(name))
     entry = suite["entry_point"]
     if entry:
-        names["candidate"] = names[entry] = asked.function(entry)
+        names["candidate"] = names[entry] = candidate.function(entry)
     exec(compile(suite["tests"], "<tests>", "exec", dont_inherit=True), names)  # noqa: S102
-    if entry and not asked.calls and callable(names.get("check")):
+    if entry and not candidate.calls and callable(names.get("check")):
         names["check"](names[entry])
 
 
@@ -190,26 +192,26 @@ def _write_back(old: Any, new: Any) -> None:
 
 def _rebuild(name: str, base: str, text: str) -> Exception:
     kind = getattr(builtins, base, Exception)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, _STEERING):
+    if not (isinstance(kind, type) and issubclass(kind, Exception)) or issubclass(kind, _CONTROL_FLOW):
         name, kind = f"the candidate raised {name}", RuntimeError
     if name != base:
         kind = type(name, (kind,), {})
     try:
         error: Exception = kind(text)
-    except TypeError:  # those that want more to be made of
+    except TypeError:  # exceptions that need more arguments
         error = RuntimeError(f"{name}: {text}")
     return error
 
 
-def brief(value: Any, room: int = LONGEST_TEXT) -> str:
-    """A value as Python would write it, cut short; little of a long one is looked at."""
+def brief(value: Any, room: int = MAX_TEXT) -> str:
+    """A truncated `repr`, which reads only the beginning of a long value."""
     parts: list[str] = []
     _write_brief(value, parts, room)
     return "".join(parts)[:room]
 
 
 def _write_brief(value: Any, parts: list[str], room: int) -> int:
-    """Write what there is room for; the room that is left."""
+    """Write what fits into `room` characters; returns the remaining room."""
     if room <= 0:
         return 0
     kind = type(value)
@@ -217,10 +219,10 @@ def _write_brief(value: Any, parts: list[str], room: int) -> int:
         opening, closing = _BRACKETS[kind]
         parts.append(opening)
         room -= len(opening)
-        for place, item in enumerate(value.items() if kind is dict else value):
+        for index, item in enumerate(value.items() if kind is dict else value):
             if room <= 0:
                 break
-            parts.append(", " if place else "")
+            parts.append(", " if index else "")
             if kind is dict:
                 room = _write_brief(item[0], parts, room - 2)
                 parts.append(": ")
@@ -234,7 +236,7 @@ def _write_brief(value: Any, parts: list[str], room: int) -> int:
     else:
         try:
             text = repr(value) if kind.__name__ in _SHORT else kind.__name__
-        except ValueError:  # Python will not write very long numbers in decimals
+        except ValueError:  # Python refuses to print very long integers
             text = f"{kind.__name__} of very many digits"
     parts.append(text)
     return room - len(text)

@@ -1,7 +1,7 @@
-"""Runs a program on one standard input after another, each time in a fresh child of this process.
+"""Runs a program on one standard input after another, each in a new child process.
 
-The first message is the program; each one after it an input. Answers: exit code and length of the output in a
-line, then the output, then the end of what was written to standard error.
+The first message is the program; each later one is an input. A reply has the exit code and the length of the
+output in a line, then the output, then the end of standard error.
 """
 
 import atexit
@@ -16,7 +16,7 @@ _ERRORS = 2000  # bytes of standard error that are kept
 
 
 def main(limit: int, *, prelude: bool) -> None:
-    """Answer every input; in the child, be the program."""
+    """Answer every input; the child process runs the program."""
     wire = Wire()
     try:
         code = compile(wire.receive() or b"", "main.py", "exec", dont_inherit=True)
@@ -24,7 +24,7 @@ def main(limit: int, *, prelude: bool) -> None:
         wire.send(f"unparsed {error!r}".encode(errors="replace"))
         return
     wire.send(b"parsed")
-    gc.freeze()  # children need not copy what they never touch
+    gc.freeze()  # so that children do not copy unused pages
     while (text := wire.receive()) is not None:
         files = [_new_file() for _ in range(3)]
         _fill(files[0], text)
@@ -39,10 +39,10 @@ def main(limit: int, *, prelude: bool) -> None:
 
 
 def _new_file() -> int:
-    """A file without a name in the folder we are in: within the bounds of what the program may store."""
+    """An unnamed file in the current folder, subject to the storage limits of the program."""
     try:
         return os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600)
-    except OSError:  # a file system without such files, which the sandbox's is not
+    except OSError:  # not supported by the file system; that of the sandbox supports it
         return os.memfd_create("file")
 
 
@@ -53,7 +53,7 @@ def _fill(file: int, text: bytes) -> None:
 
 
 def _leave() -> None:
-    """End as Python does, but without taking everything apart first, which costs more than most programs."""
+    """Exit like Python, but without finalization, which takes longer than most programs."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
@@ -75,7 +75,7 @@ def _become(files: list[int]) -> None:
 def _await(child: int, files: list[int], limit: int) -> bytes:
     _, status = os.waitpid(child, 0)
     try:  # noqa: SIM105 - contextlib costs a millisecond here
-        os.killpg(child, 9)  # what it left behind
+        os.killpg(child, 9)  # processes it left running
     except OSError:
         pass
     out, err = (os.fstat(file).st_size for file in files[1:])

@@ -1,15 +1,15 @@
-"""Plain data as bytes and back: numbers, texts, lists, dicts, sets, ranges, iterators; nothing that runs.
+"""Serialization of plain data: numbers, texts, lists, dicts, sets, ranges, iterators; no code.
 
-A letter says the kind; then comes a number ended by `;`, or a length ended by `:` and what it counts. What
-is no plain data is kept where it is, and a number goes in its place. Subclasses arrive as what they are built
-on, so no method of the sender's (an `__eq__` that is always true) reaches the receiver. Next to nothing is
-imported: this runs at the start of every graded program.
+A letter gives the type; then follows a number ended by `;`, or a length ended by `:` and the content. Other
+objects stay in their process, and a number is sent in their offset. Subclasses are sent as their base type,
+so no method of the sender (an `__eq__` that is always true) reaches the receiver. Imports are minimal: this
+runs at the start of every graded program.
 
-Whoever reads takes the bytes for hostile. `decode` checks every length before it goes by it, keeps within
-`BYTES`, `DEPTH`, `ITEMS` and `DIGITS`, makes values of the built-in types alone, and raises nothing but
-`UnreadableError`. Sets and dicts whose items were made to collide are refused where that is plain to see, but
-a cleverer choice of numbers can still take long, so `decode` belongs in a process that can be killed; the
-one outside the sandbox takes sets and dicts as lists (`caps.graders.results`).
+The decoder treats the bytes as hostile. `decode` checks every length before it uses it, stays within `BYTES`,
+`DEPTH`, `ITEMS` and `DIGITS`, creates built-in types only, and raises only `UnreadableError`. Sets and dicts
+with obvious hash collisions are refused, but cleverly chosen numbers can still take long, so `decode` belongs
+in a process that can be killed. Outside the sandbox, sets and dicts are decoded as lists
+(`caps.graders.results`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     Builders = Mapping[bytes, Callable[[list[Any]], Any]]
 
-MOST = 250_000  # items taken from an iterator
+MAX_ITERATED = 250_000  # items taken from an iterator
 BYTES = 16 << 20  # of a whole message
 DEPTH = 200  # lists in lists
 ITEMS = 1_000_000  # values in a message, those in lists and the lists themselves
 DIGITS = 100_000  # hexadecimal digits of a whole number
-RATIO_DIGITS = 10_000  # digits of a fraction's or a decimal's parts: they are brought to lowest terms
-RATIO_COST = 20  # a fraction or a decimal counts as so many items, since it takes as long
+RATIO_DIGITS = 10_000  # digits of the parts of a fraction or decimal, which are reduced to lowest terms
+RATIO_COST = 20  # items that a fraction or a decimal counts as, since it takes as long
 SAME_HASH = 64  # items of a set that may have the same hash
 EXPONENT_DIGITS = 4  # digits of a decimal's exponent
 _COUNT_DIGITS = 9
@@ -48,16 +48,16 @@ class NotPlainError(TypeError):
 
 
 class UnreadableError(ValueError):
-    """Bytes that are no value, or one beyond the bounds."""
+    """Bytes that are not a value, or exceed the bounds."""
 
 
 def refuse(value: object) -> Any:
-    """Keep nothing: only plain data may be sent."""
-    raise NotPlainError(f"{type(value).__name__} is no plain data")
+    """Refuse an object: only plain data may be sent."""
+    raise NotPlainError(f"{type(value).__name__} is not plain data")
 
 
 def encode(value: object, keep: Callable[[object], int] = refuse) -> bytes:
-    """Write a value; what is no plain data becomes the number that `keep` gives it."""
+    """Serialize a value; other objects become the number that `keep` returns."""
     parts: list[bytes] = []
     _write(value, parts.append, keep, DEPTH)
     return b"".join(parts)
@@ -90,7 +90,7 @@ def _write(value: Any, put: Callable[[bytes], object], keep: Callable[[object], 
 
 
 def _deeper(depth: int) -> int:
-    """One level less to go; whoever compares the value must not run out of stack."""
+    """The remaining depth, one level down; bounded so that comparing values cannot overflow the stack."""
     if not depth:
         raise ValueError(f"nested deeper than {DEPTH}")
     return depth - 1
@@ -114,12 +114,12 @@ def _items(value: Any) -> tuple[bytes, list[Any] | None]:
     if _is_a("fractions", "Fraction", value):
         return b"Q", [value.numerator, value.denominator]
     if hasattr(type(value), "__next__"):
-        return b"I", [item for item, _ in zip(value, range(MOST), strict=False)]
+        return b"I", [item for item, _ in zip(value, range(MAX_ITERATED), strict=False)]
     return b"", None
 
 
 def _is_a(module: str, name: str, value: object) -> bool:
-    """Whether it is of a class that may not be loaded; a class of the same name is another."""
+    """Whether a value is an instance of a class whose module may not be loaded."""
     kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and issubclass(type(value), kind)
 
@@ -132,10 +132,10 @@ def decode(
     most: int = BYTES,
     items: int = ITEMS,
 ) -> Any:
-    """Read a value; whatever is wrong with the bytes is an `UnreadableError`.
+    """Parse a value; any error in the bytes is an `UnreadableError`.
 
-    `find` gives what stands behind the number of an object that was kept; `build` makes the values that
-    are more than numbers, texts and lists out of their items.
+    `find` returns the object for a number; `build` creates values other than numbers and texts from their
+    items.
     """
     if len(data) > most:
         raise UnreadableError(f"{len(data):,} bytes are more than the {most:,} that are read")
@@ -152,35 +152,35 @@ def decode(
 
 
 class _Reader:
-    """Reads one message and counts what it makes of it."""
+    """Parses one message and counts its values."""
 
     def __init__(self, data: bytes, find: Callable[[int], object], build: Builders, items: int) -> None:
         self._data, self._find, self._build = data, find, build
         self._room = self._items = items
 
-    def read(self, place: int, depth: int) -> tuple[Any, int]:
-        """The value that begins at a place, and where it ends."""
+    def read(self, offset: int, depth: int) -> tuple[Any, int]:
+        """The value that starts at an offset, and the offset of its end."""
         data = self._data
-        letter = data[place : place + 1]
-        place += 1
+        letter = data[offset : offset + 1]
+        offset += 1
         self._room -= RATIO_COST if letter in (b"D", b"Q") else 1
         if self._room < 0:
             raise UnreadableError(f"more than {self._items:,} values")
         if letter in _CONSTANTS:
-            return _CONSTANTS[letter], place
+            return _CONSTANTS[letter], offset
         if letter in (b"i", b"k"):
-            number, place = self._number(place)
-            return (number if letter == b"i" else self._find(number)), place
+            number, offset = self._number(offset)
+            return (number if letter == b"i" else self._find(number)), offset
         if letter == b"f":
-            end = data.find(b";", place, place + _FLOAT_BYTES)
+            end = data.find(b";", offset, offset + _FLOAT_BYTES)
             if end < 0:
                 raise UnreadableError("a number without an end")
-            return float(data[place:end]), end + 1
-        count, place = self._count(place)
-        if count > len(data) - place:
+            return float(data[offset:end]), end + 1
+        count, offset = self._count(offset)
+        if count > len(data) - offset:
             raise UnreadableError("it is cut off")
         if letter == b"s":
-            return data[place : place + count].decode("utf-8", "surrogatepass"), place + count
+            return data[offset : offset + count].decode("utf-8", "surrogatepass"), offset + count
         make = self._build.get(letter)
         if make is None:
             raise UnreadableError("no kind of value")
@@ -190,34 +190,34 @@ class _Reader:
             raise UnreadableError(f"more than {self._items:,} values")
         items = []
         for _ in range(count * 2 if letter == b"d" else count):
-            item, place = self.read(place, depth - 1)
+            item, offset = self.read(offset, depth - 1)
             items.append(item)
-        return make(items), place
+        return make(items), offset
 
-    def _number(self, place: int) -> tuple[int, int]:
-        end = self._data.find(b";", place, place + DIGITS + 2)
-        digits = self._data[place:end].removeprefix(b"-")
+    def _number(self, offset: int) -> tuple[int, int]:
+        end = self._data.find(b";", offset, offset + DIGITS + 2)
+        digits = self._data[offset:end].removeprefix(b"-")
         if end < 0 or not 0 < len(digits) <= DIGITS or digits.strip(_HEX):
             raise UnreadableError(f"no whole number of at most {DIGITS:,} digits")
-        return int(self._data[place:end], 16), end + 1
+        return int(self._data[offset:end], 16), end + 1
 
-    def _count(self, place: int) -> tuple[int, int]:
-        end = self._data.find(b":", place, place + _COUNT_DIGITS + 1)
-        if end < 0 or not self._data[place:end].isdigit():
+    def _count(self, offset: int) -> tuple[int, int]:
+        end = self._data.find(b":", offset, offset + _COUNT_DIGITS + 1)
+        if end < 0 or not self._data[offset:end].isdigit():
             raise UnreadableError("a length is missing")
-        return int(self._data[place:end]), end + 1
+        return int(self._data[offset:end]), end + 1
 
 
 def only(items: list[Any], *kinds: type) -> list[Any]:
-    """Items that are exactly as many and of exactly these types."""
+    """Check that the items have exactly these types."""
     if [type(item) for item in items] != list(kinds):
         raise UnreadableError("parts of the wrong kind")
     return items
 
 
 def decimal(items: list[Any]) -> object:
-    """A decimal number out of its digits, point and exponent."""
-    from decimal import Decimal  # noqa: PLC0415 - only where one comes
+    """Build a decimal number from its text."""
+    from decimal import Decimal  # noqa: PLC0415 - only if needed
 
     (text,) = only(items, str)
     digits, _, exponent = text.upper().partition("E")
@@ -232,7 +232,7 @@ def decimal(items: list[Any]) -> object:
 
 
 def fraction(items: list[Any]) -> object:
-    """A fraction out of two whole numbers."""
+    """Build a fraction from two integers."""
     from fractions import Fraction  # noqa: PLC0415
 
     top, bottom = only(items, int, int)
@@ -241,8 +241,8 @@ def fraction(items: list[Any]) -> object:
     return Fraction(top, bottom)
 
 
-def _unlike(items: list[Any]) -> list[Any]:
-    """Items to be hashed: a set's are all different, and so are nearly all of their hashes."""
+def _check_hashes(items: list[Any]) -> list[Any]:
+    """Refuse items for hashing if too many have the same hash."""
     if len(items) > SAME_HASH:
         hashes = sorted(map(hash, items))
         if any(one == other for one, other in zip(hashes, hashes[SAME_HASH:], strict=False)):
@@ -251,26 +251,26 @@ def _unlike(items: list[Any]) -> list[Any]:
 
 
 def decode_given(data: bytes, find: Callable[[int], object] = refuse) -> Any:
-    """Read what tests hand over: they may pass as much as they like."""
+    """Parse data of the tests, without bounds on size."""
     return decode(data, find, most=sys.maxsize, items=sys.maxsize)
 
 
 def _pairs(items: list[Any]) -> dict[Any, Any]:
-    return dict(zip(_unlike(items[::2]), items[1::2], strict=True))
+    return dict(zip(_check_hashes(items[::2]), items[1::2], strict=True))
 
 
 PYTHON: Builders = {
     b"l": lambda items: items,
     b"t": tuple,
-    b"e": lambda items: set(_unlike(items)),
-    b"z": lambda items: frozenset(_unlike(items)),
+    b"e": lambda items: set(_check_hashes(items)),
+    b"z": lambda items: frozenset(_check_hashes(items)),
     b"d": _pairs,
     b"b": lambda items: bytes.fromhex(only(items, str)[0]),
     b"a": lambda items: bytearray.fromhex(only(items, str)[0]),
     b"c": lambda items: complex(*only(items, float, float)),
     b"r": lambda items: range(*only(items, int, int, int)),
     b"I": iter,
-    b"K": lambda items: dict.fromkeys(_unlike(items)).keys(),
+    b"K": lambda items: dict.fromkeys(_check_hashes(items)).keys(),
     b"V": lambda items: dict(enumerate(items)).values(),
     b"M": lambda items: _pairs([part for key, value in items for part in (key, value)]).items(),
     b"D": decimal,

@@ -1,4 +1,4 @@
-"""Names that contest programs use without importing them, as judges of such contests allow."""
+"""Names that contest programs use without importing them, as contest graders allow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MODULES = {*_NAMES, "sys", "os", "re", "time", "json", "statistics"}
 
 
 def provide(code: CodeType, names: dict[str, Any], entry_point: str | None) -> None:
-    """Put into `names` what the program mentions and might miss, but never the function it should define."""
+    """Add names that the program uses and may lack to `names`, but never the function it should define."""
     mentioned = set(_mentioned(code)) - {entry_point}
     for module, known in _NAMES.items():
         wanted = mentioned.intersection(known.split())
@@ -47,14 +47,14 @@ def provide(code: CodeType, names: dict[str, Any], entry_point: str | None) -> N
 
 
 def load(code: CodeType, name: str, *, prelude: bool, entry_point: str | None = None) -> dict[str, Any]:
-    """Run a program as the module of that name; its names come back."""
-    vars(builtins).update(exit=sys.exit, quit=sys.exit)  # what `site` would have brought
+    """Run a program as the module of that name and return its namespace."""
+    vars(builtins).update(exit=sys.exit, quit=sys.exit)  # `site` would define them
     module = type(sys)(name)
     sys.modules[name] = module
     if prelude:
         sys.setrecursionlimit(50_000)
         provide(code, vars(module), entry_point)
-    exec(code, vars(module))  # noqa: S102 - that is what the sandbox is for
+    exec(code, vars(module))  # noqa: S102 - this runs in the sandbox
     return vars(module)
 
 

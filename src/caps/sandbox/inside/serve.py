@@ -1,7 +1,7 @@
-"""Loads a program and calls its functions when told, with plain data in and out.
+"""Loads a program and calls its functions on request, with plain data in and out.
 
-The first message is the program with its settings; each one after it names a function (or a kept object) and
-arguments. Answers are the replies that `wire` describes.
+The first message is the program with its settings; each later one names a function (or a stored object) and
+arguments. `wire` describes the replies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Served:
-    """A loaded program and the objects it handed out that are no plain data."""
+    """A loaded program, and its objects that were sent as numbers because they are not plain data."""
 
     def __init__(self, names: dict[str, Any]) -> None:
         self._names = names
@@ -24,14 +24,14 @@ class Served:
         self._numbers: dict[int, int] = {}
 
     def keep(self, value: object) -> int:
-        """Remember an object; its number, the same whenever it is met, is sent in its place."""
+        """Store an object and return its number, always the same for the same object."""
         if id(value) not in self._numbers:
             self._numbers[id(value)] = len(self._kept)
             self._kept.append(value)
         return self._numbers[id(value)]
 
     def find(self, target: str | int, attribute: str | None = None) -> Any:
-        """A function by its name, also a method of a class Solution; a kept object, or what it has."""
+        """A function by name, also a method of a class Solution; a stored object, or its attribute."""
         if isinstance(target, str):
             if target not in self._names and hasattr(self._names.get("Solution"), target):
                 return getattr(self._names["Solution"](), target)
@@ -42,7 +42,7 @@ class Served:
         return found if attribute is None else getattr(found, attribute)
 
     def answer(self, message: bytes) -> bytes:
-        """Do what a message asks for."""
+        """Handle one request."""
         request = decode_given(message)
         if request[0] == "get":
             return reply_value(encode(self.find(*request[1:]), self.keep))
@@ -54,7 +54,7 @@ class Served:
 
 
 def main() -> None:
-    """Load the program, then answer until no more is asked."""
+    """Load the program, then answer requests until the input ends."""
     wire = Wire()
     source, prelude, entry_point = decode_given(wire.receive() or b"")
     try:

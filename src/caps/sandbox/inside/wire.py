@@ -1,34 +1,34 @@
-"""Messages between a program in the sandbox and whoever started it: a length, a line end, the bytes.
+"""Messages between a program in the sandbox and its parent: a length, a line end, the bytes.
 
-A served candidate answers in replies that can be taken apart without reading the values in them: `L` (it is
-loaded), `U` and a text (it does not parse), `R` and three texts (it raised: the type, its built-in base, what
-it says), or `V`, a length, the result of that length and, if they changed, the arguments.
+Replies of a served candidate can be split without parsing the values in them: `L` (loaded), `U` and a text
+(does not parse), `R` and three texts (raised: the type, its built-in base, the message), or `V`, a length,
+the result of that length and, if they changed, the arguments.
 """
 
 import os
 
-LONGEST_TEXT = 500  # characters of what is said about a call
+MAX_TEXT = 500  # characters of a text about a call
 
 
 class Wire:
-    """Takes standard input and output for itself; from then on the program's own lead nowhere."""
+    """Takes over standard input and output; those of the program are redirected to the null device."""
 
     def __init__(self) -> None:
         self._input, self._output = os.dup(0), os.dup(1)
-        nowhere = os.open(os.devnull, os.O_RDWR)
+        null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
-            os.dup2(nowhere, fd)
-        os.close(nowhere)
+            os.dup2(null, fd)
+        os.close(null)
         self.send(b"ready")
 
     def send(self, message: bytes) -> None:
-        """Hand over one message."""
+        """Send one message."""
         left = memoryview(b"%d\n%b" % (len(message), message))
         while left:
             left = left[os.write(self._output, left) :]
 
     def receive(self) -> bytes | None:
-        """Wait for a message; None when no more will come."""
+        """Wait for a message; None at the end of the input."""
         header = b""
         while not header.endswith(b"\n"):
             byte = os.read(self._input, 1)
@@ -45,21 +45,21 @@ class Wire:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Let go of both ends."""
+        """Close both pipes."""
         os.close(self._input)
         os.close(self._output)
 
 
 def join_texts(*texts: str) -> bytes:
-    """Texts as one message, each cut short; what is no valid Unicode is replaced."""
-    cut = (text[:LONGEST_TEXT].replace("\0", " ") for text in texts)
+    """Join texts into one message, each truncated; invalid Unicode is replaced."""
+    cut = (text[:MAX_TEXT].replace("\0", " ") for text in texts)
     return b"\0".join(text.encode("utf-8", "replace") for text in cut)
 
 
 def split_texts(data: bytes, count: int) -> list[str]:
-    """So many texts out of a message that may be anything; missing ones are empty."""
-    parts = data[: 5 * LONGEST_TEXT * count].split(b"\0", count - 1)
-    texts = [part.decode("utf-8", "replace")[:LONGEST_TEXT] for part in parts]
+    """Split any message into `count` texts; missing ones are empty."""
+    parts = data[: 5 * MAX_TEXT * count].split(b"\0", count - 1)
+    texts = [part.decode("utf-8", "replace")[:MAX_TEXT] for part in parts]
     return texts + [""] * (count - len(texts))
 
 
@@ -69,7 +69,7 @@ def reply_value(result: bytes, after: bytes = b"") -> bytes:
 
 
 def split_value(reply: bytes) -> tuple[bytes, bytes] | None:
-    """Result and changed arguments of such a reply; None if it is none."""
+    """Result and changed arguments of such a reply; None for any other."""
     end = reply.find(b":", 1, 12)
     if reply[:1] != b"V" or not reply[1 : max(end, 1)].isdigit():
         return None

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caps.reports.html import Texts, el, markup, plain, safe_json, visible
+from caps.reports.html import TextTable, el, markup, plain, safe_json, visible
 
 HOSTILE = "</script></style><!--<script>alert(1)</script>\u2028\u202e&amp;\x00\ud800"
 
@@ -50,9 +50,9 @@ def test_a_text_or_an_attribute_stays_one_whatever_is_in_it(words):
 @given(st.text())
 @example(HOSTILE)
 def test_embedded_json_can_end_neither_script_nor_line(words):
-    told = safe_json({"words": visible(words), words.encode("utf-8", "replace").decode(): 1})
-    assert not set(told) & set("<>&\u2028\u2029")
-    assert json.loads(told)["words"] == visible(words)
+    encoded = safe_json({"words": visible(words), words.encode("utf-8", "replace").decode(): 1})
+    assert not set(encoded) & set("<>&\u2028\u2029")
+    assert json.loads(encoded)["words"] == visible(words)
 
 
 def test_what_cannot_be_seen_is_named_and_what_can_is_left_alone():
@@ -61,8 +61,8 @@ def test_what_cannot_be_seen_is_named_and_what_can_is_left_alone():
 
 
 def test_a_text_shown_often_is_kept_once_and_reads_the_same():
-    texts = Texts()
-    one, two = texts.passage(["head", "x" * 50]), texts.passage(["head", "y"])
-    assert texts.kept == ["head", "x" * 50, "y"]
-    assert markup(el("pre", two), texts.kept) == "<pre>\nheady</pre>"
+    texts = TextTable()
+    one, two = texts.add(["head", "x" * 50]), texts.add(["head", "y"])
+    assert texts.texts == ["head", "x" * 50, "y"]
+    assert markup(el("pre", two), texts.texts) == "<pre>\nheady</pre>"
     assert plain(el("pre", one)) == ["pre", {}, {"t": (0, 1)}]

@@ -3,14 +3,14 @@ import asyncio
 import pytest
 
 from caps.core.errors import UnreachableError
-from caps.models import fleet_servers as fleet_line
+from caps.models import fleet_servers
 from caps.models.fleet_servers import FleetServer, HealthPolicy, ServerQueue
 from caps.models.http import HttpModel
 
 
 def servers(count, connections=1, **more):
     made = [HttpModel(f"http://{name}/v1", connections=connections) for name in "abcdefgh"[:count]]
-    return [FleetServer(model, 1.0, HealthPolicy(), **{"lines_up": False, **more}) for model in made]
+    return [FleetServer(model, 1.0, HealthPolicy(), **{"allow_queueing": False, **more}) for model in made]
 
 
 async def settled():
@@ -29,14 +29,14 @@ def played(work, count=2, **more):
 
 
 def test_a_slot_goes_to_who_prefers_it_before_who_came_first():
-    async def work(line, a, b):
-        assert await line.enter([a, b], b"first") is a
-        assert await line.enter([b, a], b"second") is b
-        waiting = [asyncio.ensure_future(line.enter(order, group)) for order, group in [
+    async def work(queue, a, b):
+        assert await queue.acquire([a, b], b"first") is a
+        assert await queue.acquire([b, a], b"second") is b
+        waiting = [asyncio.ensure_future(queue.acquire(order, group)) for order, group in [
             ([a, b], b"first"), ([b, a], b"second"),
         ]]  # fmt: skip
         await settled()
-        line.leave(b)
+        queue.release(b)
         await settled()
         return [turn.done() for turn in waiting], waiting[1].result() is b
 
@@ -44,24 +44,24 @@ def test_a_slot_goes_to_who_prefers_it_before_who_came_first():
 
 
 def test_a_group_stays_where_its_first_call_found_room():
-    async def work(line, a, b):
+    async def work(queue, a, b):
         for _ in range(2):
-            await line.enter([a, b], b"others")
-        assert await line.enter([a, b], b"spilled") is b
-        line.leave(a)
-        return await line.enter([a, b], b"spilled") is b
+            await queue.acquire([a, b], b"others")
+        assert await queue.acquire([a, b], b"spilled") is b
+        queue.release(a)
+        return await queue.acquire([a, b], b"spilled") is b
 
     assert played(work, connections=2)
 
 
 def test_a_slot_that_nobody_prefers_goes_to_a_group_without_a_home():
-    async def work(line, a, b):
-        await line.enter([a, b], b"at home")
-        await line.enter([b, a], b"others")
-        old = asyncio.ensure_future(line.enter([a, b], b"at home"))
-        new = asyncio.ensure_future(line.enter([a, b], b"new"))
+    async def work(queue, a, b):
+        await queue.acquire([a, b], b"at home")
+        await queue.acquire([b, a], b"others")
+        old = asyncio.ensure_future(queue.acquire([a, b], b"at home"))
+        new = asyncio.ensure_future(queue.acquire([a, b], b"new"))
         await settled()
-        line.leave(b)
+        queue.release(b)
         await settled()
         return old.done(), new.result() is b
 
@@ -69,16 +69,16 @@ def test_a_slot_that_nobody_prefers_goes_to_a_group_without_a_home():
 
 
 def test_nobody_is_passed_by_for_ever(monkeypatch):
-    monkeypatch.setattr(fleet_line, "MOST_PASSED", 5)
+    monkeypatch.setattr(fleet_servers, "MAX_OVERTAKEN", 5)
 
-    async def work(line, a, b):
-        await line.enter([a, b], b"slow")
-        await line.enter([b, a], b"quick")
-        patient = asyncio.ensure_future(line.enter([a, b], b"slow"))
+    async def work(queue, a, b):
+        await queue.acquire([a, b], b"slow")
+        await queue.acquire([b, a], b"quick")
+        patient = asyncio.ensure_future(queue.acquire([a, b], b"slow"))
         for overtakers in range(20):
-            other = asyncio.ensure_future(line.enter([b, a], b"quick"))
+            other = asyncio.ensure_future(queue.acquire([b, a], b"quick"))
             await settled()
-            line.leave(b)
+            queue.release(b)
             await settled()
             if patient.done():
                 other.cancel()
@@ -90,11 +90,11 @@ def test_nobody_is_passed_by_for_ever(monkeypatch):
 
 
 def test_a_cancelled_call_loses_no_slot_also_in_the_moment_it_gets_one():
-    async def work(line, a):
-        await line.enter([a])
-        leaving, staying = (asyncio.ensure_future(line.enter([a])) for _ in range(2))
+    async def work(queue, a):
+        await queue.acquire([a])
+        leaving, staying = (asyncio.ensure_future(queue.acquire([a])) for _ in range(2))
         await settled()
-        line.leave(a)  # now `leaving` has it, and does not know yet
+        queue.release(a)  # now `leaving` has it, and does not know yet
         leaving.cancel()
         await settled()
         return leaving.cancelled(), staying.result() is a, a.load
@@ -103,19 +103,19 @@ def test_a_cancelled_call_loses_no_slot_also_in_the_moment_it_gets_one():
 
 
 def test_one_call_may_wait_at_a_gate_that_finds_its_own_limit():
-    async def work(line, a, b):
-        first = [await line.enter([a, b], b"group") for _ in range(6)]
+    async def work(queue, a, b):
+        first = [await queue.acquire([a, b], b"group") for _ in range(6)]
         return first.count(a), first.count(b)
 
-    assert played(work, connections="auto", lines_up=True) == (5, 1)
+    assert played(work, connections="auto", allow_queueing=True) == (5, 1)
 
 
 def test_who_waits_is_sent_away_when_nobody_is_left():
-    async def work(line, a):
-        await line.enter([a])
-        waiting = asyncio.ensure_future(line.enter([a]))
+    async def work(queue, a):
+        await queue.acquire([a])
+        waiting = asyncio.ensure_future(queue.acquire([a]))
         await settled()
-        line.dismiss(lambda: UnreachableError("nobody"))
+        queue.reject_all(lambda: UnreachableError("nobody"))
         with pytest.raises(UnreachableError):
             await waiting
         return a.load
@@ -124,13 +124,13 @@ def test_who_waits_is_sent_away_when_nobody_is_left():
 
 
 def test_who_failed_a_call_does_not_get_it_again_while_another_is_awake():
-    async def work(line, a, b):
-        await line.enter([b, a], b"others")
-        again = asyncio.ensure_future(line.enter([a, b], b"group", failed={a}))
+    async def work(queue, a, b):
+        await queue.acquire([b, a], b"others")
+        again = asyncio.ensure_future(queue.acquire([a, b], b"group", failed={a}))
         await settled()
         waited = not again.done()
-        b.failed(UnreachableError("gone"), 0.0)
-        line.stir()
+        b.record_failure(UnreachableError("gone"), 0.0)
+        queue.dispatch()
         return waited, await again is a
 
     assert played(work) == (True, True)

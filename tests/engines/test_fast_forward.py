@@ -14,7 +14,8 @@ from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, fast_forward
 from caps.journal.store import Journal
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
-from caps.models.journaled import JournaledModel, RecordedModel
+from caps.models.journaled import JournaledModel
+from caps.models.replayed import ReplayedModel
 from caps.models.scripted import ScriptedModel
 from judging import cases, replying
 
@@ -51,7 +52,7 @@ def live(journal, lengths, strategy, *, capacity, budget, stop_after=None):
 
 def replay(journal, strategy, budget):
     """Fast-forward every case; selections and how much is open."""
-    judge, found, missing = judge_over(RecordedModel(journal)), {}, 0
+    judge, found, missing = judge_over(ReplayedModel(journal)), {}, 0
     for number, case in enumerate(cases(6)):
         play = CaseRun(
             number,

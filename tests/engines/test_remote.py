@@ -1,4 +1,4 @@
-"""Clerk and worker without a cluster: what Ray would call from elsewhere is called here."""
+"""Coordinator and workers without a cluster: what Ray would call remotely is called here."""
 
 import asyncio
 import pickle
@@ -28,7 +28,7 @@ CALL, LESS = Usage(60, 20), Usage(10, 5)
 
 
 class Here:
-    """Something in this process, called as Ray calls what is elsewhere."""
+    """An object in this process, called as Ray calls a remote actor."""
 
     def __init__(self, thing):
         self._thing = thing
@@ -37,13 +37,13 @@ class Here:
         method = getattr(self._thing, name)
 
         class Method:
-            remote = staticmethod(lambda *words: asyncio.ensure_future(method(*words)))
+            remote = staticmethod(lambda *arguments: asyncio.ensure_future(method(*arguments)))
 
         return Method
 
 
 class Gone:
-    """Somebody who is not there any more."""
+    """An actor that has died."""
 
     def __getattr__(self, name):
         class Method:
@@ -54,7 +54,7 @@ class Gone:
         return Method
 
 
-def clerk_with(tokens=None, path=None):
+def coordinator_with(tokens=None, path=None):
     return Coordinator(None, path, BudgetLimits(tokens=tokens), None, durable=False)
 
 
@@ -79,8 +79,8 @@ class Wavering:
 
 @pytest.mark.parametrize("name", [name for name in JUDGED if name not in ("listwise", "pointwise")])
 @pytest.mark.parametrize("mode", ["right", "silent", "ends", "broken"])
-def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
-    """Every strategy, every way to end: rulings and findings are enough to make contest and ledger anew."""
+def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
+    """Every strategy, every ending: rulings and findings are enough to rebuild contest and ledger."""
     (case,) = cases(1, n=8)
     strategy = make_strategy(name)
 
@@ -93,8 +93,8 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
         return [outcome async for outcome in engine.run([case], strategy, seed=5)]
 
     (outcome,) = asyncio.run(play())
-    told = pickle.loads(pickle.dumps(CaseResult.of(outcome, {})))
-    again = asyncio.run(rebuild(Job(0, case, strategy, 5), told, make_prepare()))
+    result = pickle.loads(pickle.dumps(CaseResult.of(outcome, {})))
+    again = asyncio.run(rebuild(Job(0, case, strategy, 5), result, make_prepare()))
     assert (again.judged, again.ledger, again.failure) == (outcome.judged, outcome.ledger, outcome.failure)
     assert again.contest.transcript == outcome.contest.transcript
     assert again.contest.stopped == outcome.contest.stopped
@@ -102,22 +102,22 @@ def test_an_outcome_made_of_what_was_told_is_the_one_that_was(name, mode):
     assert again.prepared.case == outcome.prepared.case
 
 
-def test_a_case_that_never_came_to_a_contest_is_told_as_that():
+def test_a_case_without_a_contest_is_rebuilt_as_failed():
     (case,) = cases(1)
-    told = CaseResult(failure="no profile")
+    result = CaseResult(failure="no profile")
     job = Job(3, case, make_strategy("caps"), 5)
-    assert asyncio.run(rebuild(job, told, make_prepare())).failure == "no profile"
+    assert asyncio.run(rebuild(job, result, make_prepare())).failure == "no profile"
 
 
-def test_what_a_dead_worker_had_set_aside_is_spent_and_its_late_calls_change_nothing():
+def test_what_a_dead_worker_had_reserved_is_spent_and_its_late_calls_change_nothing():
     async def lives():
-        coordinator = clerk_with(tokens=200)
-        first = (await coordinator.enter("w")).life
+        coordinator = coordinator_with(tokens=200)
+        first = (await coordinator.register("w")).lease
         assert await coordinator.reserve("w", first, CALL)
         assert await coordinator.reserve("w", first, CALL)
         waiting = asyncio.ensure_future(coordinator.reserve("w", first, CALL))
         await asyncio.sleep(0)
-        second = (await coordinator.enter("w")).life
+        second = (await coordinator.register("w")).lease
         assert not await waiting
         await coordinator.settle("w", first, CALL, LESS)  # from the grave
         assert not await coordinator.reserve("w", second, CALL)
@@ -126,25 +126,25 @@ def test_what_a_dead_worker_had_set_aside_is_spent_and_its_late_calls_change_not
     asyncio.run(lives())
 
 
-def test_workers_wait_for_what_others_may_give_back():
+def test_workers_wait_while_others_may_free_budget():
     async def two():
-        coordinator = clerk_with(tokens=100)
-        pots = []
+        coordinator = coordinator_with(tokens=100)
+        budgets = []
         for name in ("a", "b"):
-            pots.append(RemoteBudget(Here(coordinator), name, (await coordinator.enter(name)).life))
-        assert await pots[0].reserve(CALL)
-        waiting = [asyncio.ensure_future(pots[1].reserve(CALL)) for _ in range(5)]
+            budgets.append(RemoteBudget(Here(coordinator), name, (await coordinator.register(name)).lease))
+        assert await budgets[0].reserve(CALL)
+        waiting = [asyncio.ensure_future(budgets[1].reserve(CALL)) for _ in range(5)]
         await asyncio.sleep(0.01)
         assert not any(one.done() for one in waiting)
-        pots[0].settle(CALL, LESS)
+        budgets[0].settle(CALL, LESS)
         assert await waiting[0]
-        pots[1].settle(CALL, CALL)
+        budgets[1].settle(CALL, CALL)
         assert not any(await asyncio.gather(*waiting[1:]))
 
     asyncio.run(two())
 
 
-def test_without_its_clerk_a_worker_pays_for_nothing():
+def test_without_its_coordinator_a_worker_pays_for_nothing():
     with pytest.raises(JournalError, match="run the same command again"):
         asyncio.run(RemoteJournal(Gone()).recall("k"))
 
@@ -156,28 +156,28 @@ def test_a_worker_replaced_in_the_middle_asks_only_what_is_missing(tmp_path):
     async def lives(server):
         config = RunConfig(model="stub", base_url=(server.url,), max_connections=4, hard_evidence="off")
 
-        def equip(journal, budget_pool):
+        def make_context(journal, budget_pool):
             return Runner(config).worker("verbal", journal, budget_pool)
 
         coordinator = Here(
-            Coordinator(equip, tmp_path / "journal.sqlite", BudgetLimits(), None, durable=False)
+            Coordinator(make_context, tmp_path / "journal.sqlite", BudgetLimits(), None, durable=False)
         )
         first, second = Worker("w"), Worker("w")
-        cut = asyncio.ensure_future(first.play(coordinator, job))
+        cut = asyncio.ensure_future(first.run(coordinator, job))
         await until(lambda: server.requests >= 9)
-        await first.leave()
+        await first.close()
         assert cut.cancelled()
         asked = server.requests
-        told = await second.play(coordinator, job)
-        await second.leave()
-        await coordinator.leave.remote()
-        return told, asked
+        result = await second.run(coordinator, job)
+        await second.close()
+        await coordinator.close.remote()
+        return result, asked
 
     with StubServer(better_quality_wins) as server:
-        told, asked = asyncio.run(lives(server))
+        result, asked = asyncio.run(lives(server))
         assert 18 <= server.requests <= 18 + 4
-    assert len(told.rulings) == 18
-    paid = sum(not attempt.replayed for ruling in told.rulings for attempt in ruling.attempts)
+    assert len(result.rulings) == 18
+    paid = sum(not attempt.replayed for ruling in result.rulings for attempt in ruling.attempts)
     assert 0 < paid <= server.requests - asked < 18
 
 
@@ -191,7 +191,7 @@ def test_the_command_says_so_in_one_line(tmp_path):
     done = caps("select", tmp_path / "none", "--engine", "ray", "--ray-address", "127.0.0.1:1")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "nobody answers there" in done.stderr
+    assert "nothing answers there" in done.stderr
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

@@ -6,17 +6,17 @@ import pytest
 from caps.models.http import SharedTimeout
 
 
-async def stay(patience, seconds=60.0):
-    with patience:
+async def stay(timeout, seconds=60.0):
+    with timeout:
         await asyncio.sleep(seconds)
     return "done"
 
 
 def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
     async def run():
-        patience, began = SharedTimeout(0.1), perf_counter()
+        timeout, began = SharedTimeout(0.1), perf_counter()
         outcomes = await asyncio.gather(
-            stay(patience, 0), stay(patience), stay(patience, 0.01), stay(patience), return_exceptions=True
+            stay(timeout, 0), stay(timeout), stay(timeout, 0.01), stay(timeout), return_exceptions=True
         )
         assert 0.1 <= perf_counter() - began < 30
         return [outcome if outcome == "done" else type(outcome) for outcome in outcomes]
@@ -25,36 +25,36 @@ def test_who_is_quick_enough_is_let_be_and_who_is_not_is_broken_off():
 
 
 def test_everyone_has_the_whole_time_whenever_they_come():
-    async def late(patience, delay):
+    async def late(timeout, delay):
         await asyncio.sleep(delay)
         began = perf_counter()
         with pytest.raises(TimeoutError):
-            await stay(patience)
+            await stay(timeout)
         return perf_counter() - began
 
     async def run():
-        patience = SharedTimeout(0.2)
-        return await asyncio.gather(*(late(patience, delay) for delay in (0, 0.05, 0.15, 0.4)))
+        timeout = SharedTimeout(0.2)
+        return await asyncio.gather(*(late(timeout, delay) for delay in (0, 0.05, 0.15, 0.4)))
 
     assert all(taken >= 0.19 for taken in asyncio.run(run()))
 
 
 def test_a_task_goes_on_after_it_was_broken_off():
     async def run():
-        patience = SharedTimeout(0.05)
+        timeout = SharedTimeout(0.05)
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await stay(patience)
+                await stay(timeout)
         assert asyncio.current_task().cancelling() == 0
-        return await stay(patience, 0)
+        return await stay(timeout, 0)
 
     assert asyncio.run(run()) == "done"
 
 
 def test_whoever_else_cancels_is_heard():
     async def run():
-        patience = SharedTimeout(0.05)
-        early, both = asyncio.create_task(stay(SharedTimeout(60))), asyncio.create_task(stay(patience))
+        timeout = SharedTimeout(0.05)
+        early, both = asyncio.create_task(stay(SharedTimeout(60))), asyncio.create_task(stay(timeout))
         await asyncio.sleep(0)
         early.cancel()
         # In the very moment its time is over, someone cancels it too: that is the stronger.
@@ -78,8 +78,8 @@ def test_what_is_raised_inside_comes_out_as_it_is():
 
 
 def test_it_serves_in_one_event_loop_after_the_other():
-    patience = SharedTimeout(0.05)
+    timeout = SharedTimeout(0.05)
     for _ in range(2):
         with pytest.raises(TimeoutError):
-            asyncio.run(stay(patience))
-        assert asyncio.run(stay(patience, 0)) == "done"
+            asyncio.run(stay(timeout))
+        assert asyncio.run(stay(timeout, 0)) == "done"

@@ -1,0 +1,24 @@
+"""A model that only remembers: it answers from the journal and asks nobody."""
+
+from caps.core.errors import NotRecordedError
+from caps.journal.keys import request_key
+from caps.journal.store import Journal
+from caps.models.base import Completion, Request
+from caps.models.journaled import to_completion
+
+
+class ReplayedModel:
+    """Replies as the journal holds them; what it does not hold raises `NotRecordedError`."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer from the journal, at once."""
+        stored = self._journal.get(request_key(request))
+        if stored is None:
+            raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
+        return to_completion(stored, replayed=True)
+
+    async def close(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,239 @@
+"""Recorded verdicts: what is written is read again, and what is wrong is named with file, line and field."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caps import InputError, Level, Pairing, Pick, Rating, SettingError, Solo, Usage, Verdict
+from caps.core.types import Group
+from caps.datasets import verdicts
+from caps.datasets.imports import open_cases
+from caps.datasets.verdicts import Recorded, parse_recorded, read_recorded, read_records, write_recorded
+
+LINE = {"case": "q", "judge": "j", "shown": [0, 3], "verdict": "A"}
+
+
+def write(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def read(path):
+    return [one for _, one in read_recorded(path)]
+
+
+ratings = st.floats(1, 10)
+verdict_answers = st.tuples(
+    st.builds(
+        Pairing,
+        st.just(0),
+        st.integers(1, 9),
+        st.sampled_from([Level.PARTIAL, Level.FULL]),
+        st.integers(0, 3),
+        st.sampled_from(["verdicts", "ratings"]),
+    ),
+    st.builds(Verdict, ratings, ratings),
+)
+solo_answers = st.tuples(
+    st.builds(Solo, st.integers(0, 9), st.just(Level.FULL), st.integers(0, 3)), st.builds(Rating, ratings)
+)
+group_answers = st.tuples(st.just(Group((2, 0, 1), Level.FULL)), st.builds(Pick, st.integers(0, 2)))
+
+
+@given(
+    answered=st.one_of(verdict_answers, solo_answers, group_answers),
+    case=st.text(min_size=1).filter(lambda text: text == text.strip() and text.isprintable()),
+    usage=st.none() | st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**6)),
+    merged=st.booleans(),
+)
+def test_what_is_written_is_read_again(answered, case, usage, merged):
+    ask, answer = answered
+    merged = merged and isinstance(ask, Pairing)
+    one = Recorded(case, "a judge", ask, answer, merged=merged, usage=usage)
+    assert parse_recorded(json.loads(write_recorded(one))) == one
+
+
+def test_confidence_may_be_a_word_a_weight_two_ratings_or_missing():
+    def said(**more):
+        one = parse_recorded({**LINE, **more})
+        return one.answer, one.sure
+
+    assert said() == (Verdict(9, 3), False)
+    assert said(confidence="LOW", verdict="B") == (Verdict(5, 7), True)
+    assert said(weight=1.0) == (Verdict(10, 1), True)
+    assert said(weight=1 / 3, verdict="B") == (Verdict(4, 7), True)
+    assert said(ratings=[0, 3], scale=[0, 3], verdict="B") == (Verdict(1, 10), True)
+    assert said(verdict="TIE") == (Verdict(5, 5), True), "a tie has no confidence to miss"
+
+
+def test_a_rating_on_another_scale_is_put_on_ours():
+    row = {"case": 7, "shown": [2], "rating": 2, "scale": [0, 4]}
+    one = parse_recorded(row)
+    assert (one.case, one.judge, one.ask, one.answer) == ("7", "judge", Solo(2, Level.FULL), Rating(5.5))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"confidance": "HIGH"}, "confidance: no such field; did you mean 'confidence'"),
+        ({"case": None}, "case: must be a text or a number, not null"),
+        ({"judge": ""}, "judge: must have 1 to 500 characters, not 0"),
+        ({"shown": [0]}, "shown: must hold 2 for a line with verdict, not 1"),
+        ({"shown": [0, 0]}, "shown: has a candidate twice"),
+        ({"shown": [0, -1]}, r"shown\[1\]: must be the place of a candidate"),
+        ({"shown": [0, True]}, r"shown\[1\]: must be the place of a candidate"),
+        ({"shown": "01"}, "shown: must be a list, not a text"),
+        ({"verdict": "first"}, "verdict: must be one of A, B, TIE, not 'first'"),
+        ({"verdict": None}, "verdict: is missing; one of verdict, ratings, rating or best"),
+        ({"confidence": "high"}, "confidence: must be one of HIGH, LOW"),
+        ({"weight": 2}, "weight: must be above 0 and at most 1"),
+        ({"weight": 0}, "weight: must be above 0 and at most 1"),
+        ({"weight": 0.5, "confidence": "LOW"}, "confidence: stands beside weight"),
+        ({"ratings": [3, 9]}, "verdict: is A, and ratings say something else"),
+        ({"ratings": [3, 90]}, r"ratings\[1\]: must be from 1 to 10, its scale, not 90"),
+        ({"ratings": [3]}, "ratings: must hold two numbers"),
+        ({"ratings": [1, 2], "scale": [3, 3]}, "scale: must be two numbers"),
+        ({"level": "full"}, "level: must be one of E0, E1, E2"),
+        ({"draw": -1}, "draw: must be from 0"),
+        ({"rating": 3}, "rating: stands beside verdict"),
+        ({"verdict": None, "best": 1}, r"best: must be one of at least two candidates in shown, not 1"),
+        ({"verdict": None, "rating": 3, "shown": [1], "merged": True}, "merged: only a verdict"),
+        ({"texts": ["x"]}, "texts: must hold 2 digests"),
+        ({"tokens": -4}, "tokens: must be from 0"),
+    ],
+)
+def test_a_wrong_field_is_named_with_file_and_line(change, said, tmp_path):
+    path = write(tmp_path / "v.jsonl", LINE, {**LINE, **change})
+    good, bad = read(path)
+    assert isinstance(good, Recorded)
+    assert isinstance(bad, InputError)
+    with pytest.raises(InputError, match=rf"v\.jsonl:2: {said}"):
+        raise bad
+
+
+@pytest.mark.parametrize("line", ["[]", "{", '"x"', "nul\x00l", '{"case": NaN, "shown": []}', "[" * 5000])
+def test_a_line_that_is_no_object_is_named(line, tmp_path):
+    path = tmp_path / "v.jsonl"
+    path.write_text(json.dumps(LINE) + "\n" + line + "\n" + json.dumps({**LINE, "shown": [3, 0]}) + "\n")
+    first, bad, last = read(str(path))
+    assert "v.jsonl:2: " in str(bad)
+    assert (first.ask.a, last.ask.a) == (0, 3)
+
+
+def test_a_contradiction_is_refused_and_a_repetition_is_not(tmp_path):
+    records = read_records(write(tmp_path / "same.jsonl", LINE, LINE, {**LINE, "draw": 1, "verdict": "B"}))
+    assert len(records.judges["j"]["q"]) == 2
+    with pytest.raises(InputError, match=r"other.jsonl:2: another answer to the same ask"):
+        read_records(write(tmp_path / "other.jsonl", LINE, {**LINE, "verdict": "B"}))
+    merged = {**LINE, "merged": True}
+    with pytest.raises(InputError, match="another answer"):
+        read_records(write(tmp_path / "merged.jsonl", merged, {**merged, "shown": [3, 0]}))
+
+
+def test_more_answers_than_fit_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(verdicts, "MOST_ANSWERS", 2)
+    path = write(tmp_path / "v.jsonl", *({**LINE, "draw": draw} for draw in range(3)))
+    with pytest.raises(InputError, match="v.jsonl:3: there are more than 2 answers"):
+        read_records(path)
+
+
+def test_an_empty_or_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="nothing in it; recorded verdicts"):
+        read_records(write(tmp_path / "empty.jsonl"))
+    with pytest.raises(InputError, match="missing.jsonl: No such file"):
+        read_records(str(tmp_path / "missing.jsonl"))
+
+
+def test_a_judge_has_to_be_named_where_there_are_several(tmp_path):
+    records = read_records(write(tmp_path / "v.jsonl", LINE, {**LINE, "judge": "other"}))
+    assert records.of("other")[0] == "other"
+    with pytest.raises(SettingError, match=r"name one of its judges .*: there are j, other"):
+        records.of(None)
+    with pytest.raises(SettingError, match="has no judge 'othr'.*did you mean 'other'"):
+        records.of("othr")
+
+
+POOL = {
+    "id": "p",
+    "candidates": [{"doc": "x"}, {"text": "two"}, {}],
+    "human": [[0, 1, 2, 0, 0], [1, 2, 0, 0, 1]],
+    "verdicts": {"j": [[0, 1, 1], [1, 0, 3], [0, 1, 2]]},
+    "ratings": {"r": [0, None, 3]},
+}
+
+
+def test_a_file_of_pools_holds_verdicts_ratings_and_cases(tmp_path):
+    path = tmp_path / "pools.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(POOL).encode()))
+    records = read_records(str(path))
+    assert {ask: one.answer for ask, one in records.judges["j"]["p"].items()} == {
+        Pairing(0, 1, Level.FULL): Verdict(9, 3),
+        Pairing(1, 0, Level.FULL): Verdict(5, 5),
+        Pairing(0, 1, Level.FULL, 1): Verdict(3, 9),
+    }, "a pair that stands twice in the same order is a second draw"
+    assert [one.answer.value for one in records.judges["r"]["p"].values()] == [1, 10], (
+        "on the range of the file"
+    )
+    (case,) = open_cases(str(path))
+    assert [one.grade for one in case.candidates] == [1.0, 0.25, 0.5]
+    assert [one.correct for one in case.candidates] == [True, False, False]
+    texts = [one.text for one in case.candidates]
+    assert texts[1] == "two"
+    assert len(set(texts)) == 3, "texts that are not published are not taken for equal"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"verdicts": {"j": [[0, 9, 1]]}},
+            r"verdicts.j\[0\]\[1\]: must be the place of a candidate, from 0 to 2",
+        ),
+        ({"verdicts": {"j": [[0, 1, 4]]}}, r"verdicts.j\[0\]\[2\]: must be 1"),
+        ({"verdicts": {"j": [[0, 0, 1]]}}, r"verdicts.j\[0\]: has a candidate twice"),
+        ({"verdicts": {"j": [7]}}, r"verdicts.j\[0\]: must be \[shown first"),
+        ({"verdicts": {"j": 7}}, "verdicts.j: must be a list"),
+        ({"verdicts": []}, "verdicts: must be an object"),
+        ({"ratings": {"r": [1]}}, "ratings.r: must hold 3, one for each candidate, not 1"),
+        ({"ratings": {"r": [1, 2, "x"]}}, r"ratings.r\[2\]: must be a number"),
+        ({"scales": {"r": [0, 2]}}, r"ratings.r\[2\]: must be from 0 to 2"),
+    ],
+)
+def test_a_wrong_field_of_a_pool_is_named(change, said, tmp_path):
+    path = write(tmp_path / "pools.jsonl", {**POOL, **change})
+    with pytest.raises(InputError, match=rf"pools\.jsonl:1: {said}"):
+        read_records(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"human": [[0, 1, 2]]}, r"human\[0\]: must be \[a, b, votes"),
+        ({"human": [[0, 5, 1, 0, 0]]}, r"human\[0\]\[1\]: must be the place"),
+        ({"human": [[0, 1, -1, 0, 0]]}, r"human\[0\]\[2\]: must be a number of votes"),
+        ({"candidates": [3]}, r"candidates\[0\]: must be a text or an object"),
+    ],
+)
+def test_a_wrong_field_of_the_case_of_a_pool_is_named(change, said, tmp_path):
+    (bad,) = open_cases(write(tmp_path / "pools.jsonl", {**POOL, **change}))
+    with pytest.raises(InputError, match=rf"pools\.jsonl:1: {said}"):
+        raise bad
+
+
+def test_verdicts_given_as_cases_are_named(tmp_path):
+    path = write(tmp_path / "v.jsonl", LINE)
+    with pytest.raises(InputError, match="holds recorded verdicts, not cases: give it as --recorded"):
+        list(open_cases(path))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_named(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("bytes") / "v.jsonl"
+    path.write_bytes(json.dumps(LINE).encode() + b"\n" + data)
+    try:
+        assert all(isinstance(one, Recorded | InputError) for one in read(str(path)))
+    except InputError as error:
+        assert "v.jsonl" in str(error)

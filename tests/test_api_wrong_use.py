@@ -1,0 +1,242 @@
+"""Wrong use of the Python API: a clear error or a result with one, nothing lost, the journal intact."""
+
+import asyncio
+import gc
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import caps
+from judging import cases
+from models.server import Reply, StubServer
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    for name in ("CAPS_MODEL", "CAPS_BASE_URL", "OPENAI_BASE_URL", "CAPS_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def quality(text):
+    return float(text.partition("quality=")[2].split()[0].rstrip(","))
+
+
+class Better:
+    """A judge that reads what is written after `quality=`, and keeps its answers; `fails` breaks it."""
+
+    full_views = True
+    judge_id = "better-1"
+
+    def __init__(self, fails=None):
+        self.fails, self.asked = fails, 0
+
+    def __call__(self, problem, a, b):
+        self.asked += 1
+        if self.fails is not None and "case 1" in problem:
+            return self.fails()
+        first, second = quality(a), quality(b)
+        return "TIE" if first == second else "A" if first > second else "B"
+
+
+def raising():
+    raise RuntimeError("the judge broke")
+
+
+def assert_intact(path):
+    with sqlite3.connect(path) as journal:
+        assert journal.execute("pragma integrity_check").fetchall() == [("ok",)]
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("fails", "words"),
+    [
+        (raising, "RuntimeError: the judge broke"),
+        (lambda: "neither of them", "malformed: returned 'neither of them'"),
+        (lambda: None, "malformed: returned None"),
+        (lambda: caps.Verdict(11, 0), "malformed"),
+        (lambda: threading.Event().wait(), "timeout"),
+        (lambda: time.sleep(60), "timeout"),
+    ],
+    ids=["raises", "says nonsense", "returns nothing", "rates too high", "hangs", "blocks"],
+)
+def test_a_judge_that_fails_in_one_case_spoils_no_other_and_what_it_answered_is_kept(fails, words, tmp_path):
+    made, journal = cases(3), tmp_path / "journal.sqlite"
+    results = caps.select_many_sync(made, judge=Better(fails), journal=journal, timeout=0.5)
+    assert [one.error is None for one in results] == [True, False, True]
+    assert words in results[1].error
+    assert_intact(journal)
+    again = Better()
+    healed = caps.select_many_sync(made, judge=again, journal=journal)
+    assert [one.correct for one in healed] == [True] * 3
+    assert again.asked == sum(healed[1].ledger.calls.values())  # only the case that had failed
+
+
+def test_where_the_generator_of_cases_raises_the_journal_has_all_that_was_answered(tmp_path):
+    made, journal, judge = cases(4), tmp_path / "journal.sqlite", Better()
+
+    def cut_off():
+        yield from made
+        raise OSError("the disk is gone")
+
+    results = caps.select_many_sync(cut_off(), judge=judge, journal=journal)
+    assert [one.error is None for one in results] == [True] * 4 + [False]
+    assert "OSError: the disk is gone" in results[-1].error
+    assert_intact(journal)
+    again = Better()
+    assert [one.winner for one in caps.select_many_sync(made, judge=again, journal=journal)] == [
+        one.winner for one in results[:4]
+    ]
+    assert again.asked == 0
+
+
+@pytest.mark.parametrize("call", ["select", "best", "many", "solve"])
+def test_every_sync_function_works_inside_a_running_loop(call):
+    case = cases(1)[0]
+    texts = [one.text for one in case.candidates]
+
+    def answer(body, number):
+        return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
+
+    async def notebook():
+        with StubServer(answer) as server:
+            return {
+                "select": lambda: caps.select_sync(case, judge=Better()).correct,
+                "best": lambda: caps.best_sync("?", texts, judge=Better(), domain="math").text == texts[best],
+                "many": lambda: caps.select_many_sync([case], judge=Better())[0].correct,
+                "solve": lambda: solved(
+                    caps.solve_sync("?", n=4, model="m", base_url=server.url, judge=Better())
+                ),
+            }[call]()
+
+    best = [one.correct for one in case.candidates].index(True)
+    assert asyncio.run(notebook())
+
+
+def solved(found):
+    """Whether the best of the generated answers was chosen."""
+    return quality(found.text) == max(quality(one.text) for one in found.case.candidates)
+
+
+def test_solve_takes_a_function_as_the_judge_and_asks_the_model_for_answers_only():
+    def answer(body, number):
+        assert "BEGIN CANDIDATE" not in body["messages"][0]["content"]
+        return Reply(f"with quality={0.1 + 0.2 * number:.1f}, that it is \\boxed{{{number}}}")
+
+    judge = Better()
+    with StubServer(answer) as server:
+        found = caps.solve_sync("What is it?", n=4, model="m", base_url=server.url, judge=judge)
+        assert server.requests == 4
+    assert solved(found)
+    assert judge.asked == sum(found.selected.ledger.calls.values()) > 0
+    with pytest.raises(caps.SettingError, match="no endpoint"):
+        caps.solve_sync("What is it?", judge=judge)  # it judges, but cannot answer
+
+
+def test_solve_whose_judge_fails_says_why():
+    with (
+        StubServer(lambda _, number: Reply(f"\\boxed{{{number}}}")) as server,
+        pytest.raises(caps.CapsError, match="RuntimeError: the judge broke"),
+    ):
+        caps.solve_sync(
+            "?", n=3, model="m", base_url=server.url, judge=lambda *_: raising(), strategy="knockout"
+        )
+
+
+def test_a_misspelt_variable_is_refused_as_on_the_command_line(monkeypatch):
+    monkeypatch.setenv("CAPS_STRATGY", "caps")
+    for work in (
+        lambda: caps.select_sync(cases(1)[0], judge=Better()),
+        lambda: caps.select_many_sync(cases(1), judge=Better()),
+        lambda: caps.solve_sync("?"),
+    ):
+        with pytest.raises(caps.SettingError, match="variable CAPS_STRATGY: no such setting; did you mean"):
+            work()
+    monkeypatch.delenv("CAPS_STRATGY")
+    monkeypatch.setenv("CAPS_OF_SOMEONE_ELSE", "1")
+    assert caps.select_sync(cases(1)[0], judge=Better()).correct
+
+
+INTERRUPTED = """
+import asyncio, os, signal, sys, threading, time
+import caps
+
+calls = 0
+
+def judge(problem, a, b):
+    global calls
+    calls += 1
+    if calls == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.05)
+    return "A"
+
+def judging():
+    return any(thread.name == "caps judge" for thread in threading.enumerate())
+
+judge.judge_id = "first"
+cases = [caps.Case.of("?", [f"{n} {i}" for i in range(8)], name=str(n)) for n in range(500)]
+
+async def notebook():
+    try:
+        caps.select_many_sync(cases, judge=judge, journal=sys.argv[1])
+    except KeyboardInterrupt:
+        while judging():
+            time.sleep(0.01)  # threads of calls that were under way cannot be stopped
+        seen = calls
+        time.sleep(0.5)
+        print("interrupted", "and ended" if calls == seen < 500 else "but went on")
+
+# As a notebook's kernel does: the signal raises in the cell that is running.
+loop = asyncio.new_event_loop()
+loop.run_until_complete(notebook())
+"""
+
+
+def test_interrupting_a_cell_of_a_notebook_ends_the_run_and_keeps_what_was_answered(tmp_path):
+    journal = tmp_path / "journal.sqlite"
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, journal], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "interrupted and ended\n", done.stderr
+    assert done.returncode != -signal.SIGINT
+    assert_intact(journal)
+
+
+def test_the_cycle_collector_is_set_back_after_a_call_also_after_a_failure():
+    before = gc.get_threshold()
+    seen = []
+
+    def judge(problem, a, b):
+        seen.append(gc.get_threshold())
+        return "A"
+
+    caps.select_many_sync(cases(2), judge=judge)
+    assert seen[0][0] > before[0]
+    assert gc.get_threshold() == before
+    with StubServer(lambda *_: Reply("nonsense")) as server:
+        results = caps.select_many_sync(
+            cases(1), model="m", base_url=server.url, strategy="knockout", max_tokens=16
+        )
+    assert len(results) == 1
+    assert gc.get_threshold() == before
+
+
+def test_a_program_that_keeps_the_collector_from_running_is_left_alone():
+    before, seen = gc.get_threshold(), []
+
+    def judge(problem, a, b):
+        seen.append(gc.get_threshold())
+        return "A"
+
+    gc.set_threshold(50_000, 5, 5)
+    try:
+        caps.select_many_sync(cases(1), judge=judge)
+        assert {*seen, gc.get_threshold()} == {(50_000, 5, 5)}
+    finally:
+        gc.set_threshold(*before)
