@@ -92,8 +92,10 @@ class ModelOptions(TypedDict, total=False):
     recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
+    max_tokens_e1: int | None
     reply_format: Literal["free", "tags"] | None
     extra: Mapping[str, object] | None
+    extra_e1: Mapping[str, object] | None
     prompts: str | Path | None
     prompt_version: Literal["v1", "v2"]
     tokenizer: str | Path | None

@@ -260,6 +260,14 @@ class RunConfig:
     max_tokens: int = option(
         4096, "Most tokens that the judge may write in one reply.", "asking", metavar="TOKENS", least=1
     )
+    max_tokens_e1: int | None = option(
+        None,
+        "Most tokens of a reply about partial views (E1), if not --max-tokens.",
+        "asking",
+        metavar="TOKENS",
+        least=1,
+        advanced=True,
+    )
     reply_format: str | None = option(
         None,
         "Form of the judge's replies: free (it may explain) or tags (the bare verdict; llama.cpp only). "
@@ -273,6 +281,15 @@ class RunConfig:
     extra: Mapping[str, object] = option(
         {},
         'Extra field of every request, as JSON: reasoning_effort="low". May be repeated.',
+        "asking",
+        metavar="NAME=JSON",
+        guarded=True,
+        shown=False,
+        advanced=True,
+    )
+    extra_e1: Mapping[str, object] = option(
+        {},
+        "Extra field of requests about partial views (E1), beside those of --extra. May be repeated.",
         "asking",
         metavar="NAME=JSON",
         guarded=True,

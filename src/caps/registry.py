@@ -101,6 +101,11 @@ _STRATEGIES = {
     "random-pairs": Entry(
         "caps.strategies.random_pairs:RandomPairs", "random pairs, as many as V1-Infer", f"{PAPER}, §4.3"
     ),
+    "random-pairs-caps": Entry(
+        "caps.strategies.random_pairs:RANDOM_PAIRS_CAPS",
+        "random pairs with the weight floor CAPS compares with",
+        f"{PAPER}, §4.3",
+    ),
     "majority": Entry(
         "caps.strategies.voting:Majority", "the most common answer, unjudged", "Wang et al. 2022"
     ),
@@ -130,7 +135,7 @@ STRATEGIES = Registry(
     "strategy",
     "caps.strategies",
     _STRATEGIES,
-    {"caps_r": "caps-r", "min_degree": "v1-infer", "random": "random-pairs"},
+    {"caps_r": "caps-r", "min_degree": "v1-infer-caps", "random": "random-pairs-caps"},
     {"play": ("entrants", "rng")},
 )
 
@@ -140,12 +145,23 @@ _VIEWS = {
         "50 + 50 words of reasoning, 500 characters of code",
         f"{PAPER}, §E.2",
     ),
+    "code-excerpt": Entry(
+        "caps.evidence.views:code_excerpt", "code-summary, 50 words being at most 800 characters", "caps"
+    ),
+    "candidate-head": Entry(
+        "caps.evidence.views:candidate_head", "the first 20 lines of the candidate", f"{PAPER}, §D.4"
+    ),
     "code-head": Entry("caps.evidence.views:code_head", "the first 20 lines of code", f"{PAPER}, §B.3"),
     "code-only": Entry("caps.evidence.views:code_only", "all of the code, no reasoning", f"{PAPER}, §E.1"),
     "math-summary": Entry(
         "caps.evidence.views:math_summary",
-        "50 + 50 words of reasoning, the final answer",
+        "50 + 50 words of reasoning, the last boxed answer",
         f"{PAPER}, §E.2",
+    ),
+    "math-excerpt": Entry(
+        "caps.evidence.views:math_excerpt",
+        "50 + 50 words in at most 800 characters each, any final answer",
+        "caps",
     ),
     "math-window": Entry(
         "caps.evidence.views:math_window",
@@ -154,11 +170,17 @@ _VIEWS = {
     ),
     "thinking": Entry(
         "caps.evidence.views:thinking",
-        "the final answer and the last 500 tokens or so",
+        "the boxed answer and the last 500 tokens or so",
         f"{PAPER}, §D.4",
+    ),
+    "thinking-announced": Entry(
+        "caps.evidence.views:thinking_announced", "the same with an answer announced in words too", "caps"
     ),
     "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
     "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, §E.2"),
+    "without-thoughts": Entry(
+        "caps.evidence.views:without_thoughts", "the candidate but what it thought between tags", "caps"
+    ),
 }
 VIEWS = Registry("view", "caps.views", _VIEWS, {})
 
@@ -171,7 +193,12 @@ _SIGNATURES = {
         "equal code but for imports, comments, indentation",
         f"{PAPER}, §E.2",
     ),
-    "math-answer": Entry("caps.evidence.signatures:math_answer", "equal final answers", f"{PAPER}, §E.2"),
+    "math-answer": Entry(
+        "caps.evidence.signatures:math_answer", "equal last boxed answers", f"{PAPER}, §E.2"
+    ),
+    "math-final": Entry(
+        "caps.evidence.signatures:math_final", "equal final answers, boxed or announced", "caps"
+    ),
     "code-behaviour": Entry(
         "caps.evidence.signatures:code_behaviour", "equal output on the public examples and more", "caps"
     ),
@@ -185,9 +212,15 @@ _SIGNATURES = {
 SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
 
 _PROFILES = {
-    "code": Entry("caps.evidence.profiles:CODE", "programs: code-ast, code-summary", PAPER),
-    "math": Entry("caps.evidence.profiles:MATH", "mathematics: math-answer, math-summary", PAPER),
+    "code": Entry("caps.evidence.profiles:CODE", "programs: code-ast, code-excerpt", PAPER),
+    "math": Entry("caps.evidence.profiles:MATH", "mathematics: math-final, math-excerpt", PAPER),
     "general": Entry("caps.evidence.profiles:GENERAL", "chat: general-text, general-summary", "caps"),
+    "code-paper": Entry(
+        "caps.evidence.profiles:CODE_PAPER", "programs as in the paper: code-ast, code-summary", PAPER
+    ),
+    "math-paper": Entry(
+        "caps.evidence.profiles:MATH_PAPER", "mathematics as in the paper: math-answer, math-summary", PAPER
+    ),
     "code-thinking": Entry(
         "caps.evidence.profiles:CODE_THINKING", "programs of models that think at length", PAPER
     ),

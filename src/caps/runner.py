@@ -283,6 +283,11 @@ class Runner:
         confidence = self.config.confidence.replace("auto", "verbal")
         return JudgeSettings(max_tokens=self.config.max_tokens, reply=reply, confidence=confidence)
 
+    @property
+    def extra_e1(self) -> Mapping[str, object]:
+        """What the server of partial views is told beside the usual fields of a request."""
+        return {**self.config.extra, **self.config.extra_e1}
+
     @cached_property
     def templates(self) -> dict[str, str]:
         """The prompt templates the judge is asked with."""
@@ -480,8 +485,10 @@ class Runner:
             return NoJudge()
         _, full, at_partial = self.endpoints
         level_models = {
-            level: LevelModel(model_at(where), where.model, self.config.extra)
-            for level, where in ((Level.PARTIAL, at_partial), (Level.FULL, full))
+            Level.PARTIAL: LevelModel(
+                model_at(at_partial), at_partial.model, self.extra_e1, self.config.max_tokens_e1
+            ),
+            Level.FULL: LevelModel(model_at(full), full.model, self.config.extra),
         }
         settings = self.judge_settings
         if confidence is not None:

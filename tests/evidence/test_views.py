@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate
-from caps.evidence import views, windows
+from caps.evidence import signatures, views, windows
 
 
 def words(n, start=0):
@@ -85,6 +85,58 @@ def test_the_thinking_view_is_the_answer_and_the_last_words():
     assert view.startswith("Final answer: 5\n\n[...text truncated...]\n")
     assert view.endswith("</think> It is \\boxed{5}.")
     assert 2000 <= len(view) <= 2000 + 50
+
+
+def test_the_thinking_view_takes_a_boxed_answer_only():
+    announced = Candidate(f"<think>{words(2000)}</think> The answer is 5.")
+    assert "Final answer" not in views.thinking(announced)
+    assert views.thinking_announced(announced).startswith("Final answer: 5\n\n")
+
+
+def test_fifty_words_are_fifty_whole_words_however_long():
+    long = " ".join(f"\\frac{{{'x' * 40}_{i}}}{{2}}" for i in range(300))
+    shown = views.math_summary(Candidate(f"<think>{long}</think> \\boxed{{7}}"))
+    before, after = shown.removesuffix("\n\nFinal answer: 7").split("\n[...reasoning truncated...]\n")
+    assert before.split() == long.split()[:50]
+    assert after.split() == long.split()[-50:]
+    assert (
+        views.math_excerpt(Candidate(f"<think>{long}</think> \\boxed{{7}}")) != shown
+    )  # cut at 800 characters
+
+
+@given(st.lists(st.text("ab\n", min_size=1, max_size=400), min_size=1, max_size=60))
+def test_a_window_of_words_is_bounded_and_cuts_no_word_that_fits(parts):
+    text = windows.trim(" ".join(parts))
+    shown = windows.ends_in_words(text, 5, "|")
+    assert len(shown) <= 2 * 5 * windows.LONGEST_WORDS + 3
+    known = text.split()
+    if all(len(word) < 500 for word in known):
+        assert all(word in known for word in shown.replace("|", " ").split())
+
+
+def test_the_first_lines_of_a_candidate_are_those_of_its_thoughts():
+    thoughts = "\n".join(f"Line {i} of a long thought." for i in range(50))
+    candidate = Candidate(f"<think>\n{thoughts}\n</think>\n```python\n{LONG_CODE}\n```")
+    head = views.candidate_head(candidate).split("\n")
+    assert head[:2] == ["<think>", "Line 0 of a long thought."]
+    assert (len(head), head[-1]) == (21, "[...text truncated...]")
+    assert views.code_head(candidate).startswith("line_000 = 0")
+
+
+def test_a_full_view_without_thoughts_keeps_all_else():
+    candidate = Candidate(f"<think>{words(900)}</think>\nPlan.\n```\nx = 1\n```", answer="7")
+    assert views.without_thoughts(candidate) == "Plan.\n```\nx = 1\n```\n\nFinal answer: 7"
+    assert views.without_thoughts(CODE) is CODE.text
+    cut = Candidate("<think>" + words(50))
+    assert views.without_thoughts(cut) == cut.text
+
+
+def test_the_papers_answer_is_the_last_box_alone_and_the_usual_one_is_what_is_announced_too():
+    row, said = Candidate("\\boxed{1} and \\boxed{2}"), Candidate(f"{words(300)} The answer is 12.")
+    assert (signatures.math_answer(row), signatures.math_final(row)) == ("2", "1,2")
+    assert (signatures.math_answer(said), signatures.math_final(said)) == (None, "12")
+    assert "Final answer" not in views.math_summary(said)
+    assert views.math_excerpt(said).endswith("Final answer: 12")
 
 
 def test_trailing_white_space_does_not_push_the_end_out_of_sight():

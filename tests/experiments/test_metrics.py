@@ -114,6 +114,25 @@ def test_how_sure_a_method_was_is_held_against_how_often_it_was_right():
     assert value("brier", result()) is None
 
 
+def test_rescues_are_told_by_their_condition_and_by_who_was_chosen():
+    rescues = [
+        result("a", rescued=1, narrow=True, rescued_wins=True),
+        result("b", rescued=1, narrow=False),
+        result("c"),
+    ]
+    assert value("rescue_rate", *rescues) == pytest.approx(2 / 3)
+    assert value("rescued_by_margin", *rescues) == value("rescued_by_rarity", *rescues) == 0.5
+    assert value("rescued_wins", *rescues) == 0.5
+    assert value("rescued_wins", result()) is None
+
+
+def test_the_same_choice_is_the_same_candidate_with_the_same_seed():
+    own = [result("a", 1, winner=3), result("a", 2, winner=1), result("b", 1, winner=0)]
+    other = [result("a", 1, winner=3), result("a", 2, winner=2), result("b", 2, winner=0)]
+    assert value("same_choice", *own, baseline=other) == 0.5
+    assert value("same_choice", *own) is None
+
+
 def test_mixed_pools_are_those_in_which_a_choice_matters():
     pools = [(True, 4), (True, 2), (False, 1), (False, 0)]
     results = [result(str(i), right=right, rights=rights) for i, (right, rights) in enumerate(pools)]

@@ -6,12 +6,14 @@ import pytest
 
 from caps.core.errors import InputError, SettingError
 from caps.studies.bench import Bench
-from caps.studies.study import load_study
+from caps.studies.study import Study, load_studies, load_study
 from caps.studies.suites import narrowed, shards_of
 from caps.studies.tables import AVERAGE, make_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
-PAPER = sorted(path for path in (STUDIES / "paper").glob("*.toml") if path.name != "suites.toml")
+PAPER = sorted(
+    path for path in (STUDIES / "paper").glob("*.toml") if path.name not in ("suites.toml", "all.toml")
+)
 
 PLAIN = """
 title = "t"
@@ -56,6 +58,22 @@ def written(tmp_path, text):
         (
             ('use = "vanilla"', 'use = "posterior", stated = { acuracy = 0.9 }'),
             r"strategies\[0\].stated: there is no 'acuracy'",
+        ),
+        (
+            ('use = "vanilla"', 'use = "caps", output = "f{finalist}"'),
+            r"strategies\[0\].output: KeyError\('finalist'\) in 'f\{finalist\}': fields are seed, finalists",
+        ),
+        (
+            ('use = "vanilla"', 'use = "caps", output = "../f"'),
+            r"strategies\[0\].output: '../f': must be the name",
+        ),
+        (
+            ("problems = 2 }", "problems = 2 }, judge = { max_token = 9 }"),
+            r"suites\[0\].judge: max_token: no such setting; did you mean 'max_tokens'",
+        ),
+        (
+            ("problems = 2 }", "problems = 2 }, judge = { seed = 9 }"),
+            "suites.0..judge: seed: may not be set here",
         ),
         (('title = "t" }]', "title = 3 }]"), r"tables\[0\].title: must be a text, not 3"),
         (
@@ -121,6 +139,26 @@ def test_every_published_figure_stands_in_a_cell_and_every_row_has_ours_beside_i
         assert {cell for cell in wanted - shown if cell[1] not in later} == set()
         if "accuracy" not in spec.metrics:  # of a pool in which all are right nobody can be told apart
             assert all(any(cell.figure for cell in cells) for label, cells in table.rows if label != AVERAGE)
+
+
+def test_a_file_may_name_several_studies(tmp_path):
+    found = load_studies(STUDIES / "paper" / "all.toml")
+    assert {study.path for study in found.studies} == set(PAPER)
+    assert isinstance(load_studies(STUDIES / "smoke.toml"), Study)
+    with pytest.raises(SettingError, match="study.toml: studies: must be names of files"):
+        load_studies(written(tmp_path, 'title = "t"\nstudies = []'))
+
+
+def test_the_papers_suites_have_room_to_think_and_its_own_views():
+    study = load_study(STUDIES / "paper" / "main.toml")
+    rooms = {suite.model: suite.judge.get("max_tokens") for suite in study.suites}
+    assert rooms == {
+        "Qwen/Qwen3-14B": 16_384,
+        "Qwen/Qwen3-4B-Instruct-2507": None,
+        "Qwen/Qwen3-4B-Thinking-2507": 32_768,
+        "openai/gpt-oss-20b": 16_384,
+    }
+    assert {suite.profile for suite in study.suites} == {"code-paper", "math-paper"}
 
 
 @pytest.mark.parametrize("path", sorted((STUDIES / "recorded").glob("*.toml")), ids=lambda path: path.stem)

@@ -166,3 +166,34 @@ def test_a_sampled_draw_that_is_cut_gets_more_room_once():
     assert ruling.answer == Verdict(3, 9)
     asked = [(r.max_tokens, r.temperature, r.draw) for r in model.requests]
     assert asked == [(50, 0, 0), (50, 0.7, 100), (100, 0.7, 100), (100, 0.7, 300)]
+
+
+def test_partial_views_may_have_another_room_and_other_fields():
+    model = ScriptedModel([GOOD])
+    seats = {
+        Level.PARTIAL: LevelModel(model, "m", {"reasoning_effort": "low"}, 512),
+        Level.FULL: LevelModel(model, "m", {"reasoning_effort": "high"}),
+    }
+    judge = LlmJudge(seats, load_templates(), JudgeSettings(max_tokens=16_384))
+    for level in (Level.PARTIAL, Level.FULL):
+        asyncio.run(judge.rule(BOUT, Pairing(0, 1, level)))
+    told = [(request.max_tokens, request.extra["reasoning_effort"]) for request in model.requests]
+    assert told == [(512, "low"), (16_384, "high")]
+    most = [judge.max_usage(BOUT, Pairing(0, 1, level)).output for level in (Level.PARTIAL, Level.FULL)]
+    assert most[1] == 32 * most[0]
+
+
+def test_a_thought_among_the_tokens_is_not_weighed():
+    thought = [TokenLogprob(word, 0.0) for word in ("Hmm: <winner>", "A", "</winner>, no.", "\n\n")]
+    own = [
+        TokenLogprob("<winner>", 0.0),
+        TokenLogprob("\n", 0.0),
+        TokenLogprob("B", -0.36, (("B", -0.36), ("A", -1.2))),
+        TokenLogprob("</winner>", 0.0),
+    ]
+    text = "<winner>\nB</winner>"
+    for tokens, weight in (((*thought, *own), 0.4), (tuple(thought), 2 / 9), ((), 2 / 9)):
+        reply = Completion(text, "stop", Usage(100, 5), reasoning="Hmm", logprobs=tokens)
+        _, ruling = rule([reply], confidence="logprobs")
+        assert ruling.answer.outcome == 0.0
+        assert ruling.answer.weight == pytest.approx(weight, abs=0.02)

@@ -144,3 +144,55 @@ def test_no_tokens_make_it_raise_and_all_answers_are_on_the_scale(tokens: list[T
             assert 1 - 1e-9 <= min(answer.a, answer.b) <= max(answer.a, answer.b) <= 10 + 1e-9
         elif answer is not None:
             assert 1 - 1e-9 <= answer.value <= 10 + 1e-9
+
+
+def thought(*words: str) -> list[TokenLogprob]:
+    return [*said("Let me see. ", *words), *said(" So it is A: <winner>", "A", "</winner> Hmm, no. ")]
+
+
+VERDICT = "<winner>\n\n   B</winner>"
+
+
+@pytest.mark.parametrize("closing", ["</think>", ""])
+def test_of_a_thinking_model_only_the_tokens_of_its_reply_are_weighed(closing: str) -> None:
+    """Some servers give the tokens of the thought too, and leave out the mark that ends it."""
+    own = [*said("\n\n", "<winner>", "\n\n", "   "), token("B", A=0.3, B=0.6, TIE=0.1), *said("</winner>")]
+    verdict = weigh(FULL, [*thought(), *said(closing), *own], nonce="n", text=VERDICT, said=Verdict(5, 7))
+    assert isinstance(verdict, Verdict)
+    assert (verdict.outcome, verdict.weight) == (0.0, pytest.approx(0.3))
+
+
+@pytest.mark.parametrize("gap", [" " * 40, "\n" * 30, "\n \n\t" * 9])
+def test_white_space_before_the_verdict_hides_nothing(gap: str) -> None:
+    tokens = tagged(token("A", A=0.8, B=0.2), before=f"<winner>{gap}")
+    assert lead(tokens) == pytest.approx(0.6)
+
+
+def test_tokens_that_end_before_the_reply_say_nothing_of_it() -> None:
+    """The thought leans to A, the reply says B: the word stands, and no probability of another tag."""
+    assert weigh(FULL, thought(), nonce="n", text=VERDICT, said=Verdict(5, 7)) is None
+    assert weigh(FULL, [], nonce="n", text=VERDICT, said=Verdict(5, 7)) is None
+    ratings = [
+        *said("<rating_A>"),
+        token("8"),
+        *said("</rating_A><rating_B>"),
+        token("3"),
+        *said("</rating_B>"),
+    ]
+    assert weigh(RATINGS, ratings, nonce="n", text="other", said=Verdict(2, 9)) is None
+    assert weigh(RATINGS, ratings, nonce="n", text="other", said=Verdict(8, 3)) is not None
+    assert (
+        weigh(SOLO, [*said("<rating>"), token("8"), *said("</rating>")], nonce="n", text="x", said=Rating(3))
+        is None
+    )
+
+
+def test_tokens_spelt_otherwise_count_where_they_say_the_same() -> None:
+    tokens = [*said("caf\\xc3\\xa9 "), *tagged(token("B", A=0.4, B=0.6))]
+    assert (
+        weigh(FULL, tokens, nonce="n", text="café Both run. <winner>B</winner>", said=Verdict(5, 7))
+        is not None
+    )
+    assert (
+        weigh(FULL, tokens, nonce="n", text="café Both run. <winner>A</winner>", said=Verdict(7, 5)) is None
+    )

@@ -256,3 +256,14 @@ def iter_turns(contest):
     while round_ := contest.pending:
         yield round_
         contest.answer([Verdict(9, 3)] * len(round_.asks))
+
+
+def test_stage_b_may_be_paired_at_random_and_asks_as_many():
+    field = field_of(16)
+    ours, drawn = (played(Caps(reseed_by=by), field, erratic(5), seed=2) for by in ("score", "random"))
+    pairs = [[turn.round.asks for turn in one.transcript if turn.round.stage == "B"] for one in (ours, drawn)]
+    assert [len(asks) for asks in pairs[0]] == [len(asks) for asks in pairs[1]] == [4]
+    assert {frozenset((ask.a, ask.b)) for ask in pairs[0][0]} != {
+        frozenset((ask.a, ask.b)) for ask in pairs[1][0]
+    }
+    assert ours.transcript[0] == drawn.transcript[0]

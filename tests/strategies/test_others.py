@@ -3,6 +3,7 @@ from collections import Counter
 import pytest
 
 from caps import Contest, Entrant, Level, Rating, Unanswered, Verdict
+from caps.building import make_strategy
 from caps.core.errors import InputError
 from caps.core.play import Game
 from caps.strategies.knockout import Knockout
@@ -13,6 +14,7 @@ from caps.strategies.random_pairs import RandomPairs
 from caps.strategies.reward import Reward
 from caps.strategies.round_robin import RoundRobin, bradley_terry
 from caps.strategies.tests_first import TestsFirst
+from caps.strategies.v1_infer import V1Infer
 from caps.strategies.voting import Majority
 from playing import asks_of, erratic, everything_ties, field_of, lower_id_wins, played
 
@@ -145,3 +147,22 @@ def test_tests_first_puts_what_does_not_parse_last_and_is_a_majority_without_fin
     assert Contest(TestsFirst(), field, seed=1).selection.winner == 2
     plain = [Entrant(i, "big" if i < 3 else f"s{i}") for i in range(5)]
     assert Contest(TestsFirst(), plain, seed=1).selection.winner in (0, 1, 2)
+
+
+def test_the_papers_names_are_its_settings_and_v1_infer_keeps_those_of_its_authors():
+    assert (
+        make_strategy("min_degree") == make_strategy("v1-infer-caps") == V1Infer(window=3, weight_floor=0.05)
+    )
+    assert make_strategy("random") == RandomPairs(weight_floor=0.05)
+    assert make_strategy("caps_r") == make_strategy("caps-r")
+    assert (make_strategy("v1-infer").window, make_strategy("v1-infer").weight_floor) == (8, 0.1)
+
+
+@pytest.mark.parametrize("name", ["v1-infer-caps", "random-pairs-caps"])
+@pytest.mark.parametrize(
+    ("budget", "least", "games"), [("0.75", "budget", 12), ("0.75", "n", 16), ("3", "budget", 48)]
+)
+def test_a_budget_below_one_game_a_candidate_is_played_as_it_is_or_raised_to_n(name, budget, least, games):
+    strategy = make_strategy(name, {"budget": budget, "least_games": least})
+    contest = played(strategy, field_of(16), erratic(3), seed=1)
+    assert sum(len(turn.round.asks) for turn in contest.transcript) == games

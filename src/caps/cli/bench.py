@@ -2,9 +2,10 @@
 
 import os
 import signal
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -15,17 +16,30 @@ from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
+from caps.core.errors import InputError
 from caps.core.text import number, plural
 from caps.files import file_errors, write_file
 from caps.reports.console import shown
 from caps.reports.console import table as drawn
-from caps.reports.study import comma_separated, draw_table, json_rows, latex, markdown, parted_cases
+from caps.reports.study import (
+    Chapter,
+    comma_separated,
+    draw_table,
+    json_rows,
+    latex,
+    markdown,
+    parted_cases,
+    studies_page,
+)
 from caps.runner import Runner
 from caps.studies.bench import Bench
-from caps.studies.results import claim_folder
-from caps.studies.study import SIMULATED, Method, Study, Suite, load_study
-from caps.studies.suites import Shard, narrowed, shards_of
-from caps.studies.tables import Table, make_table
+from caps.studies.results import claim_folder, selection_line, slug
+from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
+from caps.studies.study_forecast import forecast_study
+from caps.studies.suites import Shard, narrowed_studies, shards_of
+from caps.studies.tables import Book, Table, make_table
+
+PAGE = "page.html"
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="Description of the study, a TOML file.")]
 OutFolder = Annotated[
@@ -81,7 +95,7 @@ Data = Annotated[
 ]  # fmt: skip
 
 
-@configured("judge", "recorded", "performance", "journal", without=("timeout",))
+@configured("judge", "recorded", "asking", "performance", "journal", "price", without=("timeout",))
 def bench(
     ctx: typer.Context,
     study: StudyFile,
@@ -103,56 +117,129 @@ def bench(
 
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
-    are written as Markdown, CSV and LaTeX, next to the figures of the paper.
+    are written as Markdown, CSV and LaTeX, next to the figures of the paper. For a file that names several
+    studies all are run, and all tables written on one page. What is still to be paid for is forecast first.
     """
-    plan = narrowed(load_study(study, data), only)
-    simulated = simulate or (plan.judge.model == SIMULATED and config.model is None)
-    runner_of = (
-        None if simulated else partial(_runner, plan, config, keys, stated=stated_settings(ctx), quiet=quiet)
-    )
-    shards = shards_of(
-        plan, limit=limit, runner_of=runner_of, skipped=lambda suite: _say_missing(suite, quiet=quiet)
-    )
-    folder = out or Path("bench") / (plan.name + ("-simulated" if simulated else ""))
+    found, stated = load_studies(study, data), stated_settings(ctx)
+    plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
+    simulated = simulate or all(plan.judge.model == SIMULATED and config.model is None for plan in plans)
+    folder = out or Path("bench") / (found.name + ("-simulated" if simulated else ""))
+    missing: dict[str, Suite] = {}
+    prepared = [
+        _Prepared(
+            plan,
+            shards_of(
+                plan,
+                limit=limit,
+                runner_of=None
+                if simulated
+                else partial(_runner, plan, config, keys, stated=stated, quiet=quiet),
+                skipped=lambda suite: missing.setdefault(str(suite.cases), suite),
+                optional=isinstance(found, Collection),
+            ),
+            folder / plan.name if isinstance(found, Collection) else folder,
+        )
+        for plan in plans
+    ]
+    for suite in () if quiet else missing.values():
+        _say_missing(suite)
+    ready = [one for one in prepared if one.shards]
+    if not ready:
+        raise InputError(f"{study}: no suite has a file of cases; make them, or look at it with --simulate")
+    if dry_run or not (simulated or quiet):
+        _forecast(ready, limit, show=dry_run)
     if dry_run:
-        with Bench(shards, folder) as runs:
-            _show_progress(runs, shards)
         return
-    with claim_folder(folder, plan.name, simulated=simulated, force=force):
-        _run(plan, shards, folder, limit, processes, plots, simulated=simulated, quiet=quiet, as_json=as_json)
+    with ExitStack() as locks:
+        for place, name in {folder: found.name, **{one.folder: one.plan.name for one in ready}}.items():
+            locks.enter_context(claim_folder(place, name, simulated=simulated, force=force))
+        done = [
+            _run(one, limit, processes or os.cpu_count() or 1, simulated=simulated, quiet=quiet)
+            for one in ready
+        ]
+        if isinstance(found, Collection):
+            _write_page(folder, found, done)
+    _show(found, folder, done, plots, quiet=quiet, as_json=as_json)
+    raise typer.Exit(1 if any(one.failures for one in done) else 0)
 
 
-def _run(
-    plan: Study,
-    shards: list[Shard],
+class _Prepared(NamedTuple):
+    """A study with what it has to play, and the folder its results go to."""
+
+    plan: Study
+    shards: list[Shard]
+    folder: Path
+
+
+class _Done(NamedTuple):
+    """A study that was run: its tables, what of them is simulated, and what failed."""
+
+    plan: Study
+    tables: list[Table]
+    label: str | None
+    failures: list[str]
+
+
+def _run(one: _Prepared, limit: int | None, processes: int, *, simulated: bool, quiet: bool) -> _Done:
+    """Run what is missing, then write the tables and the selections."""
+    plan, folder = one.plan, one.folder
+    with Bench(one.shards, folder) as runs:
+        _play(runs, one.shards, limit, processes, quiet=quiet)
+        book = runs.book()
+    tables = [make_table(plan, table, book) for table in plan.tables]
+    label = _label(one.shards) if simulated else None
+    _write(folder / "tables", plan, tables, label)
+    _write_selections(folder / "selections", plan, book)
+    return _Done(plan, tables, label, runs.failures)
+
+
+def _show(
+    found: Study | Collection,
     folder: Path,
-    limit: int | None,
-    processes: int | None,
+    done: list[_Done],
     plots: Path | None,
     *,
-    simulated: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run what is missing, then write and print the tables."""
-    with Bench(shards, folder) as runs:
-        _play(runs, shards, limit, processes or os.cpu_count() or 1, quiet=quiet)
-        book = runs.book()
-    tables = [make_table(plan, table, book) for table in plan.tables]
-    label = _label(shards) if simulated else None
-    _write(folder / "tables", plan, tables, label)
-    if plots is not None:
-        for path in [path for one in tables for path in draw_table(one, plots, simulated=label)]:
-            say(f"figure: {path}")
+    """Print the tables, and say where they are."""
+    several = isinstance(found, Collection)
+    for one in done if plots is not None else ():
+        place = plots / one.plan.name if several and plots is not None else plots
+        for table in one.tables:
+            for path in draw_table(table, place or Path(), simulated=one.label):
+                say(f"figure: {path}")
     if as_json:
-        print_json(_as_json(plan, tables, label, runs))
+        rows = [_as_json(one) for one in done]
+        print_json({"title": found.title, "studies": rows} if several else rows[0])
     else:
-        stdout().print(
-            shown("\n".join(markdown(one, simulated=label) for one in tables)), markup=False, soft_wrap=True
-        )
+        words = [markdown(table, simulated=one.label) for one in done for table in one.tables]
+        stdout().print(shown("\n".join(words)), markup=False, soft_wrap=True)
     if not quiet:
-        say(f"tables: {folder / 'tables'}")
-    raise typer.Exit(1 if runs.failures else 0)
+        say(f"page: {folder / PAGE}" if several else f"tables: {folder / 'tables'}")
+
+
+def _forecast(ready: list[_Prepared], limit: int | None, *, show: bool) -> None:
+    """Say what is missing, and what it will take."""
+    with ExitStack() as stack:
+        benches = [stack.enter_context(Bench(one.shards, one.folder)) for one in ready]
+        if show:
+            for one, runs in zip(ready, benches, strict=True):
+                _show_progress(runs, one.shards, one.plan.title if len(ready) > 1 else "")
+        found = forecast_study(benches, limit=limit)
+    if not found.calls:
+        return
+    each = "assumed" if found.assumed else "as in the journal"
+    words = (
+        f"forecast: at most about {number(found.calls, 0)} calls, which read {number(found.read / 1e6, 2)} M "
+        f"tokens and write {number(found.written / 1e6, 2)} M ({number(found.written / found.calls, 0)} a "
+        f"reply, {each})"
+    )
+    if found.dollars:
+        words += f": about ${found.dollars:,.2f}"
+    if found.unpriced:
+        words += f"; no price is known of {', '.join(found.unpriced)} (--price-input, --price-output)"
+    say(words + "; replies in the journal, and those that strategies share, are not paid for again")
 
 
 def _runner(
@@ -166,11 +253,12 @@ def _runner(
     quiet: bool,
 ) -> Runner:
     """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
-    changes = {"profile": suite.profile, "views": method.views, "journal": given.journal}
+    changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": given.journal}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
     changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}
     changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
+    changes |= suite.judge
     changes |= {name: value for name, value in given.to_dict().items() if name in stated}
     with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
         return runner
@@ -198,10 +286,9 @@ def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *
             failures.add(words)
 
 
-def _say_missing(suite: Suite, *, quiet: bool) -> None:
-    if not quiet:
-        way = f": {suite.get}" if suite.get else ""
-        say(f"skipped: {suite.name} needs the file {suite.cases}{way}", "yellow")
+def _say_missing(suite: Suite) -> None:
+    way = f": {suite.get}" if suite.get else ""
+    say(f"skipped: {suite.name} needs the file {suite.cases}{way}", "yellow")
 
 
 def _judge_of(shard: Shard) -> str:
@@ -210,7 +297,7 @@ def _judge_of(shard: Shard) -> str:
     return shard.runner.judge_name
 
 
-def _show_progress(runs: Bench, shards: list[Shard]) -> None:
+def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:
     rows = []
     for name in dict.fromkeys(shard.suite.name for shard in shards):
         own = [shard for shard in shards if shard.suite.name == name]
@@ -220,7 +307,7 @@ def _show_progress(runs: Bench, shards: list[Shard]) -> None:
         source = "made up" if own[0].made_up else str(own[0].suite.cases)
         rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))
     columns = ("suite", "cases", "judge", "strategies", "problems", "selections", "done")
-    stdout().print(drawn("", columns, rows, numbers_from=4))
+    stdout().print(drawn(title, columns, rows, numbers_from=4))
 
 
 def _label(shards: list[Shard]) -> str:
@@ -242,14 +329,39 @@ def _write(folder: Path, study: Study, tables: list[Table], label: str | None) -
     write_file(folder.with_suffix(".md"), "\n".join(whole).encode())
 
 
-def _as_json(study: Study, tables: list[Table], label: str | None, runs: Bench) -> dict[str, object]:
+def _write_selections(folder: Path, study: Study, book: Book) -> None:
+    """What each method chose with each seed, a file each: SUITE/caps_r_f4_seed1234.jsonl."""
+    for suite, played in book.items():
+        with file_errors(str(folder)):
+            (folder / slug(suite)).mkdir(parents=True, exist_ok=True)
+        for method in study.methods:
+            results = played.get(method.name, [])
+            for seed in dict.fromkeys(one.seed for one in results):
+                lines = [selection_line(one) for one in results if one.seed == seed]
+                write_file(folder / slug(suite) / f"{method.output_name(seed)}.jsonl", b"".join(lines))
+
+
+def _write_page(folder: Path, found: Collection, done: list[_Done]) -> None:
+    """One page with every table: as HTML, and the same as Markdown."""
+    sections = [
+        Chapter(one.plan.title, one.plan.about, str(one.plan.path), one.tables, one.label) for one in done
+    ]
+    write_file(folder / PAGE, studies_page(found.title, found.about, sections).encode())
+    words = [f"# {found.title}\n", *([f"{found.about.strip()}\n"] if found.about else [])]
+    for one in sections:
+        words += [f"# {one.title}\n", f"{one.about.strip()}\n", f"`caps bench {one.file}`\n"]
+        words += [markdown(table, simulated=one.simulated) for table in one.tables]
+    write_file((folder / PAGE).with_suffix(".md"), "\n".join(words).encode())
+
+
+def _as_json(done: _Done) -> dict[str, object]:
     return {
-        "study": study.title,
-        "simulated": label,
-        "seeds": study.seeds,
-        "failed": runs.failures,
+        "study": done.plan.title,
+        "simulated": done.label,
+        "seeds": done.plan.seeds,
+        "failed": done.failures,
         "tables": [
             {"name": one.name, "title": one.title, "notes": one.notes, "figures": list(json_rows(one))}
-            for one in tables
+            for one in done.tables
         ],
     }

@@ -150,7 +150,7 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
     for one in taken:
         given, flag = words[one.name], one.flags[0]
         if one.kind == "mapping":
-            read = parse_extra if one.name == "extra" else parse_assignments
+            read = parse_extra if one.name in ("extra", "extra_e1") else parse_assignments
             given = read(given or [], option=flag)
         if given is None and not one.optional:
             given = one.default

@@ -187,7 +187,7 @@ class _Replay:
 
 def _refuse_unrecorded(config: RunConfig) -> None:
     """Refuse to ask with settings that the folder does not hold because they may be credentials."""
-    lacking = [f"extra {name!r}" for name in unrecorded(config.extra)]
+    lacking = [f"extra {name!r}" for name in unrecorded({**config.extra, **config.extra_e1})]
     for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
         lacking += [name] if any(map(is_masked, getattr(config, name))) else []
     if lacking:

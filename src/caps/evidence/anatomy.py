@@ -267,6 +267,12 @@ def last_boxed(text: str) -> str | None:
     return _join_boxes(text, find_boxes(text))
 
 
+def boxed_answer(candidate: Candidate) -> str | None:
+    r"""The stated answer, or else the last `\boxed{…}` alone: the paper knows no other answers."""
+    boxed = find_boxed(candidate.text)
+    return (candidate.answer or "").strip() or (None if boxed is None else _unbox(candidate.text, boxed))
+
+
 def final_answer(candidate: Candidate) -> str | None:
     """The stated answer, else the last boxed one, else the last announced one."""
     return (candidate.answer or "").strip() or _extract_answer(candidate.text)

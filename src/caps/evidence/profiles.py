@@ -12,7 +12,9 @@ from caps.evidence import domains
 from caps.evidence.domains import domain_named
 from caps.registry import LOCAL_PREFIX, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
 
-BY_FINDINGS = {"code-ast": "code-behaviour", "math-answer": "math-equivalent"}
+BY_FINDINGS = {
+    "code-ast": "code-behaviour", "math-answer": "math-equivalent", "math-final": "math-equivalent",
+}  # fmt: skip
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
 
 
@@ -55,6 +57,8 @@ def profile_of(domain: Domain) -> Profile:
 CODE = profile_of(domains.CODE)
 MATH = profile_of(domains.MATH)
 GENERAL = profile_of(domains.GENERAL)
+CODE_PAPER = replace(CODE, name="code-paper", partial="code-summary")
+MATH_PAPER = replace(MATH, name="math-paper", signature="math-answer", partial="math-summary")
 CODE_THINKING = replace(CODE, name="code-thinking", partial="thinking")
 MATH_THINKING = replace(MATH, name="math-thinking", partial="thinking")
 GENERAL_THINKING = replace(GENERAL, name="general-thinking", partial="thinking")

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import dissect, final_answer, find_layout, spoken
+from caps.evidence.anatomy import boxed_answer, dissect, final_answer, find_layout, spoken
 from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
 
 # Canonical JSON and tool calls, independent of spacing, key order and call ids
@@ -116,8 +116,16 @@ _FRACTION = re.compile(r"\\[dt]frac(?![a-z])")
 
 
 def math_answer(candidate: Candidate) -> str | None:
-    """The stated or last boxed answer, lowercase, without white space and LaTeX spacing."""
-    answer = final_answer(candidate)
+    """The stated or last boxed answer, lowercase, without white space and LaTeX spacing: the paper's."""
+    return _normalised(boxed_answer(candidate))
+
+
+def math_final(candidate: Candidate) -> str | None:
+    """The final answer alike; boxes in a row are one answer, and one may be announced in words."""
+    return _normalised(final_answer(candidate))
+
+
+def _normalised(answer: str | None) -> str | None:
     if answer is None:
         return None
     if not answer.isalnum():
@@ -155,7 +163,7 @@ def code_behaviour(candidate: Candidate) -> str | None:
 
 def math_equivalent(candidate: Candidate) -> str | None:
     """The cluster of answers of equal value, else the answer as written."""
-    return _found_cluster(candidate) or math_answer(candidate)
+    return _found_cluster(candidate) or math_final(candidate)
 
 
 def general_text(candidate: Candidate) -> str | None:

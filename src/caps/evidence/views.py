@@ -4,10 +4,13 @@ A partial view is an excerpt, cut where its marker lines say so. One that would 
 view is replaced by it: then nothing is saved by hiding anything.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from caps.core.text import CHARACTERS_PER_TOKEN
 from caps.core.types import Candidate
-from caps.evidence.anatomy import dissect, final_answer, find_boxed
-from caps.evidence.windows import around, ends, head, head_lines, trim
+from caps.evidence.anatomy import boxed_answer, dissect, final_answer, find_boxed, spoken
+from caps.evidence.windows import around, ends, ends_in_words, head, head_lines, trim
 
 REASONING_CUT = "[...reasoning truncated...]"
 CODE_CUT = "[...code truncated...]"
@@ -28,10 +31,26 @@ def full(candidate: Candidate) -> str:
     return candidate.text if len(pieces) == 1 else _join(*pieces)
 
 
+def without_thoughts(candidate: Candidate) -> str:
+    """All of the candidate but its thoughts; all of it where nothing else is left."""
+    said, whole = trim(spoken(candidate.text)), full(candidate)
+    shown = full(replace(candidate, text=said)) if said else ""
+    return shown if shown and len(shown) < len(whole) else whole
+
+
 def code_summary(candidate: Candidate) -> str:
-    """The first and last 50 words of the reasoning, then the first 500 characters of code."""
+    """The first and last 50 words of the reasoning, whole, then the first 500 characters of code."""
+    return _code_summary(candidate, ends_in_words)
+
+
+def code_excerpt(candidate: Candidate) -> str:
+    """The same in at most 800 characters for each 50 words, which may cut a word."""
+    return _code_summary(candidate, ends)
+
+
+def _code_summary(candidate: Candidate, cut: Callable[[str, int, str], str]) -> str:
     parts = dissect(candidate)
-    reasoning = ends(parts.reasoning, 50, REASONING_CUT)
+    reasoning = cut(parts.reasoning, 50, REASONING_CUT)
     if parts.code is None:
         return _partial(candidate, reasoning, _excerpt(parts.answer))
     return _partial(candidate, reasoning, _fenced(head(trim(parts.code), 500, CODE_CUT)))
@@ -41,6 +60,11 @@ def code_head(candidate: Candidate) -> str:
     """The first 20 lines of code, or of the text where there is none."""
     code = dissect(candidate).code
     return _partial(candidate, head_lines(trim(code or full(candidate)), 20, 4000, CODE_CUT))
+
+
+def candidate_head(candidate: Candidate) -> str:
+    """The first 20 lines of the candidate: of a model that thinks at length, the start of its thoughts."""
+    return _partial(candidate, head_lines(trim(full(candidate)), 20, 4000, TEXT_CUT))
 
 
 def code_only(candidate: Candidate) -> str:
@@ -53,7 +77,14 @@ def code_only(candidate: Candidate) -> str:
 
 
 def math_summary(candidate: Candidate) -> str:
-    """The first and last 50 words of the reasoning, then the final answer."""
+    """The first and last 50 words of the reasoning, whole, then the last boxed answer."""
+    parts = dissect(candidate, prose=True)
+    reasoning = ends_in_words(parts.reasoning, 50, REASONING_CUT)
+    return _partial(candidate, reasoning, _excerpt(boxed_answer(candidate)))
+
+
+def math_excerpt(candidate: Candidate) -> str:
+    """The same in at most 800 characters for each 50 words, then the final answer, boxed or announced."""
     parts = dissect(candidate, prose=True)
     return _partial(candidate, ends(parts.reasoning, 50, REASONING_CUT), _excerpt(parts.answer))
 
@@ -68,10 +99,19 @@ def math_window(candidate: Candidate) -> str:
 
 
 def thinking(candidate: Candidate) -> str:
-    """The final answer, if there is one, and the last 500 tokens or so: where long thoughts arrive."""
+    """The boxed answer, if there is one, and the last 500 tokens or so: where long thoughts arrive."""
+    return _thinking(candidate, boxed_answer(candidate))
+
+
+def thinking_announced(candidate: Candidate) -> str:
+    """The same, but also with an answer that is announced in words."""
+    return _thinking(candidate, final_answer(candidate))
+
+
+def _thinking(candidate: Candidate, answer: str | None) -> str:
     whole = trim(full(candidate))
     window = around(whole, len(whole), 500 * CHARACTERS_PER_TOKEN, TEXT_CUT)
-    return _partial(candidate, _excerpt(final_answer(candidate)), window)
+    return _partial(candidate, _excerpt(answer), window)
 
 
 def general_summary(candidate: Candidate) -> str:

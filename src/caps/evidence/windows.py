@@ -3,7 +3,9 @@
 import re
 
 CHARACTERS_PER_WORD = 16
-"""The limit of a window in characters per word, since not all scripts separate words."""
+"""No window of `ends` of n words is longer than n times this, even where that cuts a word."""
+LONGEST_WORDS = 100
+"""The same for `ends_in_words`: formulas are long words; not all scripts put spaces between words."""
 _BLANK_LINES = re.compile(r"(?:[ \t]*+\r?\n)++")
 
 
@@ -19,6 +21,14 @@ def ends(text: str, words: int, marker: str) -> str:
     if len(text) <= 2 * room and len(text.split(None, 2 * words)) <= 2 * words:
         return text
     return f"{_first(text[:room], words)}\n{marker}\n{_last(text[-room:], words)}"
+
+
+def ends_in_words(text: str, words: int, marker: str) -> str:
+    """The first and the last whole words around a marker; words are cut only beyond a generous size."""
+    text, room = trim(text), words * LONGEST_WORDS
+    if len(text) <= 2 * room and len(text.split(None, 2 * words)) <= 2 * words:
+        return text
+    return f"{_first_whole(text, words, room)}\n{marker}\n{_last_whole(text, words, room)}"
 
 
 def head(text: str, characters: int, marker: str) -> str:
@@ -45,6 +55,23 @@ def around(text: str, end: int, characters: int, marker: str) -> str:
 def _first(text: str, words: int) -> str:
     parts = text.split(None, words)
     return text[: len(text) - len(parts[-1])].rstrip() if len(parts) > words else text.rstrip()
+
+
+def _first_whole(text: str, words: int, room: int) -> str:
+    """The first words that fit; a word that the room would cut is left out unless it is the only one."""
+    first = _first(text[: room + 1], words)
+    if len(first) <= room:
+        return first
+    whole = first.rsplit(None, 1)
+    return whole[0] if len(whole) > 1 else first[:room]
+
+
+def _last_whole(text: str, words: int, room: int) -> str:
+    last = _last(text[-room - 1 :], words)
+    if len(last) <= room:
+        return last
+    whole = last.split(None, 1)
+    return whole[1] if len(whole) > 1 else last[-room:]
 
 
 def _last(text: str, words: int) -> str:

@@ -68,11 +68,15 @@ class JudgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class LevelModel:
-    """The model for one evidence level: its client, its name, and extra request fields."""
+    """The model for one evidence level: its client, its name, and extra request fields.
+
+    `max_tokens` limits replies at this level, in place of the setting of the judge.
+    """
 
     model: Model
     name: str
     extra: Mapping[str, object] = field(default_factory=dict)
+    max_tokens: int | None = None
 
 
 class LlmJudge:
@@ -114,8 +118,15 @@ class LlmJudge:
             if reading.answer is not None:
                 answer = reading.answer
                 if self._settings.confidence == "logprobs":
-                    tokens, bound_only = completion.logprobs, self._could_fake(prepared, ask)
-                    weighed = weigh(ask, tokens, nonce=prepared.nonce, code=code, bound_only=bound_only)
+                    weighed = weigh(
+                        ask,
+                        completion.logprobs,
+                        text=completion.text,
+                        said=answer,
+                        nonce=prepared.nonce,
+                        code=code,
+                        bound_only=self._could_fake(prepared, ask),
+                    )
                     answer = weighed or answer
                 return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
             cut = reading.cause == "truncated" and request.max_tokens <= room
@@ -201,7 +212,7 @@ class LlmJudge:
 
     def _room(self, ask: Ask, code: str | None) -> int:
         """Maximum tokens of a reply; bare tags need few."""
-        most = self._settings.max_tokens
+        most = self._models[ask.level].max_tokens or self._settings.max_tokens
         return most if self._settings.reply == "free" else min(most, room_for(ask, code))
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:

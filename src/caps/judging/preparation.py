@@ -14,7 +14,9 @@ from caps.text_workers import LONG_TEXT, TextWorkers
 
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
 ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
-LIGHT = frozenset({"math-answer", "math-equivalent", "general-text"})  # signatures that parse no program
+LIGHT = frozenset(
+    {"math-answer", "math-final", "math-equivalent", "general-text"}
+)  # signatures that parse no program
 
 
 @dataclass(frozen=True, slots=True)

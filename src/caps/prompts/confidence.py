@@ -10,27 +10,42 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from caps.core.types import Ask, Group, Rating, Solo, TokenLogprob, Verdict
+from caps.core.types import Answer, Ask, Group, Pairing, Rating, Solo, TokenLogprob, Verdict
 from caps.prompts.own_words import own_words
 from caps.prompts.parse import Reply
 from caps.prompts.tags import NOUN, Tag, plainly, rating, side
 
 _LEAST_MASS = 0.05  # below this the alternatives are about something else
-_LABEL = re.compile(rf"[\W_]{{0,16}}(?:{NOUN}[\W_]{{1,8}})?(a|b|tie)(?![a-z0-9])", re.IGNORECASE)
-_DIGITS = re.compile(r"[\W_]{0,16}(10|[1-9])(?![0-9])")
+_LABEL = re.compile(rf"\s*+[\W_]{{0,16}}(?:{NOUN}[\W_]{{1,8}})?(a|b|tie)(?![a-z0-9])", re.IGNORECASE)
+_DIGITS = re.compile(r"\s*+[\W_]{0,16}(10|[1-9])(?![0-9])")
 _SIDE_TOKEN = re.compile(r"[\W_]*+(?:([ab])(?![a-z0-9])|(?:tie|ti|t)(?![a-z]))", re.IGNORECASE)
 _DIGIT_TOKEN = re.compile(r"[\W_]*+(10|[1-9])(?![0-9])")
 
 
 def weigh(
-    ask: Ask, tokens: Sequence[TokenLogprob], *, nonce: str, code: str | None = None, bound_only: bool = False
+    ask: Ask,
+    tokens: Sequence[TokenLogprob],
+    *,
+    nonce: str,
+    code: str | None = None,
+    bound_only: bool = False,
+    text: str | None = None,
+    said: Answer | None = None,
 ) -> Verdict | Rating | None:
     """Read the answer to `ask` from the distribution over its verdict tokens, or None.
 
-    The tag that is weighed is the one `read_reply` reads: one with the code goes before one without.
+    The tag that is weighed is the one `read_reply` reads: one with the code goes before one without. Of a
+    model that thinks, servers may give the tokens of its thoughts too: only those of the reply's `text`
+    count.
+    Where they cannot be told apart, the tag must say what was read from the text (`said`).
     """
     if isinstance(ask, Group):
         return None
+    if text is not None:
+        own = _of_reply(tokens, text)
+        if own is None and not _agrees(ask, tokens, said, nonce=nonce, code=code, bound_only=bound_only):
+            return None
+        tokens = tokens if own is None else own
     words = own_words("".join(one.token for one in tokens), nonce)
     spoken = _Spoken(tokens, plainly(words.text), not words.unfinished, code, bound_only)
     if isinstance(ask, Solo):
@@ -40,6 +55,48 @@ def weigh(
         return _weigh_winner(spoken)
     a, b = _expected(spoken, "rating_a"), _expected(spoken, "rating_b")
     return None if a is None or b is None else Verdict(a, b)
+
+
+def _of_reply(tokens: Sequence[TokenLogprob], text: str) -> Sequence[TokenLogprob] | None:
+    """The tokens that a reply ends in; None where its text is not what they spell."""
+    written = "".join(one.token for one in tokens).rstrip()
+    text = text.strip()
+    if not text or not written.endswith(text):
+        return None
+    start, end = len(written) - len(text), 0
+    for place, one in enumerate(tokens):
+        end += len(one.token)
+        if end > start:
+            # A token may begin in the thought: the part of it that does is no word of the reply.
+            return tokens[place:] if place else tokens
+    return tokens
+
+
+def _agrees(
+    ask: Ask,
+    tokens: Sequence[TokenLogprob],
+    said: Answer | None,
+    *,
+    nonce: str,
+    code: str | None,
+    bound_only: bool,
+) -> bool:
+    """Whether the tag that would be weighed says what was read from the text of the reply."""
+    words = own_words("".join(one.token for one in tokens), nonce)
+    spoken = _Spoken(tokens, plainly(words.text), not words.unfinished, code, bound_only)
+
+    def labels(name: str, form: re.Pattern[str], read: Callable[[str], object | None]) -> str | None:
+        spot = _spot(spoken, name, form, read)
+        return None if spot is None else spot.label.upper()
+
+    if isinstance(said, Rating):
+        return labels("rating", _DIGITS, rating) == f"{said.value:g}"
+    if not isinstance(said, Verdict):
+        return False
+    if isinstance(ask, Pairing) and ask.dialect == "ratings":
+        pair = (labels("rating_a", _DIGITS, rating), labels("rating_b", _DIGITS, rating))
+        return pair == (f"{said.a:g}", f"{said.b:g}")
+    return labels("winner", _LABEL, side) == {1.0: "A", 0.5: "TIE", 0.0: "B"}.get(said.outcome)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from caps.reports.html import Node, el, markup
 from caps.reports.plots import Panel, draw_panels
 from caps.studies.metrics import METRICS, Figure
 from caps.studies.tables import Cell, Table
@@ -31,6 +33,63 @@ def markdown(table: Table, *, simulated: str | None) -> str:
     lines += [_row([label, *(_shown(cell) for cell in cells)]) for label, cells in table.rows]
     lines += ["", *(f"- {note}" for note in table.notes)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """A study on a page of several: its file, its tables, and what of them is simulated."""
+
+    title: str
+    about: str
+    file: str
+    tables: Sequence[Table]
+    simulated: str | None = None
+
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
+table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid #d8dee4; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+.paper { color: #57606a; font-size: .85em; display: block; }
+.interval { color: #57606a; font-size: .8em; }
+.simulated { background: #fff8c5; padding: .1rem .4rem; }
+li { color: #57606a; }
+"""
+
+
+def studies_page(title: str, about: str, chapters: Sequence[Chapter]) -> str:
+    """One page of HTML with all tables of several studies, the paper's figures beside ours."""
+    links = [el("li", el("a", one.title, href=f"#{place}")) for place, one in enumerate(chapters)]
+    body = [el("h1", title), el("p", about), el("ul", *links)]
+    for place, one in enumerate(chapters):
+        body += [el("h2", one.title, id=str(place)), el("p", one.about), el("code", f"caps bench {one.file}")]
+        for table in one.tables:
+            body += [el("h3", table.title), *_html_table(table, one.simulated)]
+    head = [el("meta", charset="utf-8"), el("title", title), el("style", STYLE)]
+    return "<!doctype html>\n" + markup(el("html", el("head", *head), el("body", *body), lang="en")) + "\n"
+
+
+def _html_table(table: Table, simulated: str | None) -> Iterator[Node]:
+    if simulated is not None:
+        beside = any(cell.published is not None for _, cells in table.rows for cell in cells)
+        yield el("p", el("span", f"Simulated ({simulated}){THEIRS if beside else ''}.", class_="simulated"))
+    rows = [el("tr", *(el("th", head) for head in (table.corner, *table.heads)))]
+    rows += [el("tr", el("td", label), *map(_html_cell, cells)) for label, cells in table.rows]
+    yield el("div", el("table", *rows), class_="wide")
+    yield el("ul", *(el("li", note) for note in table.notes))
+
+
+def _html_cell(cell: Cell) -> Node:
+    figure = cell.figure
+    ours = "–" if figure is None else _number(cell, figure.value)
+    interval = None
+    if figure is not None and figure.low is not None and figure.high is not None:
+        bounds = f" [{_number(cell, figure.low)}, {_number(cell, figure.high)}]"
+        interval = el("span", bounds, class_="interval")
+    theirs = None if cell.published is None else el("span", f"paper {_paper(cell)}", class_="paper")
+    return el("td", ours, interval, theirs)
 
 
 def comma_separated(table: Table, *, simulated: str | None) -> str:

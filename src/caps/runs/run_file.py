@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from caps.building import make_strategy
 from caps.config import RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra, shown_address
+from caps.core.settings import settings_of
 from caps.files import write_file
 from caps.runner import Runner
 
@@ -25,9 +27,9 @@ NAME = "run.json"
 PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  # key -> distribution
 #: Settings that identify a run: they decide what is asked and chosen.
 DECIDING = (
-    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "reply_format",
-    "extra", "profile", "views", "domain", "hard_evidence", "prompt_version", "recorded",
-    "recorded_judge",
+    "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
+    "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
+    "recorded", "recorded_judge",
 )  # fmt: skip
 
 
@@ -56,7 +58,8 @@ class RunFile:
         config = self.config.to_dict()
         for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
             config[name] = [shown_address(one) for one in config[name]]
-        config["extra"] = recorded_extra(config["extra"])
+        for name in ("extra", "extra_e1"):
+            config[name] = recorded_extra(config[name])
         return {"format": FORMAT, "config": config, **row}
 
     @classmethod
@@ -79,8 +82,11 @@ class RunFile:
         if judges_of(ours) != judges_of(theirs):
             return "model"
         names = [name for name in DECIDING if getattr(ours, name) != getattr(theirs, name)]
-        if recorded_extra(ours.extra) == recorded_extra(theirs.extra):
-            names = [name for name in names if name != "extra"]
+        if "settings" in names and _completed(ours) == _completed(theirs):
+            names.remove("settings")
+        for name in ("extra", "extra_e1"):
+            if recorded_extra(getattr(ours, name)) == recorded_extra(getattr(theirs, name)):
+                names = [one for one in names if one != name]
         confidences = {ours.confidence, theirs.confidence}
         if len(confidences) > 1 and "auto" not in confidences:  # `auto` is resolved at the endpoint
             names.append("confidence")
@@ -91,6 +97,15 @@ class RunFile:
         shared = self.prompt_digests.keys() & other.prompt_digests.keys()
         changed = [name for name in shared if self.prompt_digests[name] != other.prompt_digests[name]]
         return f"prompt {changed[0]}" if changed else ""
+
+
+def _completed(config: RunConfig) -> dict[str, Any]:
+    """The settings of the strategy; a field that an earlier version did not have is at its default."""
+    try:
+        usual = settings_of(make_strategy(config.strategy))
+    except SettingError:  # the strategy was an object
+        usual = {}
+    return {**usual, **config.settings}
 
 
 def judges_of(config: RunConfig) -> tuple[str | None, str | None]:

@@ -55,6 +55,7 @@ class Caps:
     )
     representative: str = setting("longest", "which candidate represents a cluster", choices=REPRESENTATIVES)
     seed_by: str = setting("cluster", "seeds of Stage A", choices=("cluster", "prior", "random"))
+    reseed_by: str = setting("score", "seeds of Stage B", choices=("score", "random"))
     screening: str = setting("E1", "evidence of Stage A", choices=("E1", "E2", "auto"))
     order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
 
@@ -74,9 +75,11 @@ class Caps:
             merged=[*clusters.merged, *left_out],
         )
         if len(cascade.pool) > (self.finalists if self.small_pool == "finals" else 1):
-            yield from self._eliminate("A", self._screening_level(entrants), cascade)
+            yield from self._eliminate("A", self._screening_level(entrants), cascade, cascade.pool)
         while len(cascade.pool) > self.finalists:
-            yield from self._eliminate("B", Level.FULL, cascade)
+            drawn = self.reseed_by == "random"
+            seeds = rng.sample(cascade.pool, len(cascade.pool)) if drawn else cascade.pool
+            yield from self._eliminate("B", Level.FULL, cascade, seeds)
         rescued, facts = self._rescue(cascade)
         cascade.pool += rescued
         cascade.fallen = [loser for loser in cascade.fallen if loser not in rescued]
@@ -106,9 +109,9 @@ class Caps:
         full = sum(entrant.sizes[Level.FULL] for entrant in entrants)
         return Level.FULL if full and partial > HARDLY_SHORTER * full else Level.PARTIAL
 
-    def _eliminate(self, stage: str, level: Level, cascade: _Cascade) -> Play[None]:
+    def _eliminate(self, stage: str, level: Level, cascade: _Cascade, seeds: list[int]) -> Play[None]:
         """One round of Eliminate: slaughter-pair the seeds, judge, keep the better of each pair."""
-        seeds, standings = cascade.pool, cascade.standings
+        standings = cascade.standings
         count = len(seeds) // 2
         if self.reduction == "exact" and len(seeds) > self.finalists:
             count = min(count, len(seeds) - self.finalists)

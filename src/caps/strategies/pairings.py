@@ -12,6 +12,7 @@ Pair = tuple[int, int]
 
 ORDERS = ("balanced", "as-paired", "both")
 DIALECTS = ("verdicts", "ratings")
+LEAST_GAMES = ("n", "budget")
 
 MAX_LEAD = 3
 
@@ -27,6 +28,12 @@ def slaughter(seeds: Sequence[int], count: int) -> tuple[list[Pair], list[int]]:
     """Pair the i-th seed with the i-th from the end, `count` times; the middle seeds have byes."""
     top, bottom = seeds[:count], seeds[len(seeds) - count :]
     return list(zip(top, reversed(bottom), strict=True)), list(seeds[count : len(seeds) - count])
+
+
+def games_within(budget: float, n: int, least: str) -> int:
+    """How many games `budget` per candidate pays for; V1-Infer plays one per candidate in any case."""
+    games = int(budget * n)
+    return max(n, games) if least == "n" else max(1, games)
 
 
 def round_robin(players: Sequence[int]) -> list[Pair]:

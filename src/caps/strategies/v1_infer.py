@@ -14,7 +14,7 @@ from caps.core.play import Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Ratings
 from caps.core.types import Entrant, Level, Selection
-from caps.strategies.pairings import DIALECTS, ORDERS, Pair, PairRounds
+from caps.strategies.pairings import DIALECTS, LEAST_GAMES, ORDERS, Pair, PairRounds, games_within
 
 Met = dict[int, Counter[int]]
 
@@ -29,6 +29,7 @@ class V1Infer:
     weight_floor: float = setting(0.1, "tau: least weight of a game", least=0, most=1)
     dialect: str = setting("ratings", "what the judge is asked for", choices=DIALECTS)
     order: str = setting("balanced", "which candidate is shown first, in slot A", choices=ORDERS)
+    least_games: str = setting("n", "a budget below N: play N games, or the budget", choices=LEAST_GAMES)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -39,7 +40,7 @@ class V1Infer:
         tally = Ratings(ids, floor=self.weight_floor)
         rounds = PairRounds(self.order, rng, dialect=self.dialect)
         met: Met = {one: Counter() for one in ids}
-        left = max(len(ids), int(self.budget * len(ids))) // rounds.asks_per_pair
+        left = games_within(self.budget, len(ids), self.least_games) // rounds.asks_per_pair
         shuffled = rng.sample(ids, len(ids))
         stage, pairs = "cover", list(zip(shuffled[::2], shuffled[1::2], strict=False))
         while pairs := pairs[:left]:

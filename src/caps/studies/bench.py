@@ -241,6 +241,13 @@ class Bench:
         units, found = list(shard.units()), self._files[shard.suite.name].found
         return sum(unit in found for unit in units), len(units)
 
+    def missing(self, shard: Shard, turn: Step) -> int:
+        """How many cases of a lot are not played yet in one turn."""
+        found = self._files[shard.suite.name].found
+        return sum(
+            (turn.method, turn.seed, name, turn.made_of_case(own)) not in found for name, own in shard.cases
+        )
+
     def play(self, *, limit: int | None, processes: int, hear: Hear) -> None:
         """Play all missing contests; `hear` is called with the number of new results."""
         tasks = [

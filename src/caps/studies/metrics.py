@@ -200,6 +200,31 @@ def rescue_rate(sheet: MethodResults) -> Figure | None:
     return _share([fmean(one.rescued > 0 for one in some) for some in sheet.by_case.values()])
 
 
+def rescued_by_margin(sheet: MethodResults) -> Figure | None:
+    """Share of rescues in which the loss was within delta (the margin condition)."""
+    return _of_rescues(sheet, lambda one: one.narrow is True)
+
+
+def rescued_by_rarity(sheet: MethodResults) -> Figure | None:
+    """Share of rescues owed to the wider margin of a singleton alone (the rarity condition)."""
+    return _of_rescues(sheet, lambda one: one.narrow is False)
+
+
+def rescued_wins(sheet: MethodResults) -> Figure | None:
+    """Share of rescues after which whoever came back was chosen."""
+    return _of_rescues(sheet, lambda one: one.rescued_wins)
+
+
+def same_choice(sheet: MethodResults) -> Figure | None:
+    """Share of problems on which the very candidate is chosen that the baseline chooses with that seed."""
+    other = {(one.case, one.seed): one.winner for one in sheet.baseline}
+    alike: dict[str, list[bool]] = {}
+    for one in sheet.results:
+        if (one.case, one.seed) in other:
+            alike.setdefault(one.case, []).append(one.winner == other[one.case, one.seed])
+    return _share([fmean(some) for some in alike.values()])
+
+
 def depth(sheet: MethodResults) -> Figure | None:
     """Rounds that must wait for one another."""
     return Figure(fmean(one.depth for one in sheet.results))
@@ -298,6 +323,10 @@ METRICS = {
     "accuracy": Metric("accuracy", "%", accuracy),
     "accuracy_change": Metric("accuracy Δ", "points", accuracy_change),
     "rescue_rate": Metric("rescue", "%", rescue_rate),
+    "rescued_by_margin": Metric("by margin", "%", rescued_by_margin),
+    "rescued_by_rarity": Metric("by rarity", "%", rescued_by_rarity),
+    "rescued_wins": Metric("rescued wins", "%", rescued_wins),
+    "same_choice": Metric("same choice", "%", same_choice),
     "depth": Metric("rounds", "", depth),
     "malformed": Metric("malformed", "%", malformed),
     "grade": Metric("grade", "grade", grade),
@@ -310,6 +339,12 @@ METRICS = {
     "calibration_error": Metric("ECE", "%", calibration_error),
     "brier": Metric("Brier", "", brier),
 }
+
+
+def _of_rescues(sheet: MethodResults, holds: Callable[[Result], bool]) -> Figure | None:
+    """The share of contests with a rescue of which something holds, repeats of a problem averaged."""
+    rescues = [[holds(one) for one in some if one.rescued] for some in sheet.by_case.values()]
+    return _share([fmean(some) for some in rescues if some])
 
 
 def _share(values: Sequence[float]) -> Figure | None:

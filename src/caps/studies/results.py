@@ -20,8 +20,10 @@ import msgspec
 
 from caps.core.errors import InputError
 from caps.core.play import Strategy
+from caps.core.standings import EPSILON
 from caps.core.types import Answer, Ask, Entrant, Level, Pairing, Selection, Unanswered, Verdict
 from caps.files import FolderLock, append_file, file_errors, is_database, is_own_output, write_file
+from caps.strategies.caps import Caps
 
 MARK = "study.json"
 
@@ -58,6 +60,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     unanswered: int = 0
     difficulty: str | None = None
     sure: float | None = None  # the strategy's probability that its choice is right
+    narrow: bool | None = None  # of a rescue: within the margin, or only within twice that of a singleton
+    rescued_wins: bool = False
     grade: float | None = None  # of the choice, if candidates have grades
     mean_grade: float | None = None
     best_grade: float | None = None
@@ -171,6 +175,15 @@ def _holds_results(path: Path) -> bool:
         return False
 
 
+def selection_line(one: Result) -> bytes:
+    """What was chosen for a case, as a line of JSON."""
+    told = {
+        "case": one.case, "winner": one.winner, "correct": one.right, "rescued": one.rescued,
+        "calls": sum(one.calls), "tokens": sum(one.tokens),
+    }  # fmt: skip
+    return _ENCODER.encode(told) + b"\n"
+
+
 _DECODER: "msgspec.json.Decoder[Result]" = msgspec.json.Decoder(Result)
 _ENCODER = msgspec.json.Encoder()
 
@@ -265,10 +278,20 @@ def measure(
         unanswered=sum(isinstance(one.answer, Unanswered) for one in answered),
         difficulty=pool.difficulty,
         sure=selection.facts.get("probability"),
+        narrow=_narrow(step.strategy, selection),
+        rescued_wins=selection.winner in selection.rescued,
         grade=dict(zip(ids, pool.grades, strict=True))[selection.winner] if pool.grades else None,
         mean_grade=fmean(pool.grades) if pool.grades else None,
         best_grade=max(pool.grades) if pool.grades else None,
     )
+
+
+def _narrow(strategy: Strategy, selection: Selection) -> bool | None:
+    """Whether the first rescued candidate had lost by no more than delta; None without a rescue."""
+    gap = selection.facts.get("rescue_gap")
+    if gap is None or not selection.rescued or not isinstance(strategy, Caps):
+        return None
+    return gap <= strategy.rescue_margin + EPSILON
 
 
 def _sums(by_level: Sequence[Sequence[AnsweredAsk]], name: str) -> tuple[int, int]:

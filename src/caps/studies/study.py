@@ -1,5 +1,6 @@
 """Studies: suites x strategies x seeds and the tables they fill, read from TOML files."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from caps.config import RunConfig, options, read_values
 from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
-from caps.core.settings import check_settings, nearest, setting
+from caps.core.settings import check_settings, nearest, setting, settings_of
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
@@ -27,8 +28,9 @@ class Suite:
     """Problems with candidates: a file of labelled cases, or pools the simulator makes up.
 
     `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`, or
-    `recorded` verdicts and whose they are, stand in for the study's own judge. With `shuffle`, every seed
-    puts the candidates into another order before a real or recorded judge sees them.
+    `recorded` verdicts and whose they are, stand in for the study's own judge, and `judge` for single
+    settings of it: the room for a reply, say. `views` stand in for those of the profile. With `shuffle`,
+    every seed puts the candidates into another order before a real or recorded judge sees them.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Suite:
     profile: str | None = None
     model: str | None = None
     base_url: str | None = None
+    judge: Mapping[str, Any] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict)
     recorded: Path | None = None
     recorded_judge: str | None = None
     shuffle: bool = False
@@ -51,6 +55,7 @@ class Method:
 
     `simulated` changes the simulated pools and judge, for a longer partial view, say. `stated` gives the
     strategy a profile of the simulated judge, measured on other problems with these settings changed.
+    `output` names the file of its selections: `caps_r_f{finalists}_seed{seed}` takes fields of the strategy.
     """
 
     name: str
@@ -59,6 +64,13 @@ class Method:
     views: Mapping[str, str] = field(default_factory=dict)
     simulated: Mapping[str, Any] = field(default_factory=dict)
     stated: Mapping[str, Any] | None = None
+    output: str = ""
+
+    def output_name(self, seed: int) -> str:
+        """The name of the file of its selections with a seed, without an ending."""
+        if not self.output:
+            return f"{slug(self.name)}_seed{seed}"
+        return self.output.format_map({**settings_of(self.strategy), "seed": seed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +110,21 @@ class Study:
     reference: str | None = None
     judge: RunConfig = field(default_factory=RunConfig)
     simulated: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """Several studies that are run one after another and reported on one page."""
+
+    path: Path
+    title: str
+    studies: tuple[Study, ...]
+    about: str = ""
 
     @property
     def name(self) -> str:
@@ -279,6 +306,24 @@ def _made(kind: Any, values: Mapping[str, Any]) -> Any:
 DOWN = ("suites", "methods", "disagreements")
 ACROSS = ("methods", "suites", "strata", "nothing")
 DEFAULT_SEEDS = [1234, 1235, 1236]
+NOT_OF_THE_JUDGE = ("strategy", "settings", "seed", "calibrate", "profile", "views", "journal", "engine")
+_FILE_NAME = re.compile(r"[\w.-]{1,100}")
+
+
+def load_studies(path: Path, data: Path | None = None) -> Study | Collection:
+    """Read a file that describes a study, or names the files of several under `studies`."""
+    values = read_toml(path)
+    if "studies" not in values:
+        return load_study(path, data)
+    section = Section(values, str(path))
+    files = [path.parent / name for name in section.texts("studies")]
+    title, about = section.take("title", str), section.take("about", str, "")
+    section.finish()
+    if not files or len({file.stem for file in files}) < len(files):
+        raise section.wrong("studies", "must be names of files, each another one")
+    return Collection(
+        path=path, title=title, about=about, studies=tuple(load_study(file, data) for file in files)
+    )
 
 
 def load_study(path: Path, data: Path | None = None) -> Study:
@@ -333,6 +378,8 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
     merged = Section({**base, **own}, *section.place)
     simulated = {**shared, **base.get("simulated", {}), **own.get("simulated", {})}
     merged.take("simulated", dict, {})
+    judge = _suite_judge(merged.table("judge"), Path(section.place[0]))
+    views = merged.take("views", dict, {})
     cases, recorded = merged.take("cases", str, None), merged.take("recorded", str, None)
     suite = Suite(
         name=name,
@@ -343,6 +390,8 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
         profile=merged.take("profile", str, None),
         model=merged.take("model", str, None),
         base_url=merged.take("base_url", str, None),
+        judge=judge,
+        views=views,
         recorded=None if recorded is None else data / recorded,
         recorded_judge=merged.take("recorded_judge", str, None),
         shuffle=merged.take("shuffle", bool, default=False),
@@ -350,6 +399,7 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
     )
     merged.finish()
     section.checked("simulated", lambda: recipe(simulated, suite.n))
+    section.checked("views", lambda: with_views(GENERAL, views))
     if suite.cases is None and not recipe(simulated, suite.n).count:
         raise section.wrong("cases", "is missing: name a file of labelled cases, or simulated.problems")
     if suite.profile is not None:
@@ -364,13 +414,24 @@ def _method(section: Section) -> Method:
     views = section.take("views", dict, {})
     simulated = section.take("simulated", dict, {})
     stated = section.take("stated", dict, None)
+    output = section.take("output", str, "")
     section.finish()
     strategy = section.checked("use", lambda: make_strategy(use, changes))
     section.checked("views", lambda: with_views(GENERAL, views))
     section.checked("simulated", lambda: recipe(simulated))
     if stated is not None:
         section.checked("stated", lambda: (recipe(stated), with_profile(strategy, JudgeProfile(), use)))
-    return Method(name=name, use=use, strategy=strategy, views=views, simulated=simulated, stated=stated)
+    method = Method(
+        name=name, use=use, strategy=strategy, views=views, simulated=simulated, stated=stated, output=output
+    )
+    try:
+        made = method.output_name(0)
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        known = ", ".join(["seed", *settings_of(strategy)])
+        raise section.wrong("output", f"{error!r} in {output!r}: fields are {known}") from None
+    if not _FILE_NAME.fullmatch(made):
+        raise section.wrong("output", f"{made!r}: must be the name of a file: letters, digits and . _ -")
+    return method
 
 
 def _table(section: Section) -> TableSpec:
@@ -400,11 +461,20 @@ def _table(section: Section) -> TableSpec:
 
 def _judge(section: Section, path: Path) -> RunConfig:
     """Which judge rules and how: settings of a run, but those that stand with a suite or strategy."""
-    elsewhere = ("strategy", "settings", "seed", "calibrate", "profile", "views", "journal", "engine")
-    among = [one for one in options().values() if one.name not in elsewhere]
+    return RunConfig(**_judge_values(section, path))
+
+
+def _suite_judge(section: Section, path: Path) -> dict[str, Any]:
+    """What is set otherwise for a suite; whether its programs run is the same for the whole study."""
+    return _judge_values(section, path, elsewhere=("model", "base_url", "hard_evidence", "sandbox"))
+
+
+def _judge_values(section: Section, path: Path, elsewhere: tuple[str, ...] = ()) -> dict[str, Any]:
+    among = [one for one in options().values() if one.name not in (*NOT_OF_THE_JUDGE, *elsewhere)]
     file, where = section.place
-    config = RunConfig(**read_values(section.rest(), where=f"{file}: {where.rstrip('.')}", among=among))
-    return config if config.prompts is None else replace(config, prompts=str(path.parent / config.prompts))
+    values = read_values(section.rest(), where=f"{file}: {where.rstrip('.')}", among=among)
+    prompts = values.get("prompts")
+    return values if prompts is None else {**values, "prompts": str(path.parent / prompts)}
 
 
 def _check_names(study: Study, section: Section) -> None:
@@ -418,6 +488,10 @@ def _check_names(study: Study, section: Section) -> None:
         files = names if kind == "strategies" else [slug(name) for name in names]
         if not names or len(set(files)) < len(files):
             raise section.wrong(kind, "must be given, each under another name")
+    outputs = [method.output_name(study.seeds[0]) for method in study.methods]
+    if len(set(outputs)) < len(outputs):
+        twice = next(name for name in outputs if outputs.count(name) > 1)
+        raise section.wrong("strategies", f"two would write the file {twice}: give one another output")
     methods = named["strategies"]
     wanted = [("reference", [study.reference] if study.reference else [], methods)]
     for place, table in enumerate(study.tables):

@@ -1,6 +1,6 @@
 """Suites of a study: cases with N labelled candidates, grouped with the methods to run on them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -126,10 +126,27 @@ def narrowed(study: Study, only: str | None) -> Study:
     return replace(study, tables=(table,), suites=tuple(suites), methods=tuple(methods))
 
 
+def narrowed_studies(studies: Sequence[Study], only: str | None) -> list[Study]:
+    """The parts of several studies that one table of theirs needs."""
+    holding = [one for one in studies if only is None or only in {table.name for table in one.tables}]
+    if not holding:
+        names = [table.name for one in studies for table in one.tables]
+        raise SettingError(f"--only {only!r}: {nearest(str(only), names)}tables are {', '.join(names)}")
+    return [narrowed(one, only) for one in holding]
+
+
 def shards_of(
-    study: Study, *, limit: int | None, runner_of: MakeRunner | None, skipped: Callable[[Suite], object]
+    study: Study,
+    *,
+    limit: int | None,
+    runner_of: MakeRunner | None,
+    skipped: Callable[[Suite], object],
+    optional: bool = False,
 ) -> list[Shard]:
-    """The shards of a study, simulated without `runner_of`; suites without a file are skipped."""
+    """The shards of a study, simulated without `runner_of`; suites without a file are skipped.
+
+    A study without any file is an error unless it is `optional`.
+    """
     shards: list[Shard] = []
     for suite in study.suites:
         shared = recipe(suite.simulated, suite.n) if runner_of is None else None
@@ -143,7 +160,7 @@ def shards_of(
         else:
             cases = tuple((case.id, case_digest(case)) for case in suite_cases(suite, limit))
         shards += _shards(study, suite, cases, runner_of)
-    if not shards:
+    if not shards and not optional:
         raise InputError(
             f"{study.path}: none of its suites has a file of cases; create the files, or use --simulate"
         )
@@ -158,7 +175,7 @@ def _shards(
     for method in study.methods:
         alike.setdefault(digest(method.views, method.simulated, *_needs(method, study)), []).append(method)
     for methods in alike.values():
-        first, views = methods[0], tuple(sorted(methods[0].views.items()))
+        first, views = methods[0], tuple(sorted({**suite.views, **methods[0].views}.items()))
         if runner_of is None:
             simulated = {**suite.simulated, **first.simulated}
             made = recipe(simulated, suite.n)
@@ -209,7 +226,14 @@ def _identity(runner: Runner) -> list[Any]:
         records = [runner.own_judge.name, runner.own_judge.digest]
         return ["recorded", *records, config.profile, dict(config.views), config.hard_evidence]
     model = runner.endpoints.full.model if runner.asks_judge else None
-    judge = [model, runner.judge_settings if model else None, config.confidence, recorded_extra(config.extra)]
+    judge: list[Any] = [
+        model,
+        runner.judge_settings if model else None,
+        config.confidence,
+        recorded_extra(config.extra),
+    ]
+    if config.max_tokens_e1 is not None or config.extra_e1:
+        judge += [config.max_tokens_e1, recorded_extra(config.extra_e1)]
     found = [] if config.hard_evidence == "off" else [config.hard_evidence]
     return ["live", *judge, config.profile, dict(config.views), runner.templates, *found]
 

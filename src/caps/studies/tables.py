@@ -53,7 +53,7 @@ def columns_of(
 def _with_itself(study: Study, spec: TableSpec, metric: str, method: str | None) -> bool:
     """Whether a metric would compare a method with itself."""
     other = spec.baseline or study.reference
-    against = dict.fromkeys(("gain", "grade_gain", "mixed_gain", "mcnemar"), other)
+    against = dict.fromkeys(("gain", "grade_gain", "mixed_gain", "mcnemar", "same_choice"), other)
     return method is not None and method == {**against, "accuracy_change": study.reference}.get(metric)
 
 

@@ -1,0 +1,102 @@
+"""What a study would still ask of real judges: calls, tokens and money, before anything is spent."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from caps.core.errors import InputError
+from caps.costs.prices import measured_output
+from caps.runner import Runner
+from caps.studies.bench import Bench
+from caps.studies.planning import Task, plan_cases
+from caps.studies.suites import Shard, suite_cases
+
+SAMPLE = 8  # problems of a suite whose prompts are rendered; the rest are taken to be like them
+ASSUMED_REPLY = 400.0  # tokens, where no journal tells
+ASSUMED_THOUGHT = 0.25  # of the room, where a judge has more of it than a plain reply needs
+PLAIN_ROOM = 8192
+
+
+@dataclass(slots=True)
+class StudyForecast:
+    """Sums over everything that is missing; `unpriced` names the models of which no price is known."""
+
+    calls: float = 0.0
+    read: float = 0.0
+    written: float = 0.0
+    dollars: float = 0.0
+    assumed: bool = False  # of some judge nobody knows how long its replies are
+    unpriced: tuple[str, ...] = ()
+
+
+def forecast_study(benches: Iterable[Bench], *, limit: int | None) -> StudyForecast:
+    """Forecast what is missing in some studies; what they play alike is counted once.
+
+    It is more than will be paid: strategies share replies where they ask the same.
+    """
+    total, known = StudyForecast(), set[tuple[object, ...]]()
+    for bench in benches:
+        for shard in bench.shards:
+            if shard.runner is None or not shard.runner.asks_model:
+                continue
+            counts = _missing(bench, shard, known)
+            if counts:
+                _add(total, shard, shard.runner, counts, limit)
+    return total
+
+
+def _missing(bench: Bench, shard: Shard, known: set[tuple[object, ...]]) -> dict[str, int]:
+    """How many cases each method has yet to play, over all seeds; not what another study plays too."""
+    counts: dict[str, int] = {}
+    for turn in shard.turns:
+        key = (shard.suite.cases, shard.suite.n, turn.made_of, turn.seed)
+        if key not in known:
+            known.add(key)
+            counts[turn.method] = counts.get(turn.method, 0) + bench.missing(shard, turn)
+    return {method: count for method, count in counts.items() if count}
+
+
+def _add(
+    total: StudyForecast, shard: Shard, runner: Runner, counts: dict[str, int], limit: int | None
+) -> None:
+    strategies = {turn.method: turn.strategy for turn in shard.turns if turn.method in counts}
+    task = Task(
+        tuple(strategies.values()),
+        runner.templates,
+        runner.config.profile,
+        {name: str(view) for name, view in runner.config.views.items()},
+        shard.turns[0].seed,
+    )
+    sample = islice(suite_cases(shard.suite, limit), SAMPLE)
+    price, reply = runner.price, _reply(runner)
+    for method, found in zip(strategies, plan_cases(sample, task), strict=True):
+        if not found.cases:
+            continue
+        share = counts[method] / found.cases
+        total.calls += share * found.calls
+        total.read += share * found.mean
+        total.written += share * found.calls * (reply or _assumed(runner))
+        if price is not None:
+            written = found.calls * (reply or _assumed(runner))
+            total.dollars += share * price.of(round(found.mean), round(written))
+    total.assumed = total.assumed or reply is None
+    model = runner.endpoints.full.model
+    if price is None and model not in total.unpriced:
+        total.unpriced = (*total.unpriced, model)
+
+
+def _reply(runner: Runner) -> float | None:
+    """Mean tokens of this judge's replies in the journal."""
+    path = runner.journal_path
+    if path is None or not path.is_file():
+        return None
+    try:
+        return measured_output(path, runner.endpoints.full.model, list(runner.templates))
+    except InputError:  # it holds no replies of this judge yet
+        return None
+
+
+def _assumed(runner: Runner) -> float:
+    """Tokens of a reply where nobody knows: one with much room is expected to think."""
+    room = runner.config.max_tokens
+    return ASSUMED_REPLY if room < PLAIN_ROOM else ASSUMED_THOUGHT * room
