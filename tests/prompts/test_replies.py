@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caps.core.types import Group, Level, Pairing, Pick, Rating, Solo, Verdict
@@ -102,6 +102,8 @@ lines = st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map("".join)
 
 @settings(max_examples=800)
 @given(lines)
+@example("TIEHIGH")
+@example("betterTIE")
 def test_whatever_is_read_was_readable(text):
     for ask in ASKS.values():
         if read_reply(ask, text, truncated=False, nonce=NONCE).answer is not None:

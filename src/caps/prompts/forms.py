@@ -142,7 +142,7 @@ DRAWN = re.compile(
 )
 BARE_SIDE = re.compile(
     rf"^(?:(?:=>|→|⇒|-|–|—|•|[.,:]) ?)*{OF}(?:{SIDES}|(?-i:(TIE"
-    rf"|Tie))) ?[.,:;/–—-]? ?((?:with )?(?:very |extremely )?(?:high|low|medium)(?: confidence)?"
+    rf"|Tie)(?![^\W_]))) ?[.,:;/–—-]? ?((?:with )?(?:very |extremely )?(?:high|low|medium)(?: confidence)?"
     rf"|[0-9]{{1,3}} ?%)? ?[.,]{{0,2}}$",
     re.IGNORECASE,
 )
