@@ -285,7 +285,7 @@ class Runner:
 
     @property
     def extra_e1(self) -> Mapping[str, object]:
-        """What the server of partial views is told beside the usual fields of a request."""
+        """Extra request fields for partial views."""
         return {**self.config.extra, **self.config.extra_e1}
 
     @cached_property

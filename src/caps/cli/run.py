@@ -314,8 +314,8 @@ class Run:
             say(words, "dim")
             if self._runner.config.recorded is not None:
                 ledger = self._summary.ledger
-                told = counted(ledger.substituted, ledger.unanswered, sum(ledger.calls.values()))
-                say(f"recorded verdicts, {told}. {RULE}", "dim")
+                counts = counted(ledger.substituted, ledger.unanswered, sum(ledger.calls.values()))
+                say(f"recorded verdicts, {counts}. {RULE}", "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
             say(f'guessed domains: {guesses}; set "domain" in the cases', "dim")

@@ -385,5 +385,5 @@ def _print(about: dict[str, Any], rows: list[dict[str, Any]]) -> None:
         for row in rows:
             asks = round(sum(row["calls"].values()) * row["problems"])
             if asks:
-                told = counted(row["substituted"], row["unanswered"], asks)
-                console.print(f"{row['strategy']}, {told}", style="dim", markup=False)
+                counts = counted(row["substituted"], row["unanswered"], asks)
+                console.print(f"{row['strategy']}, {counts}", style="dim", markup=False)

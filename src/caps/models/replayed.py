@@ -1,4 +1,4 @@
-"""A model that only remembers: it answers from the journal and asks nobody."""
+"""A model that answers from the journal only and makes no requests."""
 
 from caps.core.errors import NotRecordedError
 from caps.journal.keys import request_key

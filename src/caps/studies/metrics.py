@@ -211,7 +211,7 @@ def rescued_by_rarity(sheet: MethodResults) -> Figure | None:
 
 
 def rescued_wins(sheet: MethodResults) -> Figure | None:
-    """Share of rescues after which whoever came back was chosen."""
+    """Share of rescues after which the rescued candidate was chosen."""
     return _of_rescues(sheet, lambda one: one.rescued_wins)
 
 

@@ -25,7 +25,7 @@ class StudyForecast:
     read: float = 0.0
     written: float = 0.0
     dollars: float = 0.0
-    assumed: bool = False  # of some judge nobody knows how long its replies are
+    assumed: bool = False  # the length of replies is unknown for some judge
     unpriced: tuple[str, ...] = ()
 
 
@@ -97,6 +97,6 @@ def _reply(runner: Runner) -> float | None:
 
 
 def _assumed(runner: Runner) -> float:
-    """Tokens of a reply where nobody knows: one with much room is expected to think."""
+    """Tokens of a reply of unknown length; a judge with much room is expected to think."""
     room = runner.config.max_tokens
     return ASSUMED_REPLY if room < PLAIN_ROOM else ASSUMED_THOUGHT * room
