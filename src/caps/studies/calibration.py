@@ -14,7 +14,7 @@ from caps.costs.ledger import Ledger
 from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
-from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN, Learned, learn
+from caps.statistics.judge_measures import Learned, learn
 from caps.statistics.observations import Ballot, Observation, fit_loose_odds, fit_vote_strengths
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs
@@ -134,6 +134,7 @@ def _pairs(answers: Sequence[Sequence[int]], *, flip: bool) -> Iterator[tuple[in
 
 
 T = TypeVar("T")
+LEAST_LABELLED = 30  # cases; strengths of votes fitted to fewer make the probability worse
 STRENGTHS = ("votes", "nobody")
 
 
@@ -218,7 +219,7 @@ def conclude(
 ) -> Calibration:
     """Fit what votes are worth, if there are labels and the user set none of it; then the judge."""
     ballots, found = _ballots(probed, believer), dict[str, float | bool]()
-    if sum(map(len, ballots)) >= LEAST_CASES_TO_LEARN and not set(fixed) & {*STRENGTHS, "loose_odds"}:
+    if sum(map(len, ballots)) >= LEAST_LABELLED and not set(fixed) & {*STRENGTHS, "loose_odds"}:
         votes, nobody = fit_vote_strengths(ballots[False], believer.votes, believer.nobody)
         wiser = replace(believer, votes=votes, nobody=nobody)
         alone = [wiser.odds_alone(sum(ballot.votes)) for ballot in ballots[True]]
