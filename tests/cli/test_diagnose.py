@@ -51,7 +51,11 @@ def test_a_judge_that_is_right_is_told_and_its_profile_goes_on_to_a_strategy(ser
     assert found["advice"]["use"]["tokens"] > 0
     assert found["advice"]["command"].startswith(f"caps select {cases} --strategy ")
     kept = json.loads(saved.read_text())
-    assert (kept["model"], kept["counts"]["pairs"], kept["assumed"]) == ("m", 20, ["shared"])
+    assert (kept["model"], kept["counts"]["pairs"], kept["assumed"]) == (
+        "m",
+        20,
+        ["rated", "rating_spread", "shared"],
+    )
 
     asked = server.requests
     again = caps(*words)

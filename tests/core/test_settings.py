@@ -58,7 +58,8 @@ def test_a_path_that_leads_nowhere_or_to_something_else_is_refused(path):
 
 
 @pytest.mark.parametrize(
-    ("alias", "name"), [("caps_r", "caps-r"), ("min_degree", "v1-infer"), ("random", "random-pairs")]
+    ("alias", "name"),
+    [("caps_r", "caps-r"), ("min_degree", "v1-infer-caps"), ("random", "random-pairs-caps")],
 )
 def test_the_papers_own_names_work(alias, name):
     assert make_strategy(alias) == make_strategy(name)

@@ -131,7 +131,9 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     compared = "".join(shown["compare"][0]["text/html"])
     assert re.search(r"a difference of -[\d.]+ points \(-[\d.]+ to -[\d.]+; p = 0\.0", compared)
     assert re.search(r"times as many \(0\.\d+ to 0\.\d+\)", compared)
-    assert "├─" in "".join(shown["receipt"][0]["text/html"])
+    receipt = "".join(shown["receipt"][0]["text/html"])
+    assert "ask (E2)" in receipt, "the questions, with their verdicts"
+    assert "█" in receipt, "the final probabilities as bars"
 
 
 def test_the_notebook_is_kept_without_outputs_and_uses_the_public_names_only():

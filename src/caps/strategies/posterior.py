@@ -27,6 +27,7 @@ from caps.core.types import (
     Round,
     Selection,
     Solo,
+    Unanswered,
     Verdict,
 )
 from caps.strategies.belief import Exclusive, Independent, UncertainJudge, weigh
@@ -164,6 +165,7 @@ class ContestState:
         self._everything = GAMES_OF_V1 * len(entrants) * full_game or 1.0
         self._room = strategy.max_share * self._everything
         self._slots = SlotHistory(self._luck)
+        self._unanswered = set[tuple[frozenset[int], Level]]()
         self._levels = self._worthwhile(entrants)
         prior, self.several = strategy.prior(groups), strategy.several(groups)
         self._belief: Exclusive | Independent
@@ -175,8 +177,10 @@ class ContestState:
             self._belief = Exclusive(prior, none, self.answer_of, strategy)
 
     def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
-        """Update with the answers of a round."""
-        for ask in asks:
+        """Update with the answers of a round; a question that went unanswered is not asked again."""
+        for ask, answer in zip(asks, answers, strict=True):
+            if isinstance(answer, Unanswered):
+                self._unanswered.add((frozenset(ask.entrants), ask.level))
             self._room -= self._tokens(ask.entrants, ask.level)
             self._slots.record(ask)
         self._belief.update(asks, answers)
@@ -240,6 +244,8 @@ class ContestState:
     def _priced(self, a: int, b: int | None, level: Level) -> Iterator[Question]:
         """A question with what it is worth, unless it cannot be worth its price."""
         shown = (a,) if b is None else (a, b)
+        if (frozenset(shown), level) in self._unanswered:
+            return
         price = self.strategy.worth * self._tokens(shown, level) / self._everything
         if self._belief.ceiling(a, b) > price:
             if b is not None:

@@ -161,7 +161,7 @@ def _is_expected(path: Path) -> bool:
     if path.name == "results" and path.is_dir():
         return all(_holds_results(file) for file in path.iterdir())
     journal = path.name.endswith(("-wal", "-shm")) or (path.is_file() and is_database(path))
-    return path.name in ("tables", "tables.md") or journal or is_own_output(path)
+    return path.name in ("tables", "tables.md", "selections") or journal or is_own_output(path)
 
 
 def _holds_results(path: Path) -> bool:
