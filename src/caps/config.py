@@ -354,7 +354,7 @@ class RunConfig:
     )
     calibrate: int | None = option(
         None,
-        "Estimate the judge's accuracy on the first K cases, and use that estimate for all cases.",
+        "Fit the judge's accuracy, and with labels the strength of votes, on the first K cases.",
         "calibrate",
         metavar="K",
     )

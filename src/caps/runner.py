@@ -118,7 +118,7 @@ class Session:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
     ) -> AsyncGenerator[Outcome, None]:
         """Select from all cases, with the strategy of the config unless another is given."""
-        stated = map(self.runner.stated, cases)
+        stated = map(self.runner.apply_to_case, cases)
         return self.engine.run(stated, strategy or self.runner.strategy, seed=self.runner.config.seed)
 
 
@@ -354,8 +354,8 @@ class Runner:
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
-    def stated(self, case: CaseOrError) -> CaseOrError:
-        """The case with the domain of the config, if the case states none."""
+    def apply_to_case(self, case: CaseOrError) -> CaseOrError:
+        """Apply the config to a case: its domain, if the case states none. Every path to a judge calls this."""
         if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
             return case
         return replace(case, domain=domain_named(self.config.domain).name, guessed=False)

@@ -106,7 +106,9 @@ async def open_batch_run(
         failures = folder.failures(runner.batch_settings.tries)
         waiting = PendingRequests(journal, failures)
         find = None if findings is None else _finding(findings, journal, file.findings)
-        cases = await with_findings(map(runner.stated, islice(open_cases(file.cases), file.limit)), find)
+        cases = await with_findings(
+            map(runner.apply_to_case, islice(open_cases(file.cases), file.limit)), find
+        )
         batch_state = runner.batches(waiting)(cases, runner.strategy, runner.config.seed)
         yield BatchRun(folder, file, runner, journal, batch_state, waiting, failures, findings)
 

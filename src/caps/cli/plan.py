@@ -484,7 +484,7 @@ def _counted(source: _Source, task: Task) -> list[Totals]:
 
 
 def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: str) -> None:
-    columns = ["strategy", "calls E1 + E2", "rounds", "first round", "tokens", "least–most"]
+    columns = ["strategy", "calls E1 + E2", "rounds", "1st round", "tokens", "least–most"]
     columns += ["USD", "least–most"] if terms.price is not None else []
     timed = any(one["seconds"] is not None for one in rows)
     columns += [*(["time"] if timed else []), f"% of {BASELINE}"]

@@ -79,7 +79,7 @@ def refuse_if_too_expensive(
     tokens, seed, rate = 0, runner.config.seed, PER_CHARACTER
     if runner.tokenizer is not None:
         rate = runner.tokenizer.rate(texts_of(read())) or rate
-    for place, case in enumerate(map(runner.stated, read())):
+    for place, case in enumerate(map(runner.apply_to_case, read())):
         if isinstance(case, InputError):
             continue
         asking = [runner.strategy, *(probes(place, case) if probes is not None else ())]

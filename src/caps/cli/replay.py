@@ -126,7 +126,7 @@ class _Replay:
     def play(self) -> None:
         """Replay every case as far as the journal reaches."""
         file, runner = self._record.file, self._runner
-        read = map(runner.stated, islice(open_cases(file.cases), file.limit))
+        read = map(runner.apply_to_case, islice(open_cases(file.cases), file.limit))
         for place, case in enumerate(read):
             if isinstance(case, InputError):
                 self._failed.append(str(case))

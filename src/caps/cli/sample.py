@@ -94,7 +94,7 @@ def sample(
     source = _opened(problems, limit)
     if dry_run:
         offline = Runner(config, keys=keys, generating=True, offline=True)
-        _rehearse(map(offline.stated, source), offline, as_json=as_json)
+        _rehearse(map(offline.apply_to_case, source), offline, as_json=as_json)
         return
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
         if runner.total_budget.spends and getattr(runner.method, "fitness", None):
@@ -104,7 +104,7 @@ def sample(
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
             run = SampleRun(runner, logprobs=logprobs, out=sink, quiet=quiet, as_json=as_json)
-            code = asyncio.run(run.until_done_or_stopped(map(runner.stated, source), counted))
+            code = asyncio.run(run.until_done_or_stopped(map(runner.apply_to_case, source), counted))
     raise typer.Exit(code)
 
 

@@ -65,7 +65,7 @@ def select(
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
         source = checked_source(partial(cases_for, "local", runner.cluster, cases), limit)
-        print_first_round(map(runner.stated, source), runner)
+        print_first_round(map(runner.apply_to_case, source), runner)
         return
     if config.engine == "ray":
         join(Runner(config).cluster)  # before signals are handled, since Ray handles them too

@@ -33,7 +33,10 @@ class JudgeProfile:
         0.2, "part of the errors that belongs to one order of a pair: a redraw repeats it", least=0, most=1
     )
     slot_spread: float = setting(
-        0.4, "how far the pull of slot A may be from that, in spreads of a verdict", least=0.01, most=3
+        0.4,
+        "standard deviation of the pull of slot A around first_slot, in spreads of a verdict",
+        least=0.01,
+        most=3,
     )
     rated: float = setting(
         0.5,

@@ -93,7 +93,7 @@ class RebuiltRun:
         try:
             for case in islice(open_cases(source), self.file.limit):
                 if isinstance(case, Case):
-                    yield self.runner.stated(case)
+                    yield self.runner.apply_to_case(case)
         except (InputError, SettingError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 

@@ -243,7 +243,7 @@ class Selector:
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
         runner = self._runner.with_config(own, model=self._model)
-        case = runner.stated(case)
+        case = runner.apply_to_case(case)
         engine = runner.local_engine(
             dict.fromkeys(runner.endpoints[1:], self._model), texts=self._texts, findings=self._findings
         )

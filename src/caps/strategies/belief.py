@@ -20,7 +20,7 @@ from caps.strategies.verdicts import Evidence, NewEvidence
 WEAKER_JUDGES = {0.0: 0.4, 0.35: 0.6}  # share of the stated gap -> probability, for a judge worse than stated
 IN_A_ROW = (1, 2, 3, 5)  # how many answers a question may need before it changes anything
 SAME_PROBLEM = 0.3  # correlation of candidates by how difficult their problem is
-SURELY = 0.005  # no candidate is more certain than this to be right or wrong
+SURELY = 0.005  # probabilities stay between this and 1 minus this
 
 Groups = Sequence[Sequence[Entrant]]
 

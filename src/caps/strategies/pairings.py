@@ -1,4 +1,8 @@
-"""Pairing rules, seeding, and which candidate of a pair is shown first (slot A)."""
+"""Pairing rules, seeding, and which candidate of a pair is shown first (slot A).
+
+`PairRounds` serves strategies that play whole rounds (CAPS, V1-Infer, …), `SlotHistory` those that choose
+pair by pair (`posterior`).
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -71,7 +71,7 @@ class Posterior(UncertainJudge):
     loose_votes: float = setting(1.5, "the same where several answers may be right", least=0)
     loose_odds: float = setting(
         0.0,
-        "log-odds by which a candidate is likelier than that to be right, where several may be",
+        "log-odds added to every candidate where several answers may be right",
         least=-9,
         most=9,
     )
@@ -81,7 +81,9 @@ class Posterior(UncertainJudge):
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
     answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
-    apart: float = setting(0.7, "auto: several, where such a part stands alone", least=0, most=1)
+    apart: float = setting(
+        0.7, "auto: several may be right if at least this share of candidates has no equal", least=0, most=1
+    )
     worth: float = setting(
         0.08, "gain in probability that all of V1-Infer's tokens would have to promise", least=0
     )
