@@ -355,7 +355,7 @@ class Runner:
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     def apply_to_case(self, case: CaseOrError) -> CaseOrError:
-        """Apply the config to a case: its domain, if the case states none. Every path to a judge calls this."""
+        """Apply the config to a case: its domain, if the case states none. All paths to a judge call this."""
         if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
             return case
         return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
