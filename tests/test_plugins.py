@@ -502,3 +502,38 @@ def test_a_backend_a_view_and_a_dataset_of_the_working_directory_are_named_on_th
     )
     done = caps("import", rows, "--dataset", "py:own_dataset:CAPITALS")
     assert [line["answer"] for line in json_lines(done)] == ["Paris", "Lima"], done.stderr
+
+
+def test_a_domain_brings_its_own_prompts_which_are_part_of_the_journal_key(tmp_path, monkeypatch):
+    monkeypatch.setattr(domains, "_registered", {})
+    text = "Haiku contest. {problem}\n{a}\n{b}\n<winner>A-{code} or B-{code}</winner> <confidence>HIGH</confidence>"
+    case = {"domain": "haiku", "problem": "Snow.", "candidates": ["one quality=0.9", "two quality=0.1"]}
+    seen = []
+
+    def recording(body, number):
+        seen.append(body["messages"][0]["content"])
+        return better_quality_wins(body)
+
+    with StubServer(recording) as server:
+        for version in (text, text, text + " Be strict."):
+            register_domain(api.Domain(name="haiku", templates={"pair-e2": version}))
+            chosen = api.select_sync(
+                case, model="m", base_url=server.url, strategy="round-robin", journal=str(tmp_path / "j")
+            )
+            assert chosen.winner == 0
+    prompts = [prompt for prompt in seen if "Haiku contest." in prompt]
+    assert len(prompts) == 2, "the same prompt is not asked twice, a changed one is asked again"
+    assert prompts[1].endswith("Be strict.")
+
+
+@pytest.mark.parametrize(
+    ("templates", "message"),
+    [
+        ({"pair": "{problem} {a} {b} {code}"}, "'pair' must be one of pair-e1"),
+        ({"solo": "{problem} {candidate}"}, "with {problem} and {code}"),
+        ({"solo": 7}, "with {problem} and {code}"),
+    ],
+)
+def test_a_domain_with_wrong_templates_is_refused_with_the_reason(templates, message):
+    with pytest.raises(SettingError, match=message.replace("{", r"\{").replace("}", r"\}")):
+        register_domain(api.Domain(name="haiku-2", templates=templates))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Pick, Problem, Rating, Verdict
+from caps.evidence.domains import domain_named
 from caps.prompts.fence import could_fake, quote
 from caps.prompts.fence import show as shown_as
 from caps.prompts.parse import read_reply
@@ -47,10 +48,10 @@ def test_a_template_is_named_by_ask_level_dialect_domain_and_version(
 
 def test_of_several_versions_the_newest_that_is_there_is_asked_with() -> None:
     old, new = "pair-e2-math.v1.txt", "pair-e2-math.v2.txt"
-    assert find_template({old: "old", new: "new"}, FULL, "math") == (new, "new")
-    assert find_template({old: "old"}, FULL, "math") == (old, "old")
+    assert find_template({old: "old", new: "new"}, FULL, domain_named("math")) == (new, "new")
+    assert find_template({old: "old"}, FULL, domain_named("math")) == (old, "old")
     with pytest.raises(SettingError, match=r"pair-e2-math\.v2\.txt"):
-        find_template({}, FULL, "math")
+        find_template({}, FULL, domain_named("math"))
 
 
 def test_a_template_with_a_code_is_never_rendered_without_one() -> None:

@@ -7,13 +7,15 @@ everything that differs between kinds of tasks is a field of this class.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from caps.core.types import Candidate, Case, Found
 
 #: Kinds of tasks with their own prompts; the last is for all others.
 PROMPT_KINDS = ("code", "math", "general")
+#: Templates that a domain may bring: a pair on partial and on full views, with ratings; one candidate; many.
+TEMPLATES = ("pair-e1", "pair-e2", "pair-ratings", "solo", "group")
 
 View: TypeAlias = Callable[[Candidate], str]
 Signature: TypeAlias = Callable[[Candidate], str | None]
@@ -116,6 +118,9 @@ class Domain:
     """E2: all that a judge may see."""
     prompts: str = PROMPT_KINDS[-1]
     """Which prompts ask judge and generator, and which temperature: those of code, math or general."""
+    templates: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Its own judge prompts, by the names of `TEMPLATES`; `prompts` serves the others. Each has the slots
+    `{problem}`, `{code}`, which the judge repeats in its verdict, and those of the candidates it shows."""
     finder: str | MakeFinder | None = None
     """Hard evidence, found before any judge is asked."""
     grader: str | MakeGrader | None = None

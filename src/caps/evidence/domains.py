@@ -8,7 +8,7 @@ case states a domain by name, never by path, so that a case file cannot import c
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from caps.core.domains import PROMPT_KINDS, Domain
+from caps.core.domains import PROMPT_KINDS, TEMPLATES, Domain
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Candidate
@@ -149,6 +149,7 @@ def check_domain(found: object, name: str) -> Domain:
         raise SettingError(
             f"{where}: prompts = {found.prompts!r:.80}: must be one of {', '.join(PROMPT_KINDS)}"
         )
+    _check_templates(found.templates, where)
     for field in ("signature", "partial", "full"):
         if not isinstance(value := getattr(found, field), str) and not callable(value):
             raise SettingError(
@@ -168,3 +169,11 @@ def check_domain(found: object, name: str) -> Domain:
     except TypeError as error:
         raise SettingError(f"{where}: {error}: its functions and fields must be hashable") from None
     return found
+
+
+def _check_templates(templates: Mapping[str, str], where: str) -> None:
+    for name, text in templates.items():
+        if name not in TEMPLATES:
+            raise SettingError(f"{where}: templates: {name!r:.80} must be one of {', '.join(TEMPLATES)}")
+        if not isinstance(text, str) or "{problem}" not in text or "{code}" not in text:
+            raise SettingError(f"{where}: templates: {name!r}: must be a text with {{problem}} and {{code}}")

@@ -165,7 +165,7 @@ class LlmJudge:
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
+        name, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
         messages = render(
@@ -191,13 +191,13 @@ class LlmJudge:
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as quoted in its prompt."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
+        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
         return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code that a verdict must carry, if its prompt asks for one."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
+        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
         return prepared.code if asks_for_code(template) else None
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:

@@ -6,8 +6,9 @@ Slots are filled in one pass, so a `{b}` inside a candidate is not a slot.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from hashlib import sha256
 
-from caps.core.domains import PROMPT_KINDS
+from caps.core.domains import PROMPT_KINDS, Domain
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
 from caps.prompts.fence import Quoting, fenced, quote, show
@@ -21,26 +22,33 @@ _REPEATED = ("nonce", "code")  # may occur any number of times
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
 
+def template_stem(ask: Ask) -> str:
+    """What kind of prompt an ask needs: one of the names in `core.domains.TEMPLATES`."""
+    if not isinstance(ask, Pairing):
+        return "solo" if isinstance(ask, Solo) else "group"
+    if ask.dialect == "ratings":
+        return "pair-ratings"
+    if ask.dialect == "verdicts":
+        return "pair-e2" if ask.level is Level.FULL else "pair-e1"
+    raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
+
+
 def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
     """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
-    if not isinstance(ask, Pairing):
-        stem = "solo" if isinstance(ask, Solo) else "group"
-    elif ask.dialect == "ratings":
-        stem = "pair-ratings"
-    elif ask.dialect == "verdicts":
-        stem = "pair-e2" if ask.level is Level.FULL else "pair-e1"
-    else:
-        raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
-    return f"{stem}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
+    return f"{template_stem(ask)}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
 
 
-def find_template(templates: Mapping[str, str], ask: Ask, kind: str) -> tuple[str, str]:
-    """The name and text of the template for an ask, in the newest available version."""
+def find_template(templates: Mapping[str, str], ask: Ask, domain: Domain) -> tuple[str, str]:
+    """The name and text of the template for an ask: the domain's own, or the newest available version."""
+    own = domain.templates.get(template_stem(ask))
+    if own is not None:
+        digest = sha256(own.encode()).hexdigest()[:12]
+        return f"{template_stem(ask)}-{domain.name}.{digest}.txt", own
     for version in reversed(VERSIONS):
-        name = template_name(ask, kind, version)
+        name = template_name(ask, domain.prompts, version)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, kind)
+    name = template_name(ask, domain.prompts)
     raise SettingError(f"there is no prompt template {name!r}")
 
 

@@ -52,7 +52,7 @@ class CasePrompts:
 
     def _render_without_views(self, ask: Ask) -> int:
         prepared = self._prepare
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain).prompts)
+        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
         shown = render(
             template,
             problem=prepared.case.problem,
