@@ -564,15 +564,16 @@ def _run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             failures.append(error)
 
     thread = threading.Thread(target=run)
-    thread.start()
     try:
+        thread.start()  # an interruption may arrive while the thread starts, too
         thread.join()
     except BaseException:
         cancelled.set()
         for loop, task in started:
             with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(task.cancel)
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
         raise
     if failures:
         raise failures[0]
