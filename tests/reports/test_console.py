@@ -4,8 +4,8 @@ import re
 import pytest
 from rich.console import Console
 
-from caps.core.text import number, percent
-from caps.reports.console import shown, table
+from caps.core.text import number, percent, printable
+from caps.reports.console import table
 
 
 def printed(drawn):
@@ -23,7 +23,7 @@ def test_words_of_others_are_neither_markup_nor_control_sequences():
 
 
 def test_what_is_readable_stays_as_it_is():
-    assert shown("naïve ∑ 漢字 \n ok") == "naïve ∑ 漢字 \n ok"
+    assert printable("naïve ∑ 漢字 \n ok") == "naïve ∑ 漢字 \n ok"
 
 
 def test_numbers_are_grouped_and_shares_have_their_interval():

@@ -13,7 +13,7 @@ from caps.cli.output import FailureLog, say, write_result
 from caps.cli.run import Run
 from caps.core.errors import InputError, NotRecordedError, SettingError
 from caps.core.secrets import recorded_extra, unrecorded
-from caps.core.text import number, plural
+from caps.core.text import number, plural, printable
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.imports import open_cases
@@ -26,7 +26,6 @@ from caps.journal.store import Journal
 from caps.models.batch_api import encode_line
 from caps.models.faults import Failures
 from caps.models.pending import PendingRequests
-from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.folder import BatchFolder
 from caps.runs.run_file import RunFile, check_prompts
@@ -123,7 +122,7 @@ async def take_step(path: Path, *, extra: Mapping[str, object], again: bool, qui
         parts, held, failed = _write(run, {key for keys in out.values() for key in keys})
         if parts or held:
             for part in parts:
-                write_result(f"{shown(str(part.path)) if sys.stdout.isatty() else part.path}\n".encode())
+                write_result(f"{printable(str(part.path)) if sys.stdout.isatty() else part.path}\n".encode())
             if not quiet:
                 _print_parts(run, parts, held, sorted(out))
                 _print_failures(run, failed)

@@ -17,9 +17,8 @@ from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError
-from caps.core.text import number, plural
+from caps.core.text import number, plural, printable
 from caps.files import file_errors, write_file
-from caps.reports.console import shown
 from caps.reports.console import table as drawn
 from caps.reports.study import (
     Chapter,
@@ -214,7 +213,7 @@ def _show(
         print_json({"title": found.title, "studies": rows} if several else rows[0])
     else:
         words = [markdown(table, simulated=one.label) for one in done for table in one.tables]
-        stdout().print(shown("\n".join(words)), markup=False, soft_wrap=True)
+        stdout().print(printable("\n".join(words)), markup=False, soft_wrap=True)
     if not quiet:
         say(f"page: {folder / PAGE}" if several else f"tables: {folder / 'tables'}")
 

@@ -17,7 +17,7 @@ from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
-from caps.core.text import number, plural
+from caps.core.text import number, plural, printable
 from caps.core.types import Case, Level
 from caps.costs.closed_form import ViewSizes, v1_infer_calls
 from caps.datasets.case_files import read_cases
@@ -26,7 +26,7 @@ from caps.evidence.domains import domain_named
 from caps.judging.simulated import PRESETS, SimulatedJudge
 from caps.models.weights import NAME as SMALL
 from caps.reports.bracket import draw
-from caps.reports.console import shown, table
+from caps.reports.console import table
 from caps.reports.demo import judge_text, result_row
 from caps.runner import Runner
 from caps.runs.summary import Summary
@@ -124,7 +124,11 @@ class _Tour:
 
     def _judge(self) -> str:
         where = self._runner.endpoints.full
-        return "the same small model, in this process" if where.model == SMALL else escape(shown(where.model))
+        return (
+            "the same small model, in this process"
+            if where.model == SMALL
+            else escape(printable(where.model))
+        )
 
     def _plan(self) -> None:
         """Print the forecast of some strategies, from the rendered prompts."""
@@ -161,7 +165,7 @@ class _Tour:
             style="bold",
         )
         for words in (*summary.findings.as_text(), *judge_text(played)):
-            self._console.print(shown(words), markup=False)
+            self._console.print(printable(words), markup=False)
         if self._runner.endpoints.full.model == SMALL:
             self._console.print(
                 "This model is small enough to run anywhere, and too small to be a reliable judge."

@@ -24,13 +24,12 @@ from caps.config import Keys, RunConfig
 from caps.config import options as options_of
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
+from caps.core.text import printable
 from caps.datasets.imports import open_cases
 from caps.files import write_file
 from caps.judging.simulated import PRESETS
 from caps.models.fleet import join_addresses
-from caps.reports import diagnosis as diagnosed
-from caps.reports import diagnosis as diagnosed_rows
-from caps.reports.console import shown
+from caps.reports import diagnosis
 from caps.reports.diagnosis import JudgeLabel
 from caps.reports.diagnosis_page import (
     diagnosis_page,
@@ -217,13 +216,13 @@ def diagnose(
         as_json=as_json,
         quiet=quiet,
     )
-    diagnosed = [
+    judged = [
         _simulated(name, changes, scheduled, plan)
         if simulate_
         else _live(replace(config, model=name), keys, scheduled, plan, cases, quiet=quiet)
         for name in names
     ]
-    raise typer.Exit(output.print(*diagnosed[0]) if len(diagnosed) == 1 else output.compare(diagnosed))
+    raise typer.Exit(output.print(*judged[0]) if len(judged) == 1 else output.compare(judged))
 
 
 def _live(
@@ -352,11 +351,11 @@ class DiagnosisOutput:
         if not answered:
             return 1
         found = [(self._concluded(asked), asked, judge) for asked, judge in answered]
-        rows = diagnosed_rows.comparison_rows(found)
+        rows = diagnosis.comparison_rows(found)
         if self.as_json:
             print_json({"judges": rows})
         else:
-            stdout().print(diagnosed.comparison(rows))
+            stdout().print(diagnosis.comparison(rows))
             _print(f"warning: {row['judge']}: {words}" for row in rows for words in row["warnings"])
         failed = any(asked.failures or not asked.observations for asked, _ in several)
         return 1 if failed else 3 if any(asked.ended for asked, _ in several) else 0
@@ -372,25 +371,25 @@ class DiagnosisOutput:
         page = proxy_page(measured, judge, made=self._made(asked, judge))
         write_figures(proxy_pictures(measured), page, plots=self.plots, html=self.html)
         if self.as_json:
-            print_json(diagnosed_rows.proxy_row(measured, asked))
+            print_json(diagnosis.proxy_row(measured, asked))
             return
-        stdout().print(diagnosed.proxy_figures(measured))
-        _print([*diagnosed.remarks(measured, labelled=False), diagnosed.PROXY])
+        stdout().print(diagnosis.proxy_figures(measured))
+        _print([*diagnosis.remarks(measured, labelled=False), diagnosis.PROXY])
 
     def _print_conclusion(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
         found = self._concluded(asked)
-        line = diagnosed.command(
+        line = diagnosis.command(
             self.cases or "CASES", found.chosen, judge.words, None if self.save is None else str(self.save)
         )
         if self.save is not None:
-            row = diagnosed_rows.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
+            row = diagnosis.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
             write_file(self.save, msgspec.json.format(msgspec.json.encode(row)) + b"\n", option="--save")
             say(f"profile: {self.save}")
         pictures = diagnosis_pictures(found.measured, found.options, found.chosen, stamp_of(judge))
         page = diagnosis_page(found, judge, line, pairs_most=self.plan.pairs, made=self._made(asked, judge))
         write_figures(pictures, page, plots=self.plots, html=self.html)
         if self.as_json:
-            print_json(diagnosed_rows.diagnosis_row(found, asked, judge, line))
+            print_json(diagnosis.diagnosis_row(found, asked, judge, line))
         else:
             self._print_all(found, line, judge)
 
@@ -409,19 +408,19 @@ class DiagnosisOutput:
     def _print_all(self, found: Conclusion, line: str, judge: JudgeLabel) -> None:
         if judge.simulated:
             _print([f"{judge.source}: the figures below are simulated", ""])
-        stdout().print(diagnosed.figures(found.measured))
-        answer = diagnosed.judged_words(found.measured, pairs_most=self.plan.pairs)
-        _print(["", *diagnosed.remarks(found.measured), "", *answer])
+        stdout().print(diagnosis.figures(found.measured))
+        answer = diagnosis.judged_words(found.measured, pairs_most=self.plan.pairs)
+        _print(["", *diagnosis.remarks(found.measured), "", *answer])
         _print([*(f"warning: {words}" for words in found.warnings), ""])
-        stdout().print(diagnosed.options_table(found.options, found.chosen))
-        measure = diagnosed.paper_measure(found.options)
-        advice = diagnosed.advice_words(found.measured, found.chosen)
+        stdout().print(diagnosis.options_table(found.options, found.chosen))
+        measure = diagnosis.paper_measure(found.options)
+        advice = diagnosis.advice_words(found.measured, found.chosen)
         _print([*([measure] if measure else []), "", *advice, ""])
-        stdout().print(shown(line), markup=False, soft_wrap=True)
+        stdout().print(printable(line), markup=False, soft_wrap=True)
 
 
 def _print(lines: Iterable[str]) -> None:
     """Print sentences, wrapped in a terminal only."""
     console = stdout()
     for words in lines:
-        console.print(shown(words), markup=False, soft_wrap=not console.is_terminal)
+        console.print(printable(words), markup=False, soft_wrap=not console.is_terminal)

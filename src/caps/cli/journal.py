@@ -13,11 +13,11 @@ from platformdirs import user_data_path
 from caps.cli.options import Command, JournalFile, JsonFlag
 from caps.cli.output import print_json, say, stdout
 from caps.core.errors import SettingError
-from caps.core.text import number
+from caps.core.text import number, printable
 from caps.journal import maintenance
 from caps.journal.maintenance import Stats
 from caps.journal.store import default_path
-from caps.reports.console import shown, table
+from caps.reports.console import table
 
 app = typer.Typer(help="Show what the journal stores, and delete from it.", no_args_is_help=True)
 
@@ -187,7 +187,7 @@ def _print_removal(
         )
         return
     size = f"{number(found.bytes, 0)} bytes {'of text' if dry_run else 'freed'}"
-    stdout().print(shown(f"{what}: {words}; {size}"), markup=False, soft_wrap=True)
+    stdout().print(printable(f"{what}: {words}; {size}"), markup=False, soft_wrap=True)
 
 
 def _stats_line(found: Stats) -> dict[str, Any]:

@@ -7,9 +7,8 @@ from typing import Self
 import msgspec
 from rich.console import Console
 
-from caps.core.text import number, printable_json
+from caps.core.text import number, printable, printable_json
 from caps.models.base import Notify, ignore
-from caps.reports.console import shown
 
 WIDE = 200
 
@@ -27,7 +26,7 @@ def stderr() -> Console:
 
 def say(words: str, style: str = "dim") -> None:
     """Print a message on standard error; control characters in it are made harmless."""
-    stderr().print(shown(words), style=style, markup=False, soft_wrap=True)
+    stderr().print(printable(words), style=style, markup=False, soft_wrap=True)
 
 
 class FailureLog:

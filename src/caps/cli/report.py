@@ -12,9 +12,8 @@ import typer
 from caps.cli.options import RunDomain, named_domain
 from caps.cli.output import print_json, say, write_result
 from caps.core.errors import InputError, JournalError
-from caps.core.text import plural
+from caps.core.text import plural, printable
 from caps.journal.store import Journal
-from caps.reports.console import shown
 from caps.reports.page import write_page
 from caps.reports.report import case_page, comparison_page, load_report, receipt_line, receipts, run_page
 from caps.runs.folder import read_run
@@ -109,7 +108,7 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         page, held, usual = comparison_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)
-    write_result(f"{shown(str(out)) if sys.stdout.isatty() else out}\n".encode())
+    write_result(f"{printable(str(out)) if sys.stdout.isatty() else out}\n".encode())
     if len(files) > 1:
         say(
             f"the receipts are in {files[1].parent} ({plural(len(files) - 1, 'file')}): keep it with the page"

@@ -24,7 +24,7 @@ from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
 from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
-from caps.reports import calibration as calibrated
+from caps.reports import calibration
 from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
@@ -237,7 +237,7 @@ class Run:
             else nullcontext() as folder,
         ):
             if folder is not None and judge:
-                folder.write_json(calibrated.FILE, judge)
+                folder.write_json(calibration.FILE, judge)
             async with aclosing(outcomes):
                 async for outcome in outcomes:
                     self._count(outcome)
@@ -269,7 +269,7 @@ class Run:
         self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
-            say(calibrated.calibration_text(found), "yellow" if found.learned.silent else "dim")
+            say(calibration.calibration_text(found), "yellow" if found.learned.silent else "dim")
         return source
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
@@ -282,7 +282,7 @@ class Run:
             "confidence": ready.confidence,
             "seed": self._runner.config.seed,
         }
-        return calibrated.judge_row(found, about)
+        return calibration.judge_row(found, about)
 
     def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
@@ -346,5 +346,5 @@ class Run:
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
         )
-        found = None if self._calibration is None else calibrated.calibration_row(self._calibration)
+        found = None if self._calibration is None else calibration.calibration_row(self._calibration)
         return replace(file, calibration=found)

@@ -24,7 +24,7 @@ from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra
-from caps.core.text import number, plural
+from caps.core.text import number, plural, printable
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.datasets.case_files import count_lines, read_cases, write_case
@@ -34,7 +34,6 @@ from caps.files import is_stream
 from caps.models.base import Request
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
-from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sampled
@@ -142,9 +141,9 @@ def _show(request: Request) -> None:
     body = msgspec.json.decode(encode_body(request))
     fields = ", ".join(f"{name} = {value}" for name, value in body.items() if name != "messages")
     console = stdout()
-    console.print(shown(f"{request.template}: {fields}"), markup=False, soft_wrap=True)
+    console.print(printable(f"{request.template}: {fields}"), markup=False, soft_wrap=True)
     for message in request.messages:
-        console.print(shown(f"\n[{message.role}]\n{message.content}"), markup=False, soft_wrap=True)
+        console.print(printable(f"\n[{message.role}]\n{message.content}"), markup=False, soft_wrap=True)
 
 
 TEST_SECONDS = 10.0  # limit of one test of a program

@@ -16,7 +16,7 @@ from caps.cli.progress import SampleProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
-from caps.core.text import number, plural
+from caps.core.text import number, plural, printable
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.case_files import candidate_row
@@ -24,7 +24,6 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.evidence.domains import domain_named
 from caps.files import read_text
-from caps.reports.console import shown
 from caps.runner import Runner
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.summary import SamplingSummary
@@ -113,7 +112,7 @@ def _answer(case: Case, winner: int) -> None:
     last = final_answer(chosen) if domain_named(case.domain).short_answers else None
     words = text + (f"\n\nanswer: {last}" if last else "")
     if sys.stdout.isatty():
-        words = shown(words)
+        words = printable(words)
     write_result(words.encode("utf-8", "replace") + b"\n")
 
 

@@ -117,13 +117,8 @@ def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers_from: int = 1
 ) -> Grid:
     """Create a table whose columns from `numbers_from` on are numbers; its texts are made safe to print."""
-    cells = [[shown(cell) for cell in row] for row in rows]
-    return Grid(shown(title), [shown(column) for column in columns], cells, numbers_from)
-
-
-def shown(text: str) -> str:
-    """Remove control sequences and direction marks from a text for the terminal."""
-    return printable(text)
+    cells = [[printable(cell) for cell in row] for row in rows]
+    return Grid(printable(title), [printable(column) for column in columns], cells, numbers_from)
 
 
 def by_level(values: Mapping[str, Any], digits: int = 1) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from caps.core.text import number, percent
 from caps.core.types import Level
-from caps.reports import diagnosis as diagnosed
+from caps.reports import diagnosis
 from caps.reports.charts import Point, Row, Series, Spot, best_options, curve, forest, plane
 from caps.reports.console import by_level
 from caps.reports.diagnosis import JudgeLabel, named
@@ -227,8 +227,8 @@ def diagnosis_page(
     """The page of a diagnosis with labels; `made` are the facts of how it was run."""
     measured, stamp = found.measured, stamp_of(judge)
     drawn = diagnosis_pictures(measured, found.options, found.chosen, stamp)
-    said = diagnosed.judged_words(measured, pairs_most=pairs_most)
-    advice = diagnosed.advice_words(measured, found.chosen)
+    said = diagnosis.judged_words(measured, pairs_most=pairs_most)
+    advice = diagnosis.advice_words(measured, found.chosen)
     command = el("div", el("p", "To paste:"), el("pre", line, tabindex=0))
     return _page(
         judge,
@@ -237,16 +237,16 @@ def diagnosis_page(
         lead=LEAD,
         after={"strategies": [*(el("p", f"{capital(words)}.") for words in advice), command]},
         made=[*made, *((f"profile · {name}", _told(value)) for name, value in asdict(found.profile).items())],
-        remarks=diagnosed.remarks(measured),
+        remarks=diagnosis.remarks(measured),
     )
 
 
 def proxy_page(measured: JudgeMeasures, judge: JudgeLabel, *, made: Sequence[tuple[str, str]]) -> Page:
     """The page of a diagnosis without labels."""
-    remarks = diagnosed.remarks(measured, labelled=False)
+    remarks = diagnosis.remarks(measured, labelled=False)
     return _page(
         judge,
-        [el("p", diagnosed.PROXY, class_="simulated")],
+        [el("p", diagnosis.PROXY, class_="simulated")],
         proxy_pictures(measured),
         lead=PROXY_LEAD,
         after={},
@@ -302,7 +302,7 @@ def _cards(measured: JudgeMeasures, found: Conclusion) -> Node:
     expected = (
         f"Expected Pass@1 {percent(best.pass_at_1)} % for {number(best.tokens, 0)} tokens a case, simulated."
     )
-    shown.append(card(diagnosed.named(best), "to use with it", expected))
+    shown.append(card(diagnosis.named(best), "to use with it", expected))
     shown.append(card(pairs, "pairs asked", f"Of {number(measured.cases, 0)} cases, four calls each."))
     return el("div", *shown, class_="cards")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from caps.core.errors import MissingExtraError
+from caps.core.text import printable
 from caps.files import file_errors, write_file
-from caps.reports.console import shown
 
 WIDTH, LEGEND_CHARACTERS = 6.5, 110  # of the text of a page: inches, and characters of a legend line
 ACROSS = {1: 1, 2: 2, 4: 2}  # columns by number of panels; otherwise three
@@ -77,10 +77,10 @@ def _draw_panel(axes: Any, panel: Panel, rows: Sequence[str], names: Sequence[st
                 _draw_cell(axes, cell, row + shift, colour, mark)
     for row in range(1, len(rows)):
         axes.axhline(row - 0.5, color="#dddddd", linewidth=0.5, zorder=0)
-    axes.set_yticks(range(len(rows)), [shown(label) for label in rows])
+    axes.set_yticks(range(len(rows)), [printable(label) for label in rows])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_title(shown(panel.title), fontsize=8, loc="left")
+    axes.set_title(printable(panel.title), fontsize=8, loc="left")
     axes.set_xlabel(panel.unit)
     axes.grid(visible=True, axis="x", color="#eeeeee", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -106,12 +106,12 @@ def _add_legend(
 
     marks = [
         Line2D([], [], color=COLOURS[index % len(COLOURS)], marker=MARKS[index % len(MARKS)],
-               linestyle="", markersize=4, label=shown(name))
+               linestyle="", markersize=4, label=printable(name))
         for index, name in enumerate(names)
         if name
     ]  # fmt: skip
     cells = [cell for panel in panels for some in panel.series.values() for cell in some if cell is not None]
-    figure.suptitle("\n".join(map(shown, [title, *notes])), fontsize=8, x=0.01, ha="left")
+    figure.suptitle("\n".join(map(printable, [title, *notes])), fontsize=8, x=0.01, ha="left")
     if any(cell["paper"] is not None for cell in cells):
         marks.append(
             Line2D([], [], color="#333333", marker="o", markerfacecolor="white", linestyle="", markersize=4,
@@ -143,7 +143,7 @@ def _figure_class() -> Iterator[Any]:
 def _save(figure: Any, path: Path, title: str) -> Path:
     dated = "Date" if path.suffix == ".svg" else "CreationDate"
     drawn = BytesIO()
-    figure.savefig(drawn, format=path.suffix.lstrip("."), metadata={"Title": shown(title), dated: None})
+    figure.savefig(drawn, format=path.suffix.lstrip("."), metadata={"Title": printable(title), dated: None})
     with file_errors(str(path.parent)):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, drawn.getvalue())

@@ -8,7 +8,7 @@ from typing import Any
 from caps.core.errors import InputError
 from caps.core.text import plural
 from caps.core.types import Case
-from caps.reports import compare as compared
+from caps.reports import compare
 from caps.reports.html import Node, TextTable, el
 from caps.reports.page import Page, head, receipt_json
 from caps.reports.receipt import GameExchange, Receipt, exchanges_of, receipt_of
@@ -100,13 +100,13 @@ def comparison_page(runs: Sequence[RunReport]) -> Page:
     if len(set(names)) < len(names):
         names = [str(report.run.path) for report in runs]
     title = ", ".join(names)
-    figures = head(title, *compared.runs_view(names, [report.figures for report in runs]))
+    figures = head(title, *compare.runs_view(names, [report.figures for report in runs]))
     listing = None
     if len(runs) == 2:
         first, second = (report.run.selections for report in runs)
         labels = {**runs[1].labels, **runs[0].labels}
-        figures.append(compared.pair_view(names, compared.compare_runs(first, second, labels)))
-        listing = compared.pair_listing(names, first, second, labels)
+        figures.append(compare.pair_view(names, compare.compare_runs(first, second, labels)))
+        listing = compare.pair_listing(names, first, second, labels)
     settings = [
         node
         for name, report in zip(names, runs, strict=True)

@@ -68,7 +68,7 @@ def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str
         title="simulation · caps report",
         figures=[
             *head(
-                "Strategies against a recorded judge" if real else "Strategies against a synthetic judge",
+                "Strategies against a recorded judge" if real else "Strategies against a simulated judge",
                 lead,
             ),
             section("What accuracy costs", chance, picture_view(picture)),

@@ -7,8 +7,7 @@ from statistics import fmean, pvariance, variance
 
 from caps.core.judge_profile import MEASURED_SLOT_SPREAD, JudgeProfile
 from caps.core.types import Level
-from caps.statistics import calibration
-from caps.statistics import judge_errors as bias
+from caps.statistics import calibration, judge_errors
 from caps.statistics.estimates import Estimate, mean_estimate, student
 from caps.statistics.judge_errors import (
     Repeats,
@@ -242,8 +241,8 @@ def measure(
         levels=levels,
         difference=difference(observations),
         agreement=agreement(observations),
-        first_slot=bias.between_equals(observations, bias.in_first_slot),
-        longer=bias.between_equals(observations, bias.longer),
+        first_slot=judge_errors.between_equals(observations, judge_errors.in_first_slot),
+        longer=judge_errors.between_equals(observations, judge_errors.longer),
         repeats=repeats(observations),
         ratings=_ratings(rated),
         rho=tokens[0] / tokens[1] if len(tokens) == 2 and tokens[1] else None,
@@ -340,10 +339,10 @@ def _measure_level(
     return LevelMeasures(
         accuracy=found,
         bounds=run_sequence(outcomes(observations, level), ALPHA / len(LEVELS)),
-        flips=bias.flips(some),
-        first_slot=bias.between_equals(some, bias.in_first_slot),
-        ties=bias.ties(some),
-        unreadable=bias.unreadable(some),
+        flips=judge_errors.flips(some),
+        first_slot=judge_errors.between_equals(some, judge_errors.in_first_slot),
+        ties=judge_errors.ties(some),
+        unreadable=judge_errors.unreadable(some),
         confidence=calibration.by_confidence(some),
         brier=calibration.brier(some) if probabilities else None,
         calibration_error=calibration.calibration_error(some) if probabilities else None,

@@ -97,7 +97,7 @@ class TableSpec:
 class Study:
     """A whole study; `reference` is the method that token shares are relative to.
 
-    `judge` holds the settings of its runs; the model `simulated` is the synthetic judge.
+    `judge` holds the settings of its runs; the model `simulated` is the simulated judge.
     """
 
     path: Path
