@@ -151,6 +151,10 @@ def main() -> None:
     options.add_argument("--accuracy", type=float, nargs="*", default=[0.6, 0.7, 0.8, 0.9])
     options.add_argument("--shared", type=float, nargs="*", default=[0, 0.5, 1])
     options.add_argument("--calibration", action="store_true", help="how sure against how often right")
+    options.add_argument("--labelled", type=int, default=40, help="calibration: cases fitted on")
+    options.add_argument(
+        "--spread", action="store_true", help="calibration: spread over the file, not its first"
+    )
     options.add_argument("--plot", help="calibration: begin of the names of reliability plots")
     options.add_argument("--wrong", action="store_true", help="false assumptions")
     options.add_argument("--limits", action="store_true", help="also under limits of tokens")

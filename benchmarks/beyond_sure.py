@@ -1,7 +1,8 @@
 """How sure `posterior` is against how often it is right, beside the share of votes; verdicts SIMULATED.
 
 Each pool is cut into two halves. What is fitted, as `--calibrate` does it with labels, is fitted on the first
-`FITTED` cases of one half and measured on the other half, and the other way round.
+`--labelled` cases of one half (with `--spread`: on as many spread over it) and measured on the other half,
+and the other way round.
 """
 
 import argparse
@@ -29,7 +30,6 @@ from caps.strategies.posterior import Posterior
 from caps.studies.calibration import Probe, ProbedCase, conclude
 from caps.studies.simulation import LabelledPool
 
-FITTED = 40
 LARGE = 150  # problems; smaller pools are also taken together
 
 
@@ -41,7 +41,7 @@ def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
         small: dict[str, list[Played]] = {}
         shares = []
         for pools in everything:
-            played = _crossed(pools, judge, given.seeds)
+            played = _crossed(pools, judge, given)
             for name, one in played.items():
                 found.setdefault(name, []).append(one)
                 if len(pools.merged) < LARGE:
@@ -60,20 +60,20 @@ def calibration(everything: Sequence[Pools], given: argparse.Namespace) -> None:
                     _plot(f"{given.plot}-{words}-{100 * judge[0]:.0f}-{judge[1]:g}.svg", one)
 
 
-def _crossed(pools: Pools, judge: tuple[float, float], seeds: int) -> dict[str, Played]:
+def _crossed(pools: Pools, judge: tuple[float, float], given: argparse.Namespace) -> dict[str, Played]:
     """Both halves, each with what was fitted on the other."""
     rows: dict[str, list[Played]] = {}
     for here, there in ((0, 1), (1, 0)):
-        strategy = ours(*judge)
-        cases = [
-            _probed(pool, strategy, simulated(*judge), seeds) for pool in pools.merged[there::2][:FITTED]
-        ]
+        strategy, other = ours(*judge), pools.merged[there::2]
+        step = max(1, len(other) // given.labelled) if given.spread else 1
+        labelled = other[::step][: given.labelled]
+        cases = [_probed(pool, strategy, simulated(*judge), given.seeds) for pool in labelled]
         both: dict[str, Strategy] = {
             "as it stands": strategy,
             "fitted": conclude(cases, strategy).inform(strategy, "posterior", {}),
         }
         half = Pools(pools.name, pools.merged[here::2], pools.apart[here::2])
-        for name, one in contests(half, both, simulated(*judge), seeds, 1).items():
+        for name, one in contests(half, both, simulated(*judge), given.seeds, 1).items():
             rows.setdefault(name, []).append(one)
     return {name: stacked(some) for name, some in rows.items()}
 

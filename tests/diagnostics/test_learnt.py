@@ -12,7 +12,7 @@ from caps.judging.simulated import NORMAL, JudgeModel
 from caps.statistics.estimates import find_crossing, find_peak
 from caps.statistics.judge_errors import WeightedObservation, gaps_of, information
 from caps.statistics.judge_measures import learn
-from caps.statistics.observations import Ballot, fit_vote_strengths
+from caps.statistics.observations import Ballot, fit_loose_odds, fit_vote_strengths
 from diagnostics.synthetic import observations_of
 
 START = JudgeProfile()
@@ -98,6 +98,13 @@ def test_votes_lose_weight_where_small_clusters_win_and_never_gain_any():
     assert fit_vote_strengths([Ballot((8, 2), (0.0, 0.0), (True, False))] * 30, 2.1, 2.0)[0] == pytest.approx(
         2.1, abs=0.01
     )
+
+
+def test_odds_of_programs_move_only_where_labels_contradict_them_plainly():
+    right, wrong = Ballot((1,), (0.0,), (True,)), Ballot((1,), (0.0,), (False,))
+    near, far = [right] * 24 + [wrong] * 16, [right] * 2 + [wrong] * 38
+    assert abs(fit_loose_odds(near, 1.5, [0.0] * 40)) < 0.25  # 24 of 40 say log-odds of 0.41
+    assert fit_loose_odds(far, 1.5, [0.0] * 40) < -2.2  # 2 of 40 say -2.9
 
 
 def test_peaks_and_crossings_are_found():

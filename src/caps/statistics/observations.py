@@ -98,8 +98,8 @@ def complete(observations: Sequence[Observation], per_pair: int) -> list[Observa
 # Strength of votes, fitted to labels
 
 
-SPREAD = 0.8  # prior standard deviation of the logarithm of either strength
-LOOSE_SPREAD = 1.0  # prior standard deviation of the log-odds added where several may be right
+SPREAD = 1.0  # prior standard deviation of the logarithm of either strength
+LOOSE_SPREAD = 0.3  # scale of the prior (Cauchy) of the log-odds added where several may be right
 SWEEPS = 6
 
 
@@ -128,18 +128,19 @@ def fit_vote_strengths(ballots: Sequence[Ballot], votes: float, none_right: floa
 
     for _ in range(SWEEPS if ballots and votes > 0 else 0):
         for index in range(2):
-            factors[index] = find_peak(partial(log_posterior, index), -2.0, (0.0, 2.0)[index])
+            factors[index] = find_peak(partial(log_posterior, index), -2.0, (0.0, 3.5)[index])
     return votes * math.exp(factors[0]), none_right * math.exp(factors[1])
 
 
 def fit_loose_odds(ballots: Sequence[Ballot], power: float, base: Sequence[float]) -> float:
-    """Fit the log-odds to add to each candidate where several answers may be right, with a prior around 0.
+    """Fit the log-odds to add to each candidate where several answers may be right.
 
-    `base` holds, for each ballot, the log-odds of a candidate that stands alone. Each case counts the same.
+    The prior is Cauchy's around 0: few labels hardly move it unless they contradict it plainly. `base` holds,
+    for each ballot, the log-odds of a candidate that stands alone. Each case counts the same.
     """
 
     def log_posterior(x: float) -> float:
-        total = -((x / LOOSE_SPREAD) ** 2) / 2
+        total = -math.log1p((x / LOOSE_SPREAD) ** 2)
         for ballot, start in zip(ballots, base, strict=True):
             everyone = sum(ballot.votes)
             for n, more, right in zip(ballot.votes, ballot.besides, ballot.right, strict=True):
