@@ -39,6 +39,7 @@ from caps.core.play import Strategy
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
 from caps.datasets.case_files import parse_row
+from caps.datasets.fields import standard_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.evidence.domains import domain_named, guess_domain
@@ -412,7 +413,7 @@ class _Source:
 
 def _case_of(case: object, *, default_id: str = DEFAULT_ID) -> Case:
     if isinstance(case, Mapping):
-        case = parse_row(dict(case), default_id=default_id)
+        case = parse_row(standard_row(dict(case), {}), default_id=default_id)
     if not isinstance(case, Case):
         raise InputError(f"must be a Case or a mapping with its fields, not {type(case).__name__}")
     if not case.candidates:

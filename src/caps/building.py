@@ -1,6 +1,6 @@
 """Factories: strategies, templates, judges, graders, finders and journals by name."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from inspect import isawaitable
@@ -211,11 +211,13 @@ def open_journal(path: Path, *, durable: bool = False) -> Journal:
     return Journal.open(path, durable=durable)
 
 
-def cases_for(engine: str, cluster: Cluster, path: str) -> Iterator[Case | InputError]:
+def cases_for(
+    engine: str, cluster: Cluster, path: str, fields: str = "", say: Callable[[str], None] = lambda _: None
+) -> Iterator[Case | InputError]:
     """Read the cases of a file; with the ray engine, Ray reads the formats it supports."""
     if engine == "ray":
         from caps.engines.ray import is_for_ray, read_with_ray  # noqa: PLC0415
 
         if is_for_ray(path):
             return read_with_ray(path, cluster)
-    return open_cases(path)
+    return open_cases(path, fields=fields, say=say)

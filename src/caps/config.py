@@ -249,6 +249,13 @@ class RunConfig:
     recorded_judge: str | None = option(
         None, "Judge of --recorded, if the file holds several.", "recorded", metavar="NAME"
     )
+    map: str = option(
+        "",
+        "Which fields of the file hold what, where their names are not the usual ones: "
+        "problem=prompt,candidates=outputs.",
+        "cases",
+        metavar="NAME=FIELD,...",
+    )
     confidence: str = option(
         "verbal",
         "Where the judge's confidence comes from: verbal (it writes HIGH or LOW), logprobs (token "

@@ -35,7 +35,7 @@ def test_bad_lines_are_named_and_the_good_cases_delivered(select, tmp_path):
     ("words", "said"),
     [
         (["missing.jsonl"], "missing.jsonl: No such file"),
-        (["."], ".: Is a directory"),
+        (["."], ".: holds no file that ends in"),
         (["{cases}", "--strategy", "nope"], "no strategy is called 'nope'"),
         (["{cases}", "--strategy", "caps", "--set", "finalists=0"], "finalists = 0"),
         (["{cases}", "--set", "votes=-1"], "votes = -1"),

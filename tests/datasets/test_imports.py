@@ -195,8 +195,8 @@ def test_our_own_cases_are_read_as_ever_and_only_they_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no cases found"), ("{\n}\n", "not an Inspect log: samples: is missing"),
-        ('[{"problem": "?"}]', "a case file has one JSON object per line"), ("[", "not a list of results: not JSON"),
+        ("", "no cases found"), ("{\n}\n", "no field holds the problem.*it has no fields"),
+        ('[{"problem": "?"}]', "no field holds the candidates.*the fields are problem"), ("[", "not JSON"),
         ("{\n" + "[" * 10**5, "not JSON"), ('{"eval": {}, "samples": [3]}', r"samples\[0\]: must be an object"),
     ],
     ids=["nothing", "an empty log", "a list", "half a list", "a deep list", "samples that are none"],

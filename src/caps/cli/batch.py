@@ -70,8 +70,8 @@ FREE = ("begun", "again", "extra", "quiet", "as_json", "config_file")  # allowed
 
 @app.command(cls=Command, epilog=options.EPILOG)
 @configured(
-    "judge", "levels", "asking", "strategy", "evidence", "domain", "findings", "engine", "journal", "price",
-    "budget",
+    "judge", "levels", "asking", "strategy", "evidence", "domain", "findings", "engine", "journal", "cases",
+    "price", "budget",
     defaults={"engine": "batch"},
     without=("base_url", "judge_base_url", "judge_base_url_e1", "engine", "ray_address", "ray_workers"),
 )  # fmt: skip
@@ -134,7 +134,8 @@ def _run_file(runner: Runner, cases: Path, limit: int | None) -> RunFile:
         raise InputError(
             f"{cases}: no such file; cases are read at every step, so they must be in a regular file"
         )
-    checked_source(partial(open_cases, str(cases)), None)  # raises if it holds no case
+    read = partial(open_cases, str(cases), fields=runner.config.map, say=say)
+    checked_source(read, None)  # raises if it holds no case
     findings = runner.findings(None)
     return new_run_file(
         runner,

@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 from caps.building import open_journal
@@ -16,7 +15,6 @@ from caps.core.secrets import recorded_extra, unrecorded
 from caps.core.text import number, plural, printable
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.datasets.imports import open_cases
 from caps.engines.base import Outcome
 from caps.engines.batch import BatchState, with_findings
 from caps.engines.batch_files import BatchFile, StepFiles
@@ -105,9 +103,7 @@ async def open_batch_run(
         failures = folder.failures(runner.batch_settings.tries)
         waiting = PendingRequests(journal, failures)
         find = None if findings is None else _finding(findings, journal, file.findings)
-        cases = await with_findings(
-            map(runner.apply_to_case, islice(open_cases(file.cases), file.limit)), find
-        )
+        cases = await with_findings(map(runner.apply_to_case, file.read_cases()), find)
         batch_state = runner.batches(waiting)(cases, runner.strategy, runner.config.seed)
         yield BatchRun(folder, file, runner, journal, batch_state, waiting, failures, findings)
 

@@ -154,7 +154,7 @@ Save = Annotated[
 
 @configured(
     "judge", "recorded", "levels", "asking", "strategy", "evidence", "performance", "embedded", "journal",
-    "price", "total budget", "total budget seconds",
+    "cases", "price", "total budget", "total budget seconds",
     defaults={"hard_evidence": "off"},
     without=("model", "strategy", "skip_failing", "judge_profile"),
 )  # fmt: skip
@@ -260,7 +260,8 @@ def _subjects(
     if cases is None:
         return list(of_pools(generated_pools(PoolModel(), limit or MADE_UP, plan.seed)))
     views = {name: str(view) for name, view in config.views.items()}
-    return list(subjects(islice(open_cases(cases), limit), make_prepare(config.profile, views)))
+    source = islice(open_cases(cases, fields=config.map, say=say), limit)
+    return list(subjects(source, make_prepare(config.profile, views)))
 
 
 def _simulated(

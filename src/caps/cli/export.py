@@ -114,6 +114,7 @@ class _ExportSource:
         self._cases = cases or (source if file is None else file.cases)
         self.source = self._cases
         self._limit = None if file is None else file.limit
+        self._fields = "" if file is None else file.config.map
         if run is not None and self._cases == "-" and not any_cases:
             raise InputError(f"{run}: this run read standard input: name the file of its cases with --cases")
 
@@ -151,7 +152,7 @@ class _ExportSource:
             yield line
 
     def _good(self) -> Iterator[Case]:
-        for case in islice(open_cases(self._cases), self._limit):
+        for case in islice(open_cases(self._cases, fields=self._fields), self._limit):
             if isinstance(case, InputError):
                 self.failed += 1
                 self.failures.add(str(case))

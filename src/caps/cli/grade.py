@@ -68,6 +68,7 @@ def grade(
     explain: Explain = False,
     grader: GraderName = None,
     domain: options.Domain = None,
+    fields: options.Fields = "",
     sandbox: options.Sandbox = "auto",
     test_seconds: Seconds = 10.0,
     journal: options.JournalFile = None,
@@ -90,8 +91,9 @@ def grade(
     graders = make_graders(name, test_seconds)
     if grader is not None:
         graders = dict.fromkeys(known_domains(), make_grader(grader, name, test_seconds))
-    source = (_stated(case, own) for case in checked_source(partial(open_cases, cases), limit))
-    counted = count_cases(cases)
+    read = partial(open_cases, cases, fields=fields, say=say)
+    source = (_stated(case, own) for case in checked_source(read, limit))
+    counted = count_cases(cases, fields)
     total = limit if counted is None else min(counted, limit or counted)
     # Opened before the event loop starts: opening a FIFO may block, and here Ctrl-C ends that.
     with OutputFile(output, option="--output", inputs=[cases]) as sink:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from platformdirs import user_cache_path
 
-from caps.cli.options import allow_named, completion, named_domain
+from caps.cli.options import Fields, allow_named, completion, named_domain
 from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
 from caps.core.text import plural
@@ -93,6 +93,7 @@ def import_(
     files: Files = None,
     format_: FormatName = AUTO,
     requests: Requests = None,
+    fields: Fields = "",
     dataset: DatasetName = None,
     fetch: Fetch = False,
     cache: Cache = None,
@@ -121,7 +122,7 @@ def import_(
         for given, name in ((fetch, "--fetch"), (since, "--since"), (until, "--until"), (mirror, "--mirror")):
             if given:
                 raise SettingError(f"{name} needs --dataset NAME")
-        source = _logs(files or [], format_, requests)
+        source = _logs(files or [], format_, requests, fields)
     else:
         found = _dataset(dataset)
         folders = [_fetched(found, cache, mirror)] if fetch else files or []
@@ -161,10 +162,10 @@ class _Counts:
                 yield write_case(stated) + b"\n"
 
 
-def _logs(files: list[str], format_: str, requests: str | None) -> Iterator[Case | InputError]:
+def _logs(files: list[str], format_: str, requests: str | None, fields: str) -> Iterator[Case | InputError]:
     if not files:
         raise SettingError("nothing to import: name a file, or a --dataset")
-    sources = [open_cases(path, format_, requests=requests) for path in files]
+    sources = [open_cases(path, format_, requests=requests, fields=fields, say=say) for path in files]
     return sources[0] if len(sources) == 1 else merge(sources)
 
 

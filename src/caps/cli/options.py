@@ -53,8 +53,8 @@ PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
     "generation": GENERATION, "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE,
-    "embedded": PERFORMANCE, "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
-    "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
+    "embedded": PERFORMANCE, "journal": FILES, "cases": FILES, "price": BUDGET, "gpu price": BUDGET,
+    "budget": BUDGET, "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
@@ -448,6 +448,7 @@ View = Annotated[list[str] | None, setting_option("views")]
 Prompts = Annotated[Path | None, setting_option("prompts")]
 Tokenizer = Annotated[Path | None, setting_option("tokenizer")]
 Seed = Annotated[int, setting_option("seed")]
+Fields = Annotated[str, setting_option("map")]
 Sandbox = Annotated[str, setting_option("sandbox")]
 PriceInput = Annotated[float | None, setting_option("price_input")]
 PriceOutput = Annotated[float | None, setting_option("price_output")]

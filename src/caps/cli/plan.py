@@ -192,6 +192,7 @@ def plan(
     price_cached: options.PriceCached = None,
     tokenizer: options.Tokenizer = None,
     tokens_per_char: Rate = None,
+    fields: options.Fields = "",
     output_tokens: Output = None,
     journal: Journal = None,
     tokens_per_second: Pace = None,
@@ -251,15 +252,17 @@ def plan(
         _plan_pool(pool, strategies, sizes, scale, as_json=as_json)
         return
     views = parse_assignments(view or [], option="--view")
-    rate, source = _rate(tokens_per_char, cases, tokenizer, model, join_addresses(base_url), api_key)
+    rate, source = _rate(tokens_per_char, cases, fields, tokenizer, model, join_addresses(base_url), api_key)
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
-    raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
+    planned = _Source(cases, limit, fields)
+    raise typer.Exit(plan_file(planned, task, terms, names=list(strategies), as_json=as_json,
                                named=strategy is not None, scale=scale, counted=source))  # fmt: skip
 
 
 def _rate(
     stated: float | None,
     cases: str,
+    fields: str,
     tokenizer: Path | None,
     model: str | None,
     base_url: str,
@@ -273,11 +276,11 @@ def _rate(
             raise SettingError(
                 "--tokenizer needs a file of cases, since standard input can be read only once"
             )
-        if (rate := Tokenizer(tokenizer).rate(texts_of(open_cases(cases)))) is not None:
+        if (rate := Tokenizer(tokenizer).rate(texts_of(open_cases(cases, fields=fields)))) is not None:
             return rate, f"{number(rate, 4)} tokens per character, as {tokenizer} counts"
     if model and base_url and not is_stream(cases):
         key = Keys.find(RunConfig(), api_key=api_key).api_key
-        texts = texts_of(open_cases(cases))
+        texts = texts_of(open_cases(cases, fields=fields))
         measured = asyncio.run(tokens_per_character(base_url, model, texts, api_key=key))
         if measured is not None:
             return measured, f"{number(measured, 4)} tokens per character, as the server counts"
@@ -393,8 +396,7 @@ WORTH_MORE_PROCESSES = 60
 
 
 def plan_file(
-    cases: str,
-    limit: int | None,
+    source: "_Source",
     task: Task,
     terms: Terms,
     *,
@@ -409,7 +411,6 @@ def plan_file(
     `counted` says where the count of tokens comes from.
     """
     make_prepare(task.profile, task.views)  # raises if a name is wrong
-    source = _Source(cases, limit)
     baseline, *totals = _counted(
         source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
     )
@@ -454,19 +455,19 @@ def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any
 class _Source:
     """The cases of a file; wrong lines are reported and counted."""
 
-    def __init__(self, path: str, limit: int | None) -> None:
-        self._path, self._limit = path, limit
+    def __init__(self, path: str, limit: int | None, fields: str) -> None:
+        self._path, self._limit, self._fields = path, limit, fields
         self.good, self.bad = 0, 0
 
     @property
     def total(self) -> int | None:
         """The number of lines, if it is known."""
-        counted = count_cases(self._path)
+        counted = count_cases(self._path, self._fields)
         return None if counted is None else min(counted, self._limit or 2**62)
 
     def __iter__(self) -> Iterator[Case]:
         with FailureLog() as failures:
-            for case in islice(open_cases(self._path), self._limit):
+            for case in islice(open_cases(self._path, fields=self._fields, say=say), self._limit):
                 if isinstance(case, InputError):
                     self.bad += 1
                     failures.add(str(case))

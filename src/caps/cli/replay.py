@@ -1,7 +1,6 @@
 """`caps replay`: repeat a run from its journal, without a model."""
 
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,6 @@ from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
 from caps.core.text import number, plural
-from caps.datasets.imports import open_cases
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import fast_forward
@@ -126,7 +124,7 @@ class _Replay:
     def play(self) -> None:
         """Replay every case as far as the journal reaches."""
         file, runner = self._record.file, self._runner
-        read = map(runner.apply_to_case, islice(open_cases(file.cases), file.limit))
+        read = map(runner.apply_to_case, file.read_cases())
         for place, case in enumerate(read):
             if isinstance(case, InputError):
                 self._failed.append(str(case))

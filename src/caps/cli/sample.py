@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -18,7 +18,7 @@ from caps.cli import options
 from caps.cli.help import FILES, GENERATION
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import FailureLog, print_json, say, stdout
-from caps.cli.preflight import runner_for
+from caps.cli.preflight import checked_source, runner_for
 from caps.cli.progress import SampleProgress
 from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
@@ -27,7 +27,8 @@ from caps.core.secrets import recorded_extra
 from caps.core.text import number, plural, printable
 from caps.core.types import Case
 from caps.costs.ledger import Ledger
-from caps.datasets.case_files import count_lines, read_cases, write_case
+from caps.datasets.case_files import count_lines, write_case
+from caps.datasets.imports import open_cases
 from caps.evidence.domains import domain_named
 from caps.files import Output as OutputFile
 from caps.files import is_stream
@@ -70,7 +71,7 @@ DryRun = Annotated[
 
 @configured(
     "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "embedded", "journal",
-    "price", "total budget",
+    "cases", "price", "total budget",
     defaults={"strategy": "vanilla"},
     without=("strategy", "skip_failing", "judge_profile", "confidence", "reply_format", "max_tokens"),
 )  # fmt: skip
@@ -90,7 +91,8 @@ def sample(
     Cases are written one JSON object per line. Replies are stored in the journal: run the same command again,
     and only what is missing is generated. --set changes a field of the method or the preset.
     """
-    source = _opened(problems, limit)
+    read = partial(open_cases, problems, fields=config.map, bare=True, say=say)
+    source = checked_source(read, limit)
     if dry_run:
         offline = Runner(config, keys=keys, generating=True, offline=True)
         _rehearse(map(offline.apply_to_case, source), offline, as_json=as_json)
@@ -105,13 +107,6 @@ def sample(
             run = SampleRun(runner, logprobs=logprobs, out=sink, quiet=quiet, as_json=as_json)
             code = asyncio.run(run.until_done_or_stopped(map(runner.apply_to_case, source), counted))
     raise typer.Exit(code)
-
-
-def _opened(problems: str, limit: int | None) -> Iterator[Case | InputError]:
-    """The problems; an unreadable file is reported before anything is opened or asked."""
-    source = read_cases(problems, bare=True)
-    first = list(islice(source, 1))
-    return islice(chain(first, source), limit)
 
 
 def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from caps.building import cases_for
 from caps.cli import options
 from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
+from caps.cli.output import say
 from caps.cli.preflight import checked_source, print_first_round, refuse_if_too_expensive, runner_for
 from caps.cli.run import Calibrator, Run
 from caps.config import Keys, RunConfig
@@ -39,7 +40,7 @@ DryRun = Annotated[
 
 @configured(
     "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
-    "engine", "performance", "embedded", "journal", "price", "gpu price", "budget", "budget seconds",
+    "engine", "performance", "embedded", "journal", "cases", "price", "gpu price", "budget", "budget seconds",
     "total budget",
     "total budget seconds",
 )  # fmt: skip
@@ -64,7 +65,7 @@ def select(
     """
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        source = checked_source(partial(cases_for, "local", runner.cluster, cases), limit)
+        source = checked_source(partial(cases_for, "local", runner.cluster, cases, config.map, say), limit)
         print_first_round(map(runner.apply_to_case, source), runner)
         return
     if config.engine == "ray":
@@ -90,8 +91,8 @@ def select_cases(
 ) -> NoReturn:
     """Select from a file of cases, and exit."""
     config = _with_prompts_of_run(config, out)
-    read = partial(cases_for, config.engine, Runner(config).cluster, cases)
-    source = checked_source(read, limit)
+    read = partial(cases_for, config.engine, Runner(config).cluster, cases, config.map)
+    source = checked_source(partial(read, say), limit)
     with runner_for(config, keys, quiet=quiet) as runner:
         first = None if config.calibrate is None else Calibrator(runner)
         if max_usd is not None:
@@ -101,7 +102,7 @@ def select_cases(
             )
         lines = as_json or not sys.stdout.isatty()
         run = Run(runner, first=first, force=force, limit=limit, quiet=quiet, bracket=bracket, lines=lines)
-        code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit), out, cases))
+        code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit, config.map), out, cases))
     raise typer.Exit(code)
 
 
@@ -116,6 +117,6 @@ def _with_prompts_of_run(config: RunConfig, out: Path | None) -> RunConfig:
     return replace(config, prompt_version=begun)
 
 
-def _total(cases: str, limit: int | None) -> int | None:
-    counted = count_cases(cases)
+def _total(cases: str, limit: int | None, fields: str) -> int | None:
+    counted = count_cases(cases, fields)
     return limit if counted is None else min(counted, limit or counted)

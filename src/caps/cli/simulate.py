@@ -11,7 +11,7 @@ import typer
 from caps.building import make_strategy
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import ADVANCED, JUDGE, PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import JsonFlag, allow_named, complete_strategies, completion, setting_option
+from caps.cli.options import Fields, JsonFlag, allow_named, complete_strategies, completion, setting_option
 from caps.cli.output import print_json, say, stdout
 from caps.cli.progress import Progress
 from caps.config import RunConfig
@@ -209,6 +209,7 @@ def simulate(
         ),
     ] = None,
     recorded_judge: Annotated[str | None, setting_option("recorded_judge")] = None,
+    fields: Fields = "",
     seed: Annotated[
         int,
         typer.Option(
@@ -242,7 +243,7 @@ def simulate(
     if not names:
         raise SettingError(f"--strategies {strategies!r}: name at least one strategy")
     if recorded is not None:
-        about, rows = _replay(cases or recorded, recorded, recorded_judge, names, n=n, seed=seed)
+        about, rows = _replay(cases or recorded, fields, recorded, recorded_judge, names, n=n, seed=seed)
         _write(about, rows, plots=plots, html=html, as_json=as_json)
         return
     if recorded_judge is not None:
@@ -259,7 +260,7 @@ def simulate(
         pools = generated_pools(shape, problems, seed)
         source: dict[str, Any] = {"made_up": asdict(shape)}
     else:
-        pools = list(labelled(open_cases(cases), n=n))
+        pools = list(labelled(open_cases(cases, fields=fields, say=say), n=n))
         source = {"cases": cases}
     records = _run(pools, names, model, seed=seed, processes=processes)
     rows = [{"strategy": name, **simulation.summarise(records[name], records[BASELINE])} for name in names]
@@ -280,15 +281,14 @@ def _write(
 
 
 def _replay(
-    cases: str, recorded: str, name: str | None, names: list[str], *, n: int | None, seed: int
+    cases: str, fields: str, recorded: str, name: str | None, names: list[str], *, n: int | None, seed: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Play strategies against recorded verdicts; those that ask for what is not recorded are left out."""
     runner = Runner(RunConfig(recorded=recorded, recorded_judge=name))
     judge = runner.own_judge
     assert isinstance(judge, RecordedJudge)  # noqa: S101
-    shuffled_cases = (
-        case if isinstance(case, InputError) else shuffled(case, seed) for case in open_cases(cases)
-    )
+    source = open_cases(cases, fields=fields, say=say)
+    shuffled_cases = (case if isinstance(case, InputError) else shuffled(case, seed) for case in source)
     pools = list(labelled(shuffled_cases, n=n, whole=True))
     if not pools:
         raise InputError(f"{cases}: no cases in it")

@@ -1,7 +1,7 @@
 """Settings of a frozen dataclass: declared with limits, checked on creation, parsed from text."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
@@ -91,7 +91,7 @@ def share_out(changes: Mapping[str, str], *owners: object) -> list[dict[str, str
     return shares
 
 
-def nearest(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
     """A suggestion for a misspelt name, as the start of a sentence, or an empty text."""
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}? " if close else ""

@@ -29,11 +29,21 @@ def cases_in(lines: Iterable[bytes], path: str, *, bare: bool = False) -> Iterat
     return _parse_unique(numbered, path, lambda line, name: parse_case(line, default_id=name, bare=bare))
 
 
-def cases_in_rows(rows: Iterable[dict[str, Any]], path: str) -> Iterator[Case | InputError]:
-    """Read the cases of table rows; null means that a field is absent."""
-    return _parse_unique(
-        enumerate(rows, start=1), path, lambda row, name: parse_row(_present(row), default_id=name)
-    )
+def cases_in_rows(
+    rows: Iterable[tuple[int, dict[str, Any] | InputError]],
+    path: str,
+    understood: Callable[[Row], Row] = lambda row: row,
+    *,
+    bare: bool = False,
+) -> Iterator[Case | InputError]:
+    """Read the cases of numbered rows; null means that a field is absent."""
+
+    def parse(row: dict[str, Any] | InputError, name: str) -> Case:
+        if isinstance(row, InputError):
+            raise row
+        return parse_row(understood(present(row)), default_id=name, bare=bare)
+
+    return _parse_unique(rows, path, parse)
 
 
 def _parse_unique(
@@ -96,11 +106,11 @@ def parse_row(
     )
 
 
-def _present(value: Any) -> Any:
+def present(value: Any) -> Any:
     """A table value without the fields that are null."""
     if isinstance(value, dict):
-        return {name: _present(one) for name, one in value.items() if one is not None}
-    return [_present(one) for one in value] if isinstance(value, list) else value
+        return {name: present(one) for name, one in value.items() if one is not None}
+    return [present(one) for one in value] if isinstance(value, list) else value
 
 
 def _problem(row: dict[str, Any]) -> Problem:

@@ -4,6 +4,7 @@ Limits are far above what published files need and below what a machine has, so 
 an `InputError`.
 """
 
+import csv
 import gzip
 import json
 import sys
@@ -267,6 +268,40 @@ def _read_list(source: Iterable[bytes], path: str, limits: Limits) -> Iterator[t
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return enumerate(items, start=1)
+
+
+def is_table(path: str) -> bool:
+    """Whether a file is a table of text by its name: CSV or TSV, compressed or not."""
+    return path.removesuffix(".gz").lower().endswith((".csv", ".tsv"))
+
+
+def table_rows(path: str, limits: Limits = LIMITS) -> Iterator[Row]:
+    """Read the rows of a CSV or TSV file with a header, which tells the separator; empty cells are absent."""
+    csv.field_size_limit(limits.line)
+    texts = (_utf8(line, f"{path}:{number}") for number, line in enumerate(lines(path, limits), start=1))
+    header = next(texts, "")
+    separator = max("\t,;", key=header.count)
+    try:
+        reader = csv.reader(chain([header], texts), delimiter=separator, strict=True)
+        names = next(reader, [])
+        if len(set(names)) < len(names):
+            raise InputError(f"{path}:1: two columns have the same name: {', '.join(names)[:200]}")
+        for cells in reader:
+            if len(cells) > len(names):
+                raise InputError(
+                    f"{path}:{reader.line_num}: has {len(cells)} cells, but the header {len(names)}: a text "
+                    "with commas or line breaks must stand in double quotes"
+                )
+            yield {name: cell for name, cell in zip(names, cells, strict=False) if cell}
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num}: cannot be read as a table ({error})") from None
+
+
+def _utf8(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{where}: is not UTF-8: save the table as UTF-8") from None
 
 
 def parquet_rows(path: str) -> Iterator[Row]:

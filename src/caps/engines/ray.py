@@ -281,7 +281,8 @@ def read_with_ray(path: str, cluster: Cluster) -> Iterator[Case | InputError]:
     if files[0].endswith(LINES):
         listed = [{"file": one} for one in files]
         return cases_in(_checked(_rows(path, lambda: data.from_items(listed).flat_map(_lines_of))), path)
-    return cases_in_rows(_rows(path, lambda: data.read_parquet(files, partitioning=None)), path)
+    rows = _rows(path, lambda: data.read_parquet(files, partitioning=None))
+    return cases_in_rows(enumerate(rows, start=1), path)
 
 
 def _files(path: str) -> list[str]:

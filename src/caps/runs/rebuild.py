@@ -1,14 +1,12 @@
 """Stored runs rebuilt from their folders: cases, judge calls, and contests played again."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from caps.core.errors import CapsError, InputError, NotRecordedError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Usage
-from caps.datasets.imports import open_cases
 from caps.engines.base import CaseRun
 from caps.engines.local import fast_forward
 from caps.findings.base import recall
@@ -91,7 +89,7 @@ class RebuiltRun:
             self._note("the run read standard input, so its cases are not available")
             return
         try:
-            for case in islice(open_cases(source), self.file.limit):
+            for case in self.file.read_cases():
                 if isinstance(case, Case):
                     yield self.runner.apply_to_case(case)
         except (InputError, SettingError, OSError) as error:

@@ -5,10 +5,11 @@ Files of version 0.1 are converted when they are read, so their runs can be repo
 
 import errno
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from caps.config import RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.secrets import recorded_extra, shown_address
 from caps.core.settings import settings_of
+from caps.core.types import Case
+from caps.datasets.imports import open_cases
 from caps.files import write_file
 from caps.runner import Runner
 
@@ -29,7 +32,7 @@ PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
     "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
-    "recorded", "recorded_judge",
+    "recorded", "recorded_judge", "map",
 )  # fmt: skip
 
 
@@ -69,6 +72,10 @@ class RunFile:
             return _from_version_0_1(row, where)
         known = {name: row[name] for name in cls.__dataclass_fields__ if name in row and name != "config"}
         return cls(config=RunConfig.from_dict(row["config"], where=f"{where}: config"), **known)
+
+    def read_cases(self) -> Iterator[Case | InputError]:
+        """Read the cases of the run, as it read them."""
+        return islice(open_cases(self.cases, fields=self.config.map), self.limit)
 
     def write(self, folder: Path) -> None:
         """Write the file into the run folder, atomically."""

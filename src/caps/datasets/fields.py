@@ -1,0 +1,353 @@
+"""Which fields of a row hold the problem, the candidates and the id: common names, or what `--map` says.
+
+The first row of a file decides for all of it. A row with two fields that could be meant is refused with both
+readings; what was understood is said in one line before anything is spent.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from caps.core.errors import InputError, SettingError
+from caps.core.settings import nearest
+from caps.datasets.reading import Row, decode, kind_of
+
+#: Names under which other tools write the problem and the list of candidates.
+PROBLEMS = (
+    "prompt",
+    "question",
+    "instruction",
+    "query",
+    "input",
+    "messages",
+    "request.messages",
+    "request.prompt",
+)
+CANDIDATES = (
+    "responses", "completions", "outputs", "generations", "answers", "samples", "predictions", "choices",
+    "response.choices",
+)  # fmt: skip
+#: One candidate per row: names of its text, and names of what rows of one problem have in common.
+SAMPLES = ("candidate", "response", "completion", "output", "generation", "sample", "prediction")
+GROUPS = ("problem_id", "question_id", "task_id", "prompt_id", "doc_id", "example_id", "group_id")
+TEXTS = ("text", "content", "message.content", *SAMPLES, "generated_text")
+NUMBERED = re.compile(
+    rf"(?P<name>{'|'.join((*SAMPLES, 'answer'))})s?[ _-]?(?P<number>\d{{1,4}})", re.IGNORECASE
+)
+#: What a row of one candidate says of the candidate, not of the case.
+OF_A_CANDIDATE = ("code", "logprob", "score", "correct", "passed_public_tests", "grade")
+TARGETS = ("problem", "candidates", "candidate", "id", "domain", "answer")
+NUMBERS = ("logprob", "score", "grade")
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+MOST_NAMED = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldMap:
+    """Where a case is found in the rows of a file.
+
+    Several `problem` fields are joined by a blank line. `candidates` is one field with a list, or several
+    with a text each; where it is empty, `candidate` holds the one candidate of a row, and rows are grouped by
+    `group` or, without it, by their problem. `renamed` are other fields of a case or (`candidates.score`) of
+    its candidates.
+    """
+
+    problem: tuple[str, ...]
+    candidates: tuple[str, ...] = ()
+    candidate: str | None = None
+    id: str | None = None
+    group: str | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """What was understood, in words."""
+        said = [f"problem from {' and '.join(self.problem)}"]
+        if self.candidates:
+            many = len(self.candidates) > 2
+            names = (
+                f"{self.candidates[0]} to {self.candidates[-1]}" if many else " and ".join(self.candidates)
+            )
+            said.append(f"candidates from {names}")
+        elif self.candidate is not None:
+            said.append(
+                f"one candidate per row from {self.candidate}, grouped by {self.group or 'the problem'}"
+            )
+        said += [f"{name} from {path}" for name, path in self.renamed.items()]
+        if self.id not in (None, "id"):
+            said.append(f"id from {self.id}")
+        return ", ".join(said)
+
+    def case_row(self, row: Row) -> Row:
+        """The row of a case under the names of caps; other fields are kept."""
+        used = {*self.problem, *self.candidates, self.candidate, self.id, *self.renamed.values()}
+        found = {name: value for name, value in row.items() if name not in used and name not in TARGETS[:3]}
+        found["problem"] = self._problem(row)
+        if self.id is not None and (name := find(row, self.id)) is not None:
+            found["id"] = name
+        for name, path in self.renamed.items():
+            if "." not in name and (value := find(row, path)) is not None:
+                found[name] = value
+        if self.candidates:
+            found["candidates"] = [self._candidate(one) for one in self._listed(row)]
+        elif self.candidate is not None:
+            found["candidates"] = [self._sample(row)]
+            found = {name: value for name, value in found.items() if name not in OF_A_CANDIDATE}
+        return found
+
+    def group_of(self, row: Row) -> str:
+        """What rows of the same problem have in common."""
+        value = self._problem(row) if self.group is None else find(row, self.group)
+        if value is None:
+            raise InputError(f"{self.group}: is missing; rows are grouped by it")
+        return repr(value)
+
+    def _problem(self, row: Row) -> Any:
+        values = [value for path in self.problem if (value := find(row, path)) not in (None, "")]
+        if not values:
+            raise InputError(f"{' and '.join(self.problem)}: missing or empty; it holds the problem")
+        if len(values) == 1:
+            return values[0]
+        return "\n\n".join(value if isinstance(value, str) else str(value) for value in values)
+
+    def _listed(self, row: Row) -> list[Any]:
+        if len(self.candidates) > 1:
+            return [value for path in self.candidates if (value := find(row, path)) not in (None, "")]
+        path = self.candidates[0]
+        value = find(row, path)
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            value = decode(value)
+        if value is None:
+            raise InputError(f"{path}: is missing; it holds the candidates")
+        if not isinstance(value, list):
+            raise InputError(f"{path}: must be a list of candidates, not {kind_of(value)}")
+        return value
+
+    def _candidate(self, item: object) -> object:
+        """A candidate as caps reads it: a text, or an object with a text."""
+        if not isinstance(item, dict):
+            return item
+        stated = {name.partition(".")[2]: path for name, path in self.renamed.items() if "." in name}
+        found = {name: value for name, value in item.items() if name != "text"}
+        text = find(item, stated.pop("text", "text"))
+        if text is None:
+            text = next((value for path in TEXTS if (value := find(item, path)) is not None), None)
+        found |= {name: value for name, path in stated.items() if (value := find(item, path)) is not None}
+        return found if text is None else found | {"text": text}
+
+    def _sample(self, row: Row) -> object:
+        """The candidate of a row that holds one, with what the row says of it."""
+        value = find(row, self.candidate or "")
+        if value is None:
+            raise InputError(f"{self.candidate}: is missing; it holds the candidate")
+        one = self._candidate(value) if isinstance(value, dict) else {"text": value}
+        paths = {name: name for name in OF_A_CANDIDATE}
+        paths |= {name.partition(".")[2]: path for name, path in self.renamed.items() if "." in name}
+        said = {
+            name: _typed(name, told) for name, path in paths.items() if (told := find(row, path)) is not None
+        }
+        return one | said if isinstance(one, dict) else one
+
+
+def _typed(name: str, value: object) -> object:
+    """A value of a table, where everything is text, as the number or truth that caps reads."""
+    if not isinstance(value, str):
+        return value
+    if name in NUMBERS:
+        try:
+            return float(value)
+        except ValueError:
+            raise InputError(f"{name}: must be a number, not {value[:40]!r}") from None
+    if name in ("correct", "passed_public_tests"):
+        if value.strip().lower() not in TRUTHS:
+            raise InputError(f"{name}: must be true or false, not {value[:40]!r}")
+        return TRUTHS[value.strip().lower()]
+    return value
+
+
+def find(row: Mapping[str, Any], path: str) -> Any:
+    """The value at a path such as `request.messages`; a field of that very name comes first."""
+    if path in row:
+        return row[path]
+    value: Any = row
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def parse_map(words: str) -> dict[str, str]:
+    """Read `problem=prompt,candidates=outputs`, or raise a `SettingError`."""
+    found: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in words.split(","))):
+        name, equals, path = (one.strip() for one in part.partition("="))
+        of_candidate = name.startswith("candidates.") and name.count(".") == 1
+        if not equals or not path:
+            raise SettingError(f"--map {part!r}: write NAME=FIELD, such as problem=prompt")
+        if name not in TARGETS and not of_candidate:
+            raise SettingError(
+                f"--map {part!r}: {name!r} is no part of a case: {nearest(name, TARGETS)}there are "
+                f"{', '.join(TARGETS)}, and candidates.score, candidates.correct and the like"
+            )
+        found[name] = path
+    if "candidates" in found and "candidate" in found:
+        raise SettingError(
+            "--map: candidates is a field with a list, candidate one of a single text: give one"
+        )
+    return found
+
+
+def standard_row(row: Row, stated: Mapping[str, str]) -> Row:
+    """A row of one case under the names of caps; one that has them already is returned as it is."""
+    if not stated and {"problem", "candidates"} & row.keys():
+        return row
+    fields = understand(row, stated)
+    if fields.candidate is not None:
+        raise InputError(f"{fields.candidate}: holds one candidate; a case needs a list of them")
+    return fields.case_row(row)
+
+
+def understand(row: Row, stated: Mapping[str, str], *, bare: bool = False) -> FieldMap:
+    """Decide from its first row how a file is read; `bare` rows need no candidates."""
+    problem = tuple(stated["problem"].split("+")) if "problem" in stated else _problem_field(row)
+    _check_stated(row, stated)
+    candidates: tuple[str, ...] = ()
+    candidate: str | None = stated.get("candidate")
+    if "candidates" in stated:
+        candidates = tuple(stated["candidates"].split("+"))
+    elif candidate is None:
+        candidates = _list_fields(row)
+        if not candidates:
+            candidate = _sample_field(row)
+    if not candidates and candidate is None and not bare:
+        raise InputError(_no_candidates(row))
+    one_each = candidate is not None
+    group = _first(row, (stated["id"],) if "id" in stated else GROUPS) if one_each else None
+    named = stated.get("id") or group or next((name for name in ("id", *GROUPS) if name in row), None)
+    others = {
+        name: path
+        for name, path in stated.items()
+        if name not in ("problem", "candidates", "candidate", "id")
+    }
+    return FieldMap(
+        problem=problem, candidates=candidates, candidate=candidate, id=named, group=group, renamed=others
+    )
+
+
+def group_rows(
+    rows: Iterable[tuple[int, Row | InputError]], fields: FieldMap
+) -> Iterator[tuple[int, Row | InputError]]:
+    """Join rows of one candidate each to rows of cases, in the order of their first rows."""
+    cases: dict[str, tuple[int, Row]] = {}
+    for number, row in rows:
+        try:
+            if isinstance(row, InputError):
+                raise row
+            key, case = fields.group_of(row), fields.case_row(row)
+            if key not in cases:
+                cases[key] = number, case
+                continue
+            known = cases[key][1]
+            if known["problem"] != case["problem"]:
+                raise InputError(f"{fields.group}: rows of the same value have different problems")
+        except InputError as error:
+            yield number, error
+            continue
+        known["candidates"] += case["candidates"]
+        for name in [
+            name for name, value in known.items() if name != "candidates" and case.get(name) != value
+        ]:
+            del known[name]  # it differs from row to row, so it is not of the case
+    if not all("id" in case for _, case in cases.values()):  # it names rows, not problems
+        for _, case in cases.values():
+            case.pop("id", None)
+    yield from cases.values()
+
+
+def _problem_field(row: Row) -> tuple[str, ...]:
+    if find(row, "problem") is not None:
+        return ("problem",)
+    found = [path for path in PROBLEMS if isinstance(value := find(row, path), str | list) and value]
+    if len({repr(find(row, path)) for path in found}) > 1:
+        joined = f", or --map problem={'+'.join(found[:2])} for both" if len(found) == 2 else ""
+        readings = " or ".join(f"--map problem={path}" for path in found)
+        raise InputError(f"{_quoted(found)} may each hold the problem: say which, {readings}{joined}")
+    if not found:
+        raise InputError(_missing(row, "problem", PROBLEMS))
+    return (found[0],)
+
+
+def _list_fields(row: Row) -> tuple[str, ...]:
+    if "candidates" in row:
+        return ("candidates",)
+    found = [path for path in CANDIDATES if _is_list(find(row, path))]
+    numbered = _numbered(row)
+    if len(found) + bool(numbered) > 1:
+        readings = [f"--map candidates={path}" for path in found]
+        readings += [f"--map candidates={'+'.join(numbered)}"] if numbered else []
+        raise InputError(
+            f"{_quoted([*found, *numbered])} may each hold the candidates: say which, {' or '.join(readings)}"
+        )
+    return tuple(found) or numbered
+
+
+def _numbered(row: Row) -> tuple[str, ...]:
+    """Columns such as response_1, response_2: of the name that has most, in order of their numbers."""
+    columns: dict[str, list[tuple[int, str]]] = {}
+    for name in row:
+        if match := NUMBERED.fullmatch(name):
+            columns.setdefault(match["name"].lower(), []).append((int(match["number"]), name))
+    best = max(columns.values(), key=len, default=[])
+    return tuple(name for _, name in sorted(best)) if len(best) > 1 else ()
+
+
+def _sample_field(row: Row) -> str | None:
+    found = [path for path in SAMPLES if isinstance(value := find(row, path), str | dict) and value]
+    if len(found) > 1:
+        readings = " or ".join(f"--map candidate={path}" for path in found)
+        raise InputError(f"{_quoted(found)} may each hold the candidate of a row: say which, {readings}")
+    return found[0] if found else None
+
+
+def _check_stated(row: Row, stated: Mapping[str, str]) -> None:
+    """Refuse a field of `--map` that the first row does not have; it may be misspelt."""
+    for name, words in stated.items():
+        if name.startswith("candidates."):
+            continue
+        for path in words.split("+") if name in ("problem", "candidates") else [words]:
+            if find(row, path) is None and path.partition(".")[0] not in row:
+                guess = nearest(path, list(row))
+                raise InputError(f"--map {name}={path}: there is no field {path!r}: {guess}{_fields_of(row)}")
+
+
+def _no_candidates(row: Row) -> str:
+    said = _missing(row, "candidates", (*CANDIDATES, "candidates"))
+    alone = next((name for name in ("answer", "text", "content") if isinstance(row.get(name), str)), None)
+    return said if alone is None else f"{said}; if each row holds one candidate: --map candidate={alone}"
+
+
+def _missing(row: Row, what: str, names: Sequence[str]) -> str:
+    guesses = [name for name in row if nearest(name, [what, *names])]
+    guess = f"did you mean --map {what}={guesses[0]}? " if guesses else f"name it with --map {what}=FIELD; "
+    return f"no field holds the {what}: {guess}{_fields_of(row)}"
+
+
+def _fields_of(row: Row) -> str:
+    names = list(row)
+    if not names:
+        return "it has no fields"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"the fields are {', '.join(str(name)[:40] for name in names[:MOST_NAMED])}{more}"
+
+
+def _is_list(value: object) -> bool:
+    return bool(value) and (
+        isinstance(value, list) or (isinstance(value, str) and value.lstrip().startswith("["))
+    )
+
+
+def _first(row: Row, names: Iterable[str]) -> str | None:
+    return next((name for name in names if find(row, name) is not None), None)
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names)
