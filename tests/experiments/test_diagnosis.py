@@ -12,7 +12,9 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.types import Level
 from caps.datasets.case_files import parse_case
 from caps.judging.simulated import PRESETS, JudgeModel
-from caps.studies.advice import Expected, Uncertainty, advise, conclude, expectations, has_tests
+from caps.strategies.v1_infer import V1Infer
+from caps.strategies.vanilla import Vanilla
+from caps.studies.advice import Expected, Uncertainty, advise, conclude, expectations, forecast, has_tests
 from caps.studies.diagnosis import (
     Plan,
     ProbePair,
@@ -137,10 +139,10 @@ def test_right_candidates_that_came_first_do_not_speak_for_taking_the_first():
         replace(pool, correct=tuple(sorted(pool.correct, reverse=True)), entrants=pool.entrants)
         for pool in made
     ]
-    options = expectations(first, GOOD, JudgeProfile(), seed=1, contests=200)
-    vanilla = next(one for one in options if one.strategy == "vanilla")
+    options = forecast(first, {("vanilla", ()): Vanilla()}, GOOD, seed=1, contests=200)
+    ((record, _),) = options.values()
     mean = sum(sum(pool.correct) / len(pool.correct) for pool in first) / len(first)
-    assert vanilla.pass_at_1 == pytest.approx(mean, abs=0.1)
+    assert record.right / record.problems == pytest.approx(mean, abs=0.1)
     assert sum(pool.correct[0] for pool in first) / len(first) > mean + 0.2
 
 
@@ -148,10 +150,9 @@ def test_an_interval_is_wider_the_less_is_known_and_the_fewer_cases_it_is_about(
     made = [one.pool for one in pools()]
 
     def width(**known):
-        options = expectations(
-            made, GOOD, JudgeProfile(), seed=1, contests=100, uncertainty=Uncertainty(**known)
-        )
-        low, high = next(one for one in options if one.strategy == "v1-infer").interval
+        named = {("v1-infer", ()): V1Infer()}
+        options = forecast(made, named, GOOD, seed=1, contests=100, uncertainty=Uncertainty(**known))
+        ((_, (low, high)),) = options.values()
         return high - low
 
     assert width(accuracy=0.01, cases=200) < width(accuracy=0.08, cases=200)
