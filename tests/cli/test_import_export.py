@@ -80,7 +80,7 @@ def test_a_dataset_is_fetched_once(tmp_path):
         (["import", "--dataset", "livecodebench-v5", "x", "--since", "24.08"], "write a day as"),
         (["import", "--dataset", "json:dumps", "x"], "not a data set"),
         (["import", "missing.jsonl"], "missing.jsonl: No such file"),
-        (["export", "x", "--format", "csv"], "must be one of livecodebench, openai-batch, text, preferences"),
+        (["export", "x", "--format", "xls"], "must be one of livecodebench, openai-batch, text, best, csv"),
         (["export", "x.jsonl", "--format", "preferences"], "needs the folder of a run"),
         (["export", ".", "--format", "text"], "expected a run folder written with --out"),
     ],

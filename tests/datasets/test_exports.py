@@ -1,10 +1,13 @@
+import csv
+import io
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate, Case, Message, Problem
-from caps.datasets.exports import EXPORTS, Chosen, preferences
+from caps.datasets.exports import EXPORTS, Chosen, pairs, preferences
 from caps.datasets.imports import open_cases
 
 CODE = Case(
@@ -96,3 +99,80 @@ VALUES = st.none() | st.integers(-2, 3) | st.text(max_size=3) | st.lists(st.inte
 def test_any_ruling_is_a_pair_or_left_out(changes):
     for row in lines(preferences({MATH.id: MATH}, [game(0, 1, "A") | changes])):
         assert {row["chosen"], row["rejected"]} <= {one.text for one in MATH.candidates}
+
+
+def test_answers_are_written_with_their_prompts_and_how_sure_they_are():
+    (row,) = lines(EXPORTS["best"]([Chosen(MATH, (0,), {"probability": 0.9})]))
+    assert row == {
+        "id": "a\tb",
+        "prompt": "1+1?",
+        "answer": "2",
+        "text": r"It is \boxed{2}",
+        "probability": 0.9,
+    }
+    (plain,) = lines(EXPORTS["best"]([Chosen(MATH, (1,))]))
+    assert "probability" not in plain
+
+
+def test_a_spreadsheet_runs_nothing_and_keeps_numbers():
+    texts = ["=HYPERLINK(1)", "@x", "-1+cmd", "-5", "+3.5", 'a "b", c\nd']
+    cases = [Case("q", Problem.of("?"), (Candidate(text, answer=text),), "math") for text in texts]
+    written = exported("csv", *(Chosen(case, (0,)) for case in cases)).decode()
+    header, *rows = csv.reader(io.StringIO(written))
+    assert header == ["id", "prompt", "answer", "text", "probability"]
+    assert [row[2] for row in rows] == ["'=HYPERLINK(1)", "'@x", "'-1+cmd", "-5", "+3.5", 'a "b", c\nd']
+
+
+def test_the_winner_becomes_a_chat_to_learn_from():
+    (row,) = lines(EXPORTS["sft"]([Chosen(MATH, (0,))]))
+    assert row["messages"] == [
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": r"It is \boxed{2}"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "rewards"),
+    [
+        ({"scores": [0.8, 0.2, 0.2]}, [1.414214, -0.707107, -0.707107]),
+        ({"order": [0, 2, 1]}, [1.224745, -1.224745, 0.0]),
+        ({"scores": [0.8, None, 0.2], "order": [0, 2, 1]}, [1.224745, -1.224745, 0.0]),
+        ({"scores": [0.5, 0.5, 0.5]}, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_rewards_of_a_group_are_normalised(line, rewards):
+    (row,) = lines(EXPORTS["rewards"]([Chosen(MATH, (0,), line)]))
+    assert row["rewards"] == pytest.approx(rewards, abs=1e-6)
+    assert row["completions"] == [one.text for one in MATH.candidates]
+
+
+def test_equal_completions_have_equal_rewards():
+    case = Case("q", Problem.of("?"), (Candidate("a"), Candidate("b"), Candidate("a")), "general")
+    (row,) = lines(EXPORTS["rewards"]([Chosen(case, (0,), {"order": [0, 1, 2]})]))
+    assert row["rewards"][0] == row["rewards"][2]
+
+
+def test_each_pair_of_texts_is_trained_on_once_and_only_with_a_margin():
+    rulings = [
+        game(0, 1, "A"),
+        game(1, 0, "B"),
+        game(0, 2, "A"),
+        game(2, 0, "A"),
+        game(1, 2, "A", weight=0.1),
+    ]
+    found = lines(pairs({MATH.id: MATH}, rulings))
+    assert [(row["chosen"], row["rejected"], row["games"]) for row in found] == [
+        (r"It is \boxed{2}", "3\nor 4", 2),
+        ("3\nor 4", "5", 1),
+    ]
+    assert [row["margin"] for row in lines(pairs({MATH.id: MATH}, rulings, margin=0.5))] == [0.67]
+    same = Case(MATH.id, MATH.problem, (Candidate("x"), Candidate("x")), "math")
+    assert lines(pairs({MATH.id: same}, [game(0, 1, "A")])) == []
+
+
+def test_samples_of_lm_eval_say_what_was_chosen_and_are_read_back(tmp_path):
+    (tmp_path / "samples.jsonl").write_bytes(exported("lm-eval", Chosen(MATH, (0,))))
+    (row,) = lines([(tmp_path / "samples.jsonl").read_bytes()])
+    assert (row["filtered_resps"], row["acc"]) == ([r"It is \boxed{2}"], 1.0)
+    (case,) = open_cases(str(tmp_path / "samples.jsonl"))
+    assert [one.text for one in case.candidates] == [one.text for one in MATH.candidates]

@@ -1,6 +1,7 @@
 """`caps export`: winners, candidates and judged pairs for other tools."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
 from caps.core.text import plural
 from caps.core.types import Case
-from caps.datasets.exports import EXPORTS, Chosen, preferences
+from caps.datasets.exports import EXPORTS, OF_A_RUN, Chosen, pairs, preferences
 from caps.datasets.imports import open_cases
 from caps.datasets.verdicts import DEFAULT_JUDGE_NAME, RecordCollector, write_recorded
 from caps.files import Output as OutputFile
@@ -22,7 +23,9 @@ from caps.runs.result_lines import Line
 from caps.runs.run_file import judges_of
 
 PREFERENCES = "preferences"
+PAIRS = "dpo"
 VERDICTS = "verdicts"
+FORMATS = (*EXPORTS, PREFERENCES, PAIRS, VERDICTS)
 
 Source = Annotated[
     str,
@@ -35,8 +38,8 @@ FormatName = Annotated[
     typer.Option(
         "--format",
         metavar="NAME",
-        help=f"Format to write: {', '.join(EXPORTS)}, {PREFERENCES} or {VERDICTS}.",
-        autocompletion=completion((*EXPORTS, PREFERENCES, VERDICTS)),
+        help=f"Format to write: {', '.join(FORMATS)}.",
+        autocompletion=completion(FORMATS),
     ),
 ]
 Verdicts = Annotated[
@@ -52,9 +55,22 @@ CasesFile = Annotated[
     typer.Option("--cases", metavar="FILE", help="The cases of the run, if the file has moved since."),
 ]
 FullOnly = Annotated[
-    bool, typer.Option("--full-evidence", help="Preferences: only comparisons of full candidates (E2).")
+    bool,
+    typer.Option("--full-evidence", help="Preferences and dpo: only comparisons of full candidates (E2)."),
 ]
-Chat = Annotated[bool, typer.Option("--chat", help="Preferences: write chat messages instead of texts.")]
+Chat = Annotated[
+    bool, typer.Option("--chat", help="Preferences and dpo: write chat messages instead of texts.")
+]
+Margin = Annotated[
+    float,
+    typer.Option(
+        "--margin",
+        min=0,
+        max=1,
+        metavar="X",
+        help="dpo: least mean weight of the verdicts on a pair, 0 to 1.",
+    ),
+]
 
 
 def export(
@@ -65,31 +81,30 @@ def export(
     cases: CasesFile = None,
     full_evidence: FullOnly = False,
     chat: Chat = False,
+    margin: Margin = 0.0,
     output: Output = None,
 ) -> None:
     """Write winners, candidates or judged pairs for another tool.
 
-    Preferences are the decided comparisons of a run, one per line: prompt, chosen, rejected, weight, level.
+    best and csv are answers with their prompts, sft chats with the winner, rewards all completions of a case
+    with normalised rewards. Preferences are the decided comparisons of a run, one per line: prompt, chosen,
+    rejected, weight, level; dpo has each pair of texts once.
     Verdicts are all answers of its judge; with them, caps select --recorded chooses again without the judge.
     """
-    known = (*EXPORTS, PREFERENCES, VERDICTS)
     if verdicts and format_ not in (None, VERDICTS):
         raise SettingError(f"--verdicts is --format {VERDICTS}: leave out --format {format_}")
     format_ = VERDICTS if verdicts else format_
-    if format_ not in known:
+    if format_ not in FORMATS:
         given = "is missing" if format_ is None else f"{format_!r}"
-        raise SettingError(f"--format {given}: must be one of {', '.join(known)}")
+        raise SettingError(f"--format {given}: must be one of {', '.join(FORMATS)}")
     run = Path(source) if Path(source).is_dir() else None
     selected = _ExportSource(run, source, cases, any_cases=format_ == VERDICTS)
-    if format_ == PREFERENCES:
-        if selected.run is None:
-            raise SettingError(
-                f"--format {PREFERENCES} needs the folder of a run (caps select --out), not {source}"
-            )
-        games = preferences(
-            selected.by_name(), read_rulings(selected.run), full_only=full_evidence, chat=chat
-        )
-        chunks = selected.counted(games)
+    if format_ in (PREFERENCES, PAIRS, *OF_A_RUN) and selected.run is None:
+        raise SettingError(f"--format {format_} needs the folder of a run (caps select --out), not {source}")
+    if format_ in (PREFERENCES, PAIRS) and selected.run is not None:
+        write = preferences if format_ == PREFERENCES else partial(pairs, margin=margin)
+        games = read_rulings(selected.run)
+        chunks = selected.counted(write(selected.by_name(), games, full_only=full_evidence, chat=chat))
     elif format_ == VERDICTS:
         chunks = selected.counted(selected.recorded(judge_name))
     else:
@@ -98,7 +113,7 @@ def export(
         for chunk in chunks:
             sink.write(chunk)
         sink.finish()
-    noun = {PREFERENCES: "pair", VERDICTS: "answer"}.get(format_, "case")
+    noun = {PREFERENCES: "pair", PAIRS: "pair", VERDICTS: "answer"}.get(format_, "case")
     say(f"{plural(selected.count, noun)} exported")
     raise typer.Exit(1 if selected.failed else 0)
 
@@ -143,7 +158,7 @@ class _ExportSource:
             ids = self._ids(case)
             if ids:
                 self.count += 1
-                yield Chosen(case, ids)
+                yield Chosen(case, ids, self._selection(case) or {})
 
     def counted(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """The same lines, counted."""

@@ -1,7 +1,12 @@
 """Exports of selections and judgements in the formats of other tools."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
 
 import msgspec
 
@@ -12,15 +17,18 @@ from caps.datasets.reading import Row
 from caps.evidence.anatomy import dissect, last_boxed
 from caps.evidence.domains import domain_named
 
+#: Begins like a formula, and is no number.
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]+$)")
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A case and the candidates of it to export, best first."""
+    """A case and the candidates of it to export, best first; `line` is its result line, if a run chose."""
 
     case: Case
     ids: tuple[int, ...]
+    line: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -58,18 +66,123 @@ def answers(chosen: Iterable[Chosen]) -> Iterator[bytes]:
     r"""Id, tab and answer (the boxed answer, the code or all of the text); line breaks become `\n`."""
     for item in chosen:
         for one in item.candidates:
-            answer = one.answer or last_boxed(one.text)
-            if domain_named(item.case.domain).python_programs or not answer:
-                answer = dissect(one).code or answer or one.text
-            cells = (item.case.id.translate(_ESCAPES), answer.strip().translate(_ESCAPES))
+            cells = (item.case.id.translate(_ESCAPES), _answer(item.case, one).translate(_ESCAPES))
             yield "\t".join(cells).encode("utf-8", "replace") + b"\n"
+
+
+def best(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """One line per candidate: id, prompt, answer, the whole text, and the probability where it is known."""
+    return map(_line, _best_rows(chosen))
+
+
+def spreadsheet(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """The rows of `best` as CSV; a text that a spreadsheet would run as a formula begins with a quote."""
+    header = ("id", "prompt", "answer", "text", "probability")
+    yield _csv_line(header)
+    for row in _best_rows(chosen):
+        yield _csv_line([row.get(name, "") for name in header])
+
+
+def demonstrations(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """Chats for supervised fine-tuning: the messages of the problem, then the candidate."""
+    for item in chosen:
+        for one in item.candidates:
+            asked = [message_value(message) for message in item.case.problem.messages]
+            yield _line({"messages": [*asked, *_as_completion(one, chat=True)]})
+
+
+def rewards(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """Groups for GRPO: all completions of a case with rewards of mean 0 and, unless all equal, deviation 1.
+
+    A reward is the probability or score that the run gave a candidate, or its place in the ranking where the
+    strategy scores none or not all.
+    Completions with the same text have the same reward.
+    """
+    for item in chosen:
+        raw = _raw_rewards(item)
+        mean, spread = fmean(raw), pstdev(raw)
+        row = {
+            "id": item.case.id,
+            "prompt": item.case.problem.text,
+            "completions": [one.text for one in item.case.candidates],
+            "rewards": [round((x - mean) / spread, 6) if spread else 0.0 for x in raw],
+            "scores": [round(x, 6) for x in raw],
+        }
+        yield _line(row)
+
+
+def lm_eval(chosen: Iterable[Chosen]) -> Iterator[bytes]:
+    """Samples of lm-evaluation-harness, with the chosen candidate in `filtered_resps`."""
+    for item in chosen:
+        correct = item.candidates[0].correct
+        row = {
+            "doc_id": item.case.id,
+            "doc": {"problem": item.case.problem.text, **item.case.extra},
+            "target": item.case.extra.get("answer"),
+            "arguments": [[item.case.problem.text, {}]],
+            "resps": [[one.text for one in item.case.candidates]],
+            "filtered_resps": [one.text for one in item.candidates],
+            "filter": "caps",
+        }
+        yield _line(row | ({} if correct is None else {"acc": float(correct)}))
+
+
+def _best_rows(chosen: Iterable[Chosen]) -> Iterator[Row]:
+    for item in chosen:
+        sure = {name: item.line[name] for name in ("probability",) if item.line.get(name) is not None}
+        for one in item.candidates:
+            answer = _answer(item.case, one)
+            yield {
+                "id": item.case.id,
+                "prompt": item.case.problem.text,
+                "answer": answer,
+                "text": one.text,
+            } | sure
+
+
+def _answer(case: Case, candidate: Candidate) -> str:
+    """The boxed answer, the code or all of the text."""
+    answer = candidate.answer or last_boxed(candidate.text)
+    if domain_named(case.domain).python_programs or not answer:
+        answer = dissect(candidate).code or answer or candidate.text
+    return answer.strip()
+
+
+def _raw_rewards(item: Chosen) -> list[float]:
+    texts = [one.text for one in item.case.candidates]
+    scores, order = item.line.get("scores"), item.line.get("order") or item.ids
+    if (
+        isinstance(scores, list)
+        and len(scores) == len(texts)
+        and all(isinstance(x, int | float) for x in scores)
+    ):
+        raw = [float(x) for x in scores]
+    else:
+        places = {one: place for place, one in enumerate(order)}
+        raw = [float(len(texts) - places.get(one, len(texts))) for one in range(len(texts))]
+    same: dict[str, list[float]] = {}
+    for text, x in zip(texts, raw, strict=True):
+        same.setdefault(text, []).append(x)
+    return [fmean(same[text]) for text in texts]
+
+
+def _csv_line(cells: Sequence[object]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out).writerow([f"'{cell}" if _FORMULA.match(str(cell)) else cell for cell in cells])
+    return out.getvalue().encode("utf-8", "replace")
 
 
 EXPORTS: Mapping[str, Callable[[Iterable[Chosen]], Iterator[bytes]]] = {
     "livecodebench": livecodebench,
     "openai-batch": openai_batch,
     "text": answers,
+    "best": best,
+    "csv": spreadsheet,
+    "sft": demonstrations,
+    "rewards": rewards,
+    "lm-eval": lm_eval,
 }
+OF_A_RUN = ("rewards", "lm-eval")  # say which candidate was chosen
 
 
 def preferences(
@@ -101,6 +214,46 @@ def preferences(
             for label in ("correct", "passed_public_tests")
         }
         yield _line(row | {name: value for name, value in labels.items() if value is not None})
+
+
+def pairs(
+    cases: Mapping[str, Case],
+    rulings: Iterable[Row],
+    *,
+    full_only: bool = False,
+    chat: bool = False,
+    margin: float = 0,
+) -> Iterator[bytes]:
+    """Pairs for DPO: each pair of different texts once, by the mean of what the judge said of it.
+
+    `margin` is the least mean weight of its decided games; games for the other side count against it.
+    """
+    found: dict[tuple[str, str, str], tuple[Row, list[float]]] = {}
+    for line in preferences(cases, rulings, full_only=full_only, chat=chat):
+        row = msgspec.json.decode(line)
+        case = cases[str(row["case"])]
+        texts = [case.candidates[one].text for one in row["pair"]]
+        if texts[0] == texts[1]:
+            continue
+        key = (str(row["case"]), *sorted(texts))
+        first, weights = found.setdefault(key, (row, []))
+        sign = 1 if case.candidates[first["pair"][0]].text == texts[0] else -1
+        weights.append(sign * float(row["weight"] or 0))
+    for row, weights in found.values():
+        net = fmean(weights)
+        if net == 0 or abs(net) < margin:
+            continue
+        better, worse = ("chosen", "rejected") if net > 0 else ("rejected", "chosen")
+        yield _line(
+            {
+                "prompt": row["prompt"],
+                "chosen": row[better],
+                "rejected": row[worse],
+                "margin": round(abs(net), 6),
+                "games": len(weights),
+                "case": row["case"],
+            }
+        )
 
 
 def _winner(ruling: Row) -> int | None:

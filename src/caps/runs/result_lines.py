@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -122,6 +123,7 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
         **_probability_line(chosen),
+        **_scores_line(chosen, len(prepared.case.candidates)),
         **(_explanation(outcome) if config.explain else {}),
     }
 
@@ -134,6 +136,15 @@ def _probability_line(chosen: Selection) -> Line:
     if "calibrated" in chosen.facts:
         flag["calibrated"] = bool(chosen.facts["calibrated"])
     return {"probability": round(chosen.facts["probability"], 4), **flag}
+
+
+def _scores_line(chosen: Selection, candidates: int) -> Line:
+    """Return the final score of each candidate and what it means, if the strategy gives scores."""
+    if not chosen.scores:
+        return {}
+    scores = [chosen.scores.get(one) for one in range(candidates)]
+    rounded = [None if x is None or not isfinite(x) else round(float(x), 4) for x in scores]
+    return {"scores": rounded, "score_kind": chosen.score_kind}
 
 
 def _explanation(outcome: Outcome) -> Line:
