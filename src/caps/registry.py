@@ -296,7 +296,7 @@ FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "un
 
 _GRADERS = {
     "code": Entry("caps.graders.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
-    "math": Entry("caps.graders.math:make_grader", "final answers, compared by algebra", "math-verify"),
+    "math": Entry("caps.graders.math:make_grader", "final answers, compared by value", "math-verify"),
 }
 GRADERS = Registry("grader", "caps.graders", _GRADERS, {}, {"grade": ("case", "candidate"), "close": ()})
 

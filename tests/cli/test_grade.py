@@ -32,12 +32,15 @@ def test_every_candidate_is_labelled_and_the_second_time_nothing_is_graded(tmp_p
     assert [one["correct"] for one in half["candidates"]] == [True, False, False]
     assert [one["correct"] for one in total["candidates"]] == [True, False]
     assert total["source"] == "ours"
-    assert "candidate 1: different: '2' against '1/2'" in done.stderr
+    assert "candidate 0: right: '0.5' against '1/2' (exact)" in done.stderr
+    assert "candidate 1: different: '2' against '1/2' (exact)" in done.stderr
+    assert "answers compared: exact 2" in done.stderr
     assert r"test 1: input '4 5\n', expected '9\n', got '1\n'" in done.stderr
     assert "5 candidates in 2 cases: 2 right" in done.stderr
     again = caps(*words[:3], tmp_path / "again.jsonl", *words[4:6], "--sandbox", "unsafe-local")
     assert again.returncode == 0
     assert (tmp_path / "again.jsonl").read_text() == out.read_text()
+    assert "answers compared: exact 2" in again.stderr
 
 
 def test_truth_that_cannot_be_used_is_named_and_the_rest_goes_on(tmp_path):

@@ -58,6 +58,26 @@ EQUAL = [
     (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", "(1, 2)"),
     # other bases, damaged spelling
     ("204_5", "204_{5}"), ("204₅", "204_5"), ("204_5", "204"), (r"\\frac{1}{2}", r"\frac{1}{2}"), ("\frac{1}{2}", "0.5"),
+    # decimals: rounded, in scientific notation, repeating; commas
+    ("1/432", r"2.314814814815\times10^{-3}"), ("3/10", "0.30000000000000004"), (r"0.\overline{27}", "3/11"), ("0.333...", "1/3"),
+    (r"0.1666\ldots", "1/6"), ("3,14", "3.14"), ("0,5", "1/2"), ("1.234,56", "1234.56"), ("1 234,56", "1234.56"), ("2,50 €", "2.5"),
+    ("1.000.000", "1000000"), ("1 000 000", "1000000"), ("1,5", "1, 5"), ("2*3**2", "18"), ("C(10,3)", "120"), (r"{5 \choose 2}", "10"),
+    ("three", "3"), ("forty-two", "42"), ("two thirds", "2/3"),
+    # compound units, factors, clock times
+    ("72", "72 km/h"), ("72 km/h", "72 kilometers per hour"), ("20 m/s", "72 km/h"), ("9.8 m/s^2", "9.8"), ("12 cm^3", "12 mL"),
+    ("12 cm^2", "12 square centimeters"), ("1.5 L", "1500 mL"), ("30 newtons", "30 N"), (r"100^\circ C", "100 degrees Celsius"),
+    ("5 m", "500 cm"), ("5m", "5"), ("8", "8 pieces of wire"), ("1.5 million", "1500000"), ("2 dozen", "24"), ("4", "4 dozen"), ("5 PM", "5"),
+    ("10:30 AM", "10:30"), (r"33\frac{1}{3}\%", "1/3"),
+    # names and functions
+    ("y=2x+3", "f(x)=2x+3"), ("f(x)=x^2", "f(t)=t^2"), ("x = 3", "3 = x"), ("5 = n", "5"), (r"x \mapsto x^2", "f(x) = x^2"),
+    (r"x \equiv 7 \pmod{11}", "7"), ("7 (mod 11)", r"18 \pmod{11}"), ("3:4", "3/4"),
+    # sets of real numbers, matrices
+    (r"(-\infty,\infty)", r"\mathbb{R}"), (r"x\in\mathbb{R}", "all real numbers"), (r"(0,1)\cup(1,2)", r"(0,2)\setminus\{1\}"),
+    (r"[0,1]\cup[1,2]", "[0,2]"), (r"(-\infty,1)\cup(2,\infty)", r"x<1 \text{ or } x>2"), (r"x\neq 0", r"(-\infty,0)\cup(0,\infty)"),
+    (r"\mathbb{R} - \{0\}", r"x \ne 0"), (r"\{x \mid x > 3\}", r"(3,\infty)"), ("{x | 2 <= x < 5}", "[2,5)"), ("(2,5)", "]2,5["),
+    (r"\{1,2,2\}", r"\{1,2\}"), (r"\{1,2\} \cup \{3\}", r"\{1,2,3\}"), (r"\emptyset", "no real solutions"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "[[1,2],[3,4]]"), (r"\begin{pmatrix}1\\2\end{pmatrix}", r"\langle 1,2\rangle"),
+    ("Yes", "Yes, it is."), ("B", "Option B"), (r"\overline{AB}", "AB"),
 ]  # fmt: skip
 
 UNEQUAL = [
@@ -71,7 +91,10 @@ UNEQUAL = [
     ("(C) 12", "(D) 12"), ("odd", "oddd"), ("none", "0"), ("12", "no answer"), ("7:32", "32:7"), ("12:00", "1:00"),
     (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", r"\begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}"),
     (r"\begin{pmatrix} 1 & 2 \end{pmatrix}", "(1, 2)"), ("204_5", "205_5"), ("204_5", "54"), ("204_5", "204_7"),
-    ("5", ""), ("f(1) < f(2)", "3"),
+    ("5", ""), ("f(1) < f(2)", "3"), ("3 = x+1", "5"), ("1/7", "0.142858"), ("1/7", "0.142856"), ("1,234", "1.234"), ("12, 5", "12.5"),
+    ("12 cm^2", "12 cm"), ("60 mph", "60 km/h"), ("5 J", "5 W"), ("5 AM", "5 PM"), ("2 million", "2000"), ("10%", "1000%"), ("y = 3", "x = 3"),
+    ("7 (mod 11)", "7 (mod 12)"), ("3:4", "4/3"), ("6:8", "3:4"), (r"\mathbb{R}", r"(0,\infty)"), (r"x \ne 0", r"x \ne 1"), ("x < 1 or x > 2", "x > 2"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "[[1,3],[2,4]]"), ("three", "four"), (r"0.\overline{3}", "0.3"),
 ]  # fmt: skip
 
 NEEDS_ALGEBRA = [
@@ -172,6 +195,11 @@ SAID = [
     ("Answer: 5\n\nActually no.\n\nAnswer: 6", "6"),
     ("<think>The answer is 1.</think> The answer is 2.", "2"),
     ("42", "42"),
+    ("We cut 3 and 5.\nA: 8", "A: 8"),
+    ("How many are there? A: 8 pieces", "A: 8 pieces"),
+    ("It's 8", "8"),
+    ("We have 5 + 8 = 13", "13"),
+    (r"The probability is \frac{1}{2}.", r"\frac{1}{2}"),
     ("Working it out. " * 20 + "Therefore, the probability that she wins is 2/3.", "2/3"),
     ("Working it out. " * 20 + "Therefore there are 12 such sequences. I hope it is correct.", "12"),
 ]

@@ -3,6 +3,7 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
+from benchmarks.answers import unequal_pairs
 
 from caps.core.domains import Resources
 from caps.core.errors import InputError
@@ -20,6 +21,15 @@ EQUAL = [
     (r"\begin{pmatrix} \sqrt{8} \\ 1 \end{pmatrix}", r"\begin{pmatrix} 2\sqrt{2} \\ 1 \end{pmatrix}"),
     (r"5\sqrt{8}\text{ cm}", r"10\sqrt{2}"), (r"\frac{a-1}{1-a}", "-1"), (r"\log_2 8", "3"), (r"\sin^2 x + \cos^2 x", "1"),
     (r"\binom{5}{2}", "10"), ("-\\infty", "−∞"), (r"y = \sqrt{8}", r"2\sqrt{2}"), ("3i + 2", "2+3i"),
+    # complex numbers, angles, roots within roots
+    ("(1+i)(1-i)", "2"), (r"\frac{1}{i}", "-i"), ("|3+4i|", "5"), (r"1+i\sqrt3", r"2e^{i\pi/3}"),
+    (r"\cos 20^\circ\cos40^\circ\cos80^\circ", "1/8"), (r"\frac{\sqrt5-1}{4}", r"\sin 18^\circ"),
+    (r"\sqrt{2}+\sqrt{3}", r"\sqrt{5+2\sqrt{6}}"), (r"\sqrt{2}+\sqrt{3}", "3.14626437"),
+    (r"\arcsin\frac{3}{5}", r"\arctan(\frac34)"), (r"\pi", r"16\arctan(1/5)-4\arctan(1/239)"), (r"\log_2 3", r"\frac{\ln 3}{\ln 2}"),
+    # functions and equations
+    (r"2\sin x\cos x", r"\sin 2x"), (r"\ln x^2", r"2\ln x"), (r"\frac{n(n+1)}{2}", r"\binom{n+1}{2}"), ("xy = 1", "y = 1/x"),
+    ("f(x) = (x+1)^2", "y = x^2+2x+1"), (r"f(t) = \sqrt{8}t", r"f(x) = 2\sqrt{2}x"), (r"12\pi cm^2", r"12\pi"),
+    (r"\frac12\begin{pmatrix}2&4\\6&8\end{pmatrix}", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
 ]  # fmt: skip
 
 UNEQUAL = [
@@ -27,6 +37,10 @@ UNEQUAL = [
     (r"2\mathrm{e}", "2"), (r"\sqrt{2}", "1.41"), (r"\sqrt{2}\cdot 10^{-9}", r"\sqrt{3}\cdot 10^{-9}"), ("34", r"-\infty"),
     (r"(\sqrt{8}, 1)", r"(1, 2\sqrt{2})"), (r"[0, \sqrt{8})", r"[0, 2\sqrt{2}]"), ("f(x)", "f(y)"), ("x + y = 1", "x + y = 2"),
     ("x < 1", "x > -1"), ("(x+1)^2", "x^2+1"), (r"\frac{1+\sqrt{5}}{2}", "2"), ("a", "b"), (r"\infty", r"-\infty"),
+    ("3 = x+1", "x+1"), ("5i", "5j"), (r"\sqrt{x^2}", "x"), ("x + 2 s", "x + 2"), ("f(x) = x^2", "g(x) = x^2"),
+    # so close that a short evaluation cannot tell
+    (r"2^{1/2^{1000}}", "1"), (r"e^{\pi\sqrt{163}}", "262537412640768744"), (r"x+10^{-60}", "x"), (r"\pi", r"\ln(640320^3+744)/\sqrt{163}"), (r"\pi + 10^{-90}", r"\pi"),
+    (r"(1+10^{-60})\sin^2 x+\cos^2 x", "1"), (r"\sqrt{10^{60}+1}", "10^{30}"), (r"\sqrt{2}+10^{-80}", r"\sqrt{2}"),
 ]  # fmt: skip
 
 
@@ -98,22 +112,90 @@ def test_a_gold_answer_that_cannot_be_used_names_the_field(answer):
         grade(answer, "42")
 
 
-BOMBS = ["9^{9^{9^9}}", "x + 10^{10^{10}}"]
+TOO_LARGE = [
+    "9^{9^{9^9}}", "x + 10^{10^{10}}", "(((9!)!)!)!", "(10^{10})!", r"\binom{10^{12}}{10^{11}} + x", "e^{e^{e^{e^3}}}",
+    "2^{1/2^{2^{2^{40}}}}", "x^{10^{9}}", r"\tanh(10^{9} x^2)",
+]  # fmt: skip
+SLOW = r"\sum_{k=1}^{10^7} \frac{1}{k^{k^{1/3}} + \sin k}"
 
 
 def test_hostile_answers_end_undecided_within_the_limit_and_the_next_question_is_answered():
     async def story():
         async with grading(seconds=1.5, memory=1 << 29) as grader:
             assert await grader.equal(r"\sqrt{8}", r"2\sqrt{2}") is True
-            for bomb in BOMBS:
+            for bomb, why in [
+                *((one, "too large to compare") for one in TOO_LARGE),
+                (SLOW, "no reply within 1.5 s"),
+            ]:
                 start = time.monotonic()
                 found = await grader.grade(case(r"x + \sqrt{2}"), Candidate("…", answer=bomb))
-                assert (found.correct, found.reason) == (None, "undecided")
-                assert "no reply within 1.5 s" in found.detail
+                assert (bomb, found.correct, found.reason) == (bomb, None, "undecided")
+                assert why in found.detail
                 assert time.monotonic() - start < 60
-                assert await grader.equal(r"\sqrt{18}", r"3\sqrt{2}") is True
+            assert await grader.equal(r"\sqrt{18}", r"3\sqrt{2}") is True
 
     asyncio.run(story())
+
+
+STRANGE = [
+    r"\sqrt{" * 150 + "2" + "}" * 150,
+    "(" * 400 + "x" + ")" * 400,
+    r"__import__('os').system('touch owned')",
+    r"\text{__import__('os').abort()} + x",
+    "exec(open('owned', 'w'))",
+    "9^9^9^9",
+    "x" * 1_000_000,
+    "1+" * 500_000 + "1",
+    r"\frac{1}{" * 90 + "x" + "}" * 90,
+]
+
+
+def test_a_strange_answer_is_never_right_and_never_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def story():
+        async with grading() as grader:
+            for text in STRANGE:
+                found = await grader.grade(case(r"x + \sqrt{2}"), Candidate(text))
+                assert (text[:40], found.correct) != (text[:40], True)
+
+    asyncio.run(story())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_generated_unequal_pairs_are_never_equal():
+    async def story():
+        async with grading() as grader:
+            return [(a, b) for a, b in unequal_pairs(160, seed=1) if await grader.equal(a, b)]
+
+    assert asyncio.run(story()) == []
+
+
+LAYERS = [
+    ("1/2", "0.5", "exact"),
+    ("3", "4", "exact"),
+    ("(x+1)^2", "x^2+2x+1", "symbolic"),
+    (r"\sin 2x", r"2\sin x\cos x", "numeric"),
+    (r"\sqrt{2}", "1.414213562", "numeric"),
+    (r"\sqrt{2}", r"\sqrt{3}", "numeric"),
+    (r"\{\sqrt{2}, (x+1)^2\}", r"\{x^2+2x+1, \sqrt2\}", "symbolic"),
+]
+
+
+def test_a_grade_names_the_layer_that_decided():
+    async def story():
+        async with grading() as grader:
+            for a, b, layer in LAYERS:
+                found = await grader.grade(case(a), Candidate(rf"\boxed{{{b}}}"))
+                assert (a, b, found.decided_by) == (a, b, layer)
+
+    asyncio.run(story())
+
+
+def test_close_constants_without_a_proof_stay_undecided():
+    found = grade(r"\cos(\sqrt{2}+\sqrt{3})", r"\boxed{\cos(\sqrt{5+2\sqrt{6}})}")
+    assert (found.correct, found.decided_by) == (None, "")
+    assert "no proof" in found.detail
 
 
 def test_a_hundred_kilobytes_of_fractions_are_undecided_at_once():

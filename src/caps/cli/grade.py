@@ -42,8 +42,11 @@ Output = Annotated[
 ]  # fmt: skip
 Explain = Annotated[
     bool,
-    typer.Option("--explain", help="Print for each wrong candidate what is wrong.", rich_help_panel=FILES),
-]
+    typer.Option(
+        "--explain", rich_help_panel=FILES,
+        help="Print for each candidate what is wrong, and what decided how answers compare.",
+    ),
+]  # fmt: skip
 Seconds = Annotated[
     float,
     typer.Option(
@@ -113,6 +116,13 @@ def _label(grade: Grade) -> str:
     return {True: "right", False: "wrong", None: "undecided"}[grade.correct]
 
 
+def _explanation(grade: Grade) -> str:
+    """What is wrong, or that it is right, with the two answers and the layer that decided."""
+    words = grade.reason or "right"
+    words += f": {grade.detail}" if grade.detail else ""
+    return words + (f" ({grade.decided_by})" if grade.decided_by else "")
+
+
 class _Grading:
     """Grades one file and counts the labels."""
 
@@ -120,6 +130,7 @@ class _Grading:
         self._explain, self._quiet = explain, quiet
         self._labels: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
+        self._layers: Counter[str] = Counter()
         self._failed = self._cases = 0
         self._failures = FailureLog()
 
@@ -160,9 +171,10 @@ class _Grading:
             self._labels[_label(one)] += 1
             if one.reason:
                 self._reasons[one.reason] += 1
-            if self._explain and not (one.correct or one.passed_public_tests):
-                detail = f": {one.detail}" if one.detail else ""
-                say(f"case {case.id!r}, candidate {place}: {one.reason}{detail}", "default")
+            if one.decided_by:
+                self._layers[one.decided_by] += 1
+            if self._explain and (one.decided_by or not (one.correct or one.passed_public_tests)):
+                say(f"case {case.id!r}, candidate {place}: {_explanation(one)}", "default")
         sink.write(write_case(case) + b"\n")
 
     def _summary(self) -> None:
@@ -182,3 +194,6 @@ class _Grading:
             )
         if self._reasons:
             say("; ".join(f"{reason} {count}" for reason, count in self._reasons.most_common()), "dim")
+        if self._layers:
+            counted = ", ".join(f"{layer} {count}" for layer, count in self._layers.most_common())
+            say(f"answers compared: {counted}", "dim")

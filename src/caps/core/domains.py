@@ -26,13 +26,15 @@ class Grade:
     """Right, wrong, or undecided (`correct` is None), with a short reason and a longer detail.
 
     `reason` is empty for a right candidate; `detail` shows the two answers, or the test that failed. If there
-    are only public tests, `passed_public_tests` says whether they passed, and `correct` stays None.
+    are only public tests, `passed_public_tests` says whether they passed, and `correct` stays None. If a
+    grader compares in several ways, `decided_by` names the one that decided.
     """
 
     correct: bool | None
     reason: str = ""
     detail: str = ""
     passed_public_tests: bool | None = None
+    decided_by: str = ""
 
 
 class Grader(Protocol):

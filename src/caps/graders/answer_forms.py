@@ -4,22 +4,28 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from caps.core.types import Candidate
 from caps.evidence.anatomy import announced_answer, last_boxed, spoken
 from caps.graders.latex import MAX_DEPTH, closes_last, split, strip_braces, without_spaces
 from caps.graders.rationals import rational
+from caps.graders.units import Unit, strip_unit
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An exact value; `digits` counts the significant digits of a decimal fraction, 0 for other numbers."""
+    """An exact value, as written before a percent sign or *million*, whose `factor` is separate.
+
+    Of a decimal fraction, `digits` counts the significant digits, and `last` is what one unit of the last
+    digit is worth; both are 0 for other numbers.
+    """
 
     value: Fraction
     digits: int = 0
-    unit: tuple[str, Fraction] | None = None
-    percent: bool = False
+    last: Fraction = Fraction(0)
+    unit: Unit | None = None
+    factor: Fraction = Fraction(1)
     base: int | None = None
 
 
@@ -42,8 +48,8 @@ class Choice:
 class Group:
     r"""Several forms; `kind` says how they are grouped.
 
-    `()` `[]` `[)` `(]` are tuples and intervals, `{}` a set, `,` a bare list, `:` a ratio, `|` a union,
-    `\` a matrix and `&` a row of it.
+    `()` `[]` `[)` `(]` are tuples and intervals, `{}` a set, `,` a bare list, `:` a ratio, `|` a union, `-`
+    the first set without the second, `\` a matrix and `&` a row of it, `mod` a residue and its modulus.
     """
 
     kind: str
@@ -69,97 +75,8 @@ class Term:
 
 Form: TypeAlias = Number | Words | Choice | Group | Named | Term
 
-
-# --- Units, currencies and percent signs around a number ---
-
-UNIT_CHARS = 80
-_UNIT_TEXT = re.compile(r"\\text\{[^{}\d]*+\}")
-_TAIL = re.compile(
-    rf"\s*+(?:(?:{_UNIT_TEXT.pattern}|[a-zA-Z]{{2,}}+\.?+)(?:\s*+\^\s*+\{{?+[23]\}}?+)?+[/\s.-]*+)++$"
-)
-_LETTERS = re.compile(r"[a-zA-Z]+")
-_STOP = frozenset(
-    {"and", "or", "to", "not", "no", "if", "is", "are", "than", "from", "when", "where", "with", "of", "for",
-     "the", "mod", "less", "more"}
-)  # fmt: skip
-_CONSTANTS = (["e"], ["i"])
-_MONEY = re.compile(r"^(-?)\s*(?:US)?[€£¥](?=[\d.(])|(?<=\d)\s*[€£¥]$")
-_SCALES = {
-    "length": {"mm": "1/1000", "cm": "1/100", "m": "1", "km": "1000", "in": "127/5000", "ft": "381/1250"},
-    "mass": {"mg": "1/1000", "g": "1", "kg": "1000"},
-    "time": {"s": "1", "min": "60", "h": "3600", "day": "86400", "week": "604800"},
-    "money": {"cent": "1/100", "dollar": "1"},
-    "angle": {"degree": "1"},
-}
-_NAMES = {
-    "millimeter": "mm", "centimeter": "cm", "meter": "m", "metre": "m", "kilometer": "km", "inch": "in",
-    "inche": "in", "foot": "ft", "feet": "ft", "milligram": "mg", "gram": "g", "kilogram": "kg", "kgs": "kg",
-    "second": "s", "sec": "s", "minute": "min", "min": "min", "hour": "h", "hr": "h", "usd": "dollar",
-    "centimetre": "cm", "kilometre": "km",
-}  # fmt: skip
-_KNOWN = {
-    name: (dimension, Fraction(scale)) for dimension, row in _SCALES.items() for name, scale in row.items()
-}
-
-
-class Measure(NamedTuple):
-    """A text without its unit; the unit if it is known, and whether it was a percentage."""
-
-    text: str
-    unit: tuple[str, Fraction] | None = None
-    percent: bool = False
-
-
-def strip_unit(text: str) -> Measure:
-    """Remove a unit from the end of normalized text, and a currency sign from its start."""
-    text = _MONEY.sub(r"\1", text.strip()).strip()
-    if text.endswith("%"):
-        return Measure(text[:-1].strip(), percent=True)
-    start = max(len(text) - UNIT_CHARS, 0)
-    tail = _TAIL.search(text, start)
-    if tail is None or tail.start() == 0 or not _ends_a_value(text[: tail.start()]):
-        return Measure(text)
-    head, unit = text[: tail.start()].rstrip(" /"), tail.group()
-    words = _LETTERS.findall(unit.replace("\\text", " "))
-    if (
-        not _is_unit(
-            _LETTERS.findall(_UNIT_TEXT.sub(" ", unit)),
-            glued=unit[0].isalpha() and text[tail.start() - 1] != "/",
-        )
-        or words in _CONSTANTS
-    ):
-        return Measure(text)
-    if "percent" in (word.lower() for word in words):
-        return Measure(head, percent=True)
-    return Measure(head, _known(words, unit))
-
-
-def _is_unit(plain: list[str], *, glued: bool) -> bool:
-    """Whether words name a unit: `5 miles per hour` and `5cm` do, `5xy` and `5 or more` do not."""
-    if glued and _scale(plain[0]) is None:
-        return False
-    wanted = all(len(word) > 2 or _scale(word) is not None for word in plain)
-    return wanted and len(plain) <= 6 and not any(word.lower() in _STOP for word in plain)
-
-
-def _ends_a_value(head: str) -> bool:
-    """Whether a unit can follow: after a digit, a closing brace or bracket; letters mean a sentence."""
-    return head.rstrip()[-1:].isdigit() or head.rstrip()[-1:] in ("}", ")", "%", "/")
-
-
-def _known(words: list[str], tail: str) -> tuple[str, Fraction] | None:
-    if len(words) != 1 or "^" in tail or "/" in tail:
-        return None  # areas, speeds and phrases: most likely the unit that the problem asked for
-    return _scale(words[0])
-
-
-def _scale(word: str) -> tuple[str, Fraction] | None:
-    name = word.lower()
-    singular = name[:-1] if len(name) > 2 and name.endswith("s") else name
-    for one in (name, singular):
-        if (known := _KNOWN.get(_NAMES.get(one, one))) is not None:
-            return known
-    return None
+INTERVALS = ("()", "[]", "[)", "(]")
+REALS = Group("()", (Term(r"-\infty"), Term(r"\infty")))
 
 
 # --- Parsing normalized text into a form; pure, total, and at most `MAX_DEPTH` levels deep ---
@@ -176,11 +93,30 @@ _SUM = r"[a-z](?:[+-]?[a-z]){1,5}"
 _IS_NAME = re.compile(rf"{_NAME}|\({_NAME}(?:,{_NAME})+\)|{_SUM}|{_SEGMENT}|{_RATIO}")
 _COMMAND_VALUE = re.compile(r"\\(?:pi|infty|emptyset|pm|mp|sqrt|frac)|[ei]")
 _CHOICE = re.compile(
-    r"(?:\\text\{)?\s*(\()?\s*(?:\\text\{\s*\(?)?([A-Ja-j])\s*([).:])?\s*\}?\s*([).:])?\s*\}?\s*(.*)",
+    r"(?:(?:[Oo]ption|[Cc]hoice)\s+)?(?:\\text\{)?\s*(\()?\s*(?:\\text\{\s*\(?)?([A-Ja-j])\s*([).:])?\s*\}?\s*([).:])?\s*\}?\s*(.*)",
     re.DOTALL,
 )
 _BASE = re.compile(r"(-?[\dA-F]+)_\{?(\d{1,2})\}?")
-_DECIMAL = re.compile(r"-?\s*(\d*)\.(\d+)")
+_DECIMAL = re.compile(
+    r"[-+]?\s*(\d*)\.(\d+)(?:\s*\*\s*10\s*\^\s*\{?\s*(-?\d{1,4})\s*\}?|[eE]([-+]?\d{1,4}))?"
+)
+_FLOAT_DIGITS = 15  # further digits may be noise of floating-point arithmetic
+_SPACED = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:[.,]\d+)?")
+_DOTTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d+|[-+]?\d{1,3}(?:\.\d{3}){2,}")
+_COMMA = re.compile(r"([-+]?\s*\d+),(\d+)((?![\d,])[^,]*)")
+_MODULUS = re.compile(
+    r"(.+?)\s*+(?:\\pmod\s*+\{(.+)\}|\\pmod\s*+(\d+)|\(\s*+\\?(?:text\{\s*+mod\s*+\}|b?mod)\s*+([^()]+)\))",
+    re.DOTALL,
+)
+_FOREIGN = re.compile(r"([\[\]])([^\[\]()]*[,;][^\[\]()]*)([\[\]])")
+_FOREIGN_OPEN, _FOREIGN_CLOSE = {"]": "(", "[": "["}, {"[": ")", "]": "]"}
+_VECTOR = re.compile(r"<([^<>=\\]*,[^<>=\\]*)>")
+_LESS_SET = re.compile(r"(?<=[)\]}])\s*-\s*(?=\\\{)")
+_OR = re.compile(r",?\s*+(?:\\text\{\s*+or\s*+\}|(?<![a-zA-Z\\])or(?![a-zA-Z])|\\(?:lor|vee)(?![a-zA-Z]))")
+_SUCH_THAT = re.compile(r"\\mid(?![a-zA-Z])|\||:|\\text\{\s*+such that\s*+\}")
+_ALL_REALS = re.compile(r"(?:all|any|the|set of|every|\s)*real(?:s| numbers?)")
+_AGREEMENT = re.compile(r"(yes|no|true|false)\s*[,.;:!].*", re.IGNORECASE | re.DOTALL)
+_ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z]).*\\text\{ degrees\}$", re.DOTALL)
 _RELATION = re.compile(r"\\le(?![a-z])|\\ge(?![a-z])|<|>")
 _MATRIX = re.compile(r"\\begin\{([pb]?matrix|array)\}(?:\{[^{}]*\})?(.*)\\end\{\1\}", re.DOTALL)
 _SEPARATOR = re.compile(
@@ -202,9 +138,25 @@ def parse(text: str, depth: int = 0) -> Form:
     text = strip_braces(text.strip())
     if depth > MAX_DEPTH:
         return Term(text)
+    if (foreign := _FOREIGN.fullmatch(text)) and (foreign[1], foreign[3]) != ("[", "]"):
+        text = _FOREIGN_OPEN[foreign[1]] + foreign[2] + _FOREIGN_CLOSE[foreign[3]]
+    elif vector := _VECTOR.fullmatch(text):
+        text = f"({vector[1]})"
     return (
-        _parse_simple(text) or _parse_group(text, depth) or _parse_relation(text, depth) or _parse_leaf(text)
+        _parse_simple(text)
+        or _parse_residue(text, depth)
+        or _parse_group(text, depth)
+        or _parse_relation(text, depth)
+        or _parse_leaf(text)
     )
+
+
+def with_decimal_point(text: str) -> str | None:
+    """The text with its only comma read as a decimal point; None if it has none, or one of thousands."""
+    found = _COMMA.fullmatch(text)
+    if found is None or (len(found[2]) == 3 and re.fullmatch(r"[-+]?\s*[1-9]\d{0,2}", found[1])):
+        return None
+    return f"{found[1]}.{found[2]}{found[3]}"
 
 
 def _parse_simple(text: str) -> Form | None:
@@ -214,11 +166,15 @@ def _parse_simple(text: str) -> Form | None:
     plain = _TEXT.sub(r"\1", text)
     if _TEXT.fullmatch(text) and any(sign.isdigit() for sign in plain):
         return parse(plain, MAX_DEPTH)
+    if agreed := _AGREEMENT.fullmatch(plain):
+        return Words(agreed[1].casefold())
     if _WORDY.fullmatch(plain) and (
         " " in plain.strip() or len(plain) > 3 or plain.lower() in _SHORT_WORDS or "\\text" in text
     ):
-        return Words(" ".join(plain.casefold().replace(",", " ").replace(".", " ").split()))
-    if len(_WORD.findall(plain)) >= _SENTENCE and parse_number(text) is None:
+        words = " ".join(plain.casefold().replace(",", " ").replace(".", " ").split())
+        return REALS if _ALL_REALS.fullmatch(words) else _spoken_number(words) or Words(words)
+    said = _WORD.findall(plain.replace(" degrees", ""))
+    if len(said) >= _SENTENCE and parse_number(text) is None:
         return Words(" ".join(plain.casefold().split()))
     if base := _BASE.fullmatch(without_spaces(text)):
         return _parse_in_base(base[1], int(base[2])) or Words(without_spaces(text))
@@ -228,12 +184,46 @@ def _parse_simple(text: str) -> Form | None:
 def parse_number(text: str) -> Number | None:
     """Parse a number with or without a unit."""
     found = strip_unit(text)
-    value = rational(found.text)
-    if value is None:
-        return None
-    decimal = _DECIMAL.fullmatch(found.text.replace(",", ""))
-    digits = len((decimal[1] + decimal[2]).lstrip("0")) if decimal else 0
-    return Number(value, digits, found.unit, found.percent)
+    plain = found.text
+    if _SPACED.fullmatch(plain):
+        plain = plain.replace(" ", "").replace(",", ".")
+    elif _DOTTED.fullmatch(plain):
+        plain = plain.replace(".", "").replace(",", ".")
+    value = rational(plain)
+    return None if value is None else Number(value, *_precision(plain), found.unit, found.factor)
+
+
+def _precision(text: str) -> tuple[int, Fraction]:
+    """The significant digits of a decimal fraction, and what one unit of the last one is worth."""
+    decimal = _DECIMAL.fullmatch(text.replace(",", ""))
+    if decimal is None:
+        return 0, Fraction(0)
+    whole, part, *exponents = decimal.groups()
+    exponent = int(next((one for one in exponents if one), 0)) - len(part)
+    digits = len((whole + part).lstrip("0"))
+    excess = max(digits - _FLOAT_DIGITS, 0)
+    return digits - excess, Fraction(10) ** (exponent + excess)
+
+
+_SMALL = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_PARTS = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
+
+
+def _spoken_number(words: str) -> Number | None:
+    """`twelve`, `forty-two`, `two thirds`; larger numbers are rarely written out."""
+    first, *rest = words.replace("-", " ").split() or [""]
+    if first in _SMALL and len(rest) == 1 and (part := _PARTS.get(rest[0].removesuffix("s"))):
+        return Number(Fraction(_SMALL.index(first), part))
+    if first in _SMALL and not rest:
+        return Number(Fraction(_SMALL.index(first)))
+    if first in _TENS and (not rest or (len(rest) == 1 and rest[0] in _SMALL[1:10])):
+        unit = _SMALL.index(rest[0]) if rest else 0
+        return Number(Fraction(20 + 10 * _TENS.index(first) + unit))
+    return None
 
 
 def _parse_in_base(digits: str, base: int) -> Number | None:
@@ -255,8 +245,22 @@ def _parse_choice(text: str) -> Choice | None:
     return Choice(letter.upper(), parse(rest, MAX_DEPTH) if rest else None)
 
 
+def _parse_residue(text: str, depth: int) -> Form | None:
+    """`7 (mod 11)`, `x \\equiv 7 \\pmod{11}`."""
+    if "mod" not in text or (found := _MODULUS.fullmatch(text)) is None:
+        return None
+    value, modulus = found[1], next(part for part in found.groups()[1:] if part)
+    name, equivalent, rest = value.rpartition(r"\equiv")
+    residue = Group("mod", (parse(rest, depth + 1), parse(modulus, depth + 1)))
+    if not equivalent:
+        return residue
+    return Named(without_spaces(name), residue, text) if is_name(name) else Term(text, relation=True)
+
+
 def _parse_group(text: str, depth: int) -> Form | None:
     """Lists, tuples, sets, intervals, unions, matrices, and both values of a ±."""
+    if either := _parse_alternatives(text, depth):
+        return either
     items = split(text, _SEPARATOR)
     if 1 < len(items) <= MAX_ITEMS:
         return Group(",", tuple(_flatten(parse(item, depth + 1) for item in items)))
@@ -265,6 +269,8 @@ def _parse_group(text: str, depth: int) -> Form | None:
         return Group(",", tuple(both))
     if 1 < len(parts := split(text, re.compile(r"\\cup(?![a-z])"))) <= MAX_ITEMS:
         return Group("|", tuple(parse(part, depth + 1) for part in parts))
+    if len(parts := split(_LESS_SET.sub(r"\\setminus ", text), re.compile(r"\\setminus "))) == 2:
+        return Group("-", tuple(parse(part, depth + 1) for part in parts))
     if matrix := _MATRIX.fullmatch(text):
         rows = [row for row in re.split(r"\\\\", matrix[2]) if row.strip()]
         cells = [Group("&", tuple(parse(cell, depth + 1) for cell in row.split("&"))) for row in rows]
@@ -276,7 +282,25 @@ def _parse_group(text: str, depth: int) -> Form | None:
     return _parse_brackets(text, depth)
 
 
+def _parse_alternatives(text: str, depth: int) -> Named | None:
+    """`x < 1 or x > 2`: the union of intervals of one name."""
+    parts = split(text, _OR)
+    if not 1 < len(parts) <= MAX_ITEMS:
+        return None
+    named = [form for part in parts if isinstance(form := _parse_relation(part.strip(), depth + 1), Named)]
+    values = [one.value for one in named]
+    if (
+        len(named) < len(parts)
+        or len({one.name for one in named}) > 1
+        or not all(isinstance(value, Group) and value.kind in INTERVALS for value in values)
+    ):
+        return None
+    return Named(named[0].name, Group("|", tuple(values)), text)
+
+
 def _parse_brackets(text: str, depth: int) -> Form | None:
+    if text == r"\mathbb{R}":
+        return REALS
     if text in (r"\emptyset", r"\{\}", r"\{ \}"):
         return Group("{}", ())
     if text.startswith(r"\{") and text.endswith(r"\}") and closes_last(text):
@@ -285,6 +309,8 @@ def _parse_brackets(text: str, depth: int) -> Form | None:
         opening, closing, inner = text[0], text[-1], text[1:-1]
     else:
         return None
+    if opening == "{" and (condition := _condition(inner)):
+        return parse(condition, depth + 1)
     items = [item.strip() for item in split(inner, re.compile("[,;]"))]
     if len(items) > MAX_ITEMS or not all(items):
         return None
@@ -294,15 +320,35 @@ def _parse_brackets(text: str, depth: int) -> Form | None:
     return Group(opening + closing, tuple(_flatten(forms) if opening == "{" else forms))
 
 
+def _condition(text: str) -> str | None:
+    """The condition of a set: `x > 3` of `x : x > 3` or `x \\in R | x > 3`."""
+    name = split(text, _SUCH_THAT)[0]
+    such_that = _SUCH_THAT.match(text, len(name))
+    if such_that is None or not is_name(name.partition(r"\in")[0]):
+        return None
+    return text[such_that.end() :].strip() or None
+
+
 def _parse_relation(text: str, depth: int) -> Form | None:
     """Equations and inequalities; `1 < x \\le 3` is the interval it describes."""
     text = _before_approx(text)
+    if "|" in text or r"\mid" in text:
+        condition = _condition(text)
+        if condition and (_RELATION.search(condition) or r"\ne " in condition):
+            return parse(condition, depth + 1)
+    if len(parts := split(text, re.compile(r"\\(?:mapsto|to)(?![a-z])"))) == 2 and is_name(parts[0]):
+        return Named(f"f({without_spaces(parts[0])})", parse(parts[1], depth + 1), text)
+    if len(parts := split(text, re.compile(r"\\ne "))) == 2 and is_name(parts[0]):
+        without = Group("-", (REALS, Group("{}", (parse(parts[1], depth + 1),))))
+        return Named(without_spaces(parts[0]), without, text)
     if len(parts := split(text, re.compile(r"\\in(?![a-z])"))) == 2 and is_name(parts[0]):
         return Named(without_spaces(parts[0]), parse(parts[1], depth + 1), text)
     if len(parts := split(text, re.compile("="))) > 1 and all(part.strip() for part in parts):
         if is_name(parts[0]):
             return Named(without_spaces(parts[0]), parse(parts[-1], depth + 1), text)
-        if len(parts) > 2 or not re.search("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", parts[0])):
+        if len(parts) == 2 and is_name(parts[1]):
+            return Named(without_spaces(parts[1]), parse(parts[0], depth + 1), text)
+        if len(parts) > 2 or not (_has_letters(parts[0]) or _has_letters(strip_unit(parts[1]).text)):
             return parse(parts[-1], depth + 1)
         return Term(text, relation=True)
     parts, signs = split(text, _RELATION), _RELATION.findall(text)
@@ -327,8 +373,15 @@ def _parse_interval(text: str, parts: list[str], signs: list[str], depth: int) -
     return Named(without_spaces(name), Group(kind, (parse(low, depth + 1), parse(high, depth + 1))), text)
 
 
+def _has_letters(text: str) -> bool:
+    """Whether a text has letters outside commands, that is, variables."""
+    return re.search("[a-zA-Z]", re.sub(r"\\[a-zA-Z]+", "", text)) is not None
+
+
 def _parse_leaf(text: str) -> Form:
-    text = strip_unit(_before_approx(text)).text or text
+    text = _before_approx(text)
+    if not _ANGLE.search(text):  # the degrees of \\sin 30° belong to the angle
+        text = strip_unit(text).text or text
     return parse_number(text) or Term(text)
 
 
@@ -370,6 +423,11 @@ _MATH = re.compile(r"\$([^$]{1,300})\$|\\\((.{1,300}?)\\\)")
 _IS = re.compile(
     r"\b(?:is|are|equals|be|makes?|=)\s+(?:equal to |approximately |about |exactly )?", re.IGNORECASE
 )
+_LETTER_A = re.compile(r"(?<=\s)A\s?:\s*(?=\S)[^\n]{1,80}$")  # of question and answer
+_ITS = re.compile(
+    r"(?:(?:so|thus|hence|therefore),?\s+)?(?:it|that|this)(?:'s|’s|\s+is)\s+(?=[\d\\$-])", re.IGNORECASE
+)
+_LAST_EQUALS = re.compile(r"=\s*([^=]{1,60}?)[\s.]*$")
 _PROSE_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -382,6 +440,8 @@ def candidate_answer(candidate: Candidate) -> str | None:
     found = last_boxed(candidate.text) or announced_answer(text)
     if found:
         return extract_answer(found)
+    if lettered := _LETTER_A.search(text, max(len(text) - SHORT_CHARS, 0)):
+        return extract_answer(lettered.group())
     return extract_answer(text) if len(text) <= SHORT_CHARS else _conclusion(text)
 
 
@@ -397,9 +457,12 @@ def extract_answer(text: str) -> str:
         return _balanced(announced) if announced == text else extract_answer(announced)
     if cut := _JSON_END.search(text):
         text = text[: cut.start()].strip() or text
+    if its := _ITS.match(text):
+        text = text[its.end() :]
     words = len(_PROSE_WORD.findall(_MATH.sub(" ", text[:MAX_CHARS])))
     prose = words >= (_FEW_WORDS if _MATH.search(text) else _MANY_WORDS)
-    return (_conclusion(text) if prose else None) or _balanced(text)
+    found = _conclusion(text) if prose else _formula(text) if words >= _FEW_WORDS else None
+    return found or _balanced(text)
 
 
 def _balanced(text: str) -> str:
@@ -436,4 +499,19 @@ def _quantity(prose: str) -> str | None:
             return str(found[1] or found[2])
         if found := _QUANTITY.match(prose, verb.end()):
             return found.group()
+    return _formula(prose)
+
+
+def _formula(prose: str) -> str | None:
+    """The formula or number with which a sentence ends, after `is` or after the last equals sign."""
+    if _NEGATION.search(prose) or _PROSE_SENTENCE.search(prose.strip()):
+        return None
+    rests = [prose[verb.end() :] for verb in _IS.finditer(prose)]
+    rests += [found[1] for found in [_LAST_EQUALS.search(prose)] if found]
+    for rest in rests:
+        formula = rest.strip().rstrip(".")
+        if len(formula) > SHORT_CHARS or _PROSE_WORD.search(formula):
+            continue
+        if any(one.isdigit() for one in formula):
+            return formula
     return None

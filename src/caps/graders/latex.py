@@ -13,7 +13,8 @@ _SIGNS = {
     "≠": r"\ne ", "±": r"\pm ", "∓": r"\mp ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ",
     "≈": r"\approx ", "°": r"^\circ ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "½": " 1/2",
     "¼": " 1/4", "¾": " 3/4", "⅓": " 1/3", "⅔": " 2/3", "\u00a0": " ", "\u2009": " ", "\u202f": " ",
-    "“": '"', "”": '"', "’": "'",
+    "“": '"', "”": '"', "’": "'", "ℝ": r"\mathbb{R}", "∖": r"\setminus ", "→": r"\to ", "↦": r"\mapsto ",
+    "⟨": "(", "⟩": ")",
     "\f": r"\f", "\b": r"\b",  # a \frac or \binom that went through JSON with a single backslash
 }  # fmt: skip
 _TABLE = str.maketrans(_SIGNS)
@@ -39,7 +40,18 @@ _RULES = tuple(
         (r"\\text\{\s*+([a-zA-Z])\s*+\}(?=\s*+\S)", r"\1"),
         (r"\\(?:lbrace|\{)(?![a-zA-Z])", r"\\{"),
         (r"\\(?:rbrace|\})(?![a-zA-Z])", r"\\}"),
-        (r"\\(?:cdot|times|ast)(?![a-zA-Z])\s*+|(?<!\*)\*\*(?!\*)(?=\s*+[\d({-])", "*"),
+        (r"(?<=[\w)}])(?:\*\*| \*\* )(?=[\w({-])", "^"),
+        (r"\\(?:cdot|times|ast)(?![a-zA-Z])\s*+", "*"),
+        (r"\\langle(?![a-zA-Z])", "("),
+        (r"\\rangle(?![a-zA-Z])", ")"),
+        (r"\\(?:overrightarrow|overline|widehat)\s*+\{\s*+([A-Z]{2,}+)\s*+\}", r"\1"),
+        (r"\\vec\s*+(?:\{\s*+([a-zA-Z]++)\s*+\}|([a-zA-Z])(?![a-zA-Z]))", r"\1\2"),
+        (r"(?<![a-zA-Z\\])(?:sympy\.)?Matrix\s*+\((.*)\)", r"\1"),
+        (r"\\(?:setminus|smallsetminus|backslash)(?![a-zA-Z])", r"\\setminus "),
+        (r"\\mathbb\s*+(?:R(?![a-zA-Z])|\{\s*+R\s*+\})|\\Reals?(?![a-zA-Z])", r"\\mathbb{R}"),
+        (r"(?<![a-zA-Z])C\(\s*+(\d++)\s*+,\s*+(\d++)\s*+\)", r"\\binom{\1}{\2}"),
+        (r"(?<![\d.])(\d++) choose (\d++)|\{\s*+(\d++)\s*+\\choose\s*+(\d++)\s*+\}", r"\\binom{\1\3}{\2\4}"),
+        (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
         (r"\\(?:leq?|leqslant|leqq)(?![a-zA-Z])|<=|=<", r"\\le "),
         (r"\\(?:geq?|geqslant|geqq)(?![a-zA-Z])|>=", r"\\ge "),
         (r"\\neq?(?![a-zA-Z])|!=", r"\\ne "),
@@ -64,6 +76,9 @@ _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 _DOUBLED = re.compile(r"\\\\(?=[a-zA-Z,;:!()\[\]{}])")
 _ROOT = re.compile(r"√\s*+(\d++(?:\.\d++)?|[a-zA-Z])")
 _CALL = re.compile(r"(\\sqrt|\^)\s*+\(")
+_ENDLESS = re.compile(r"(\d++\.)(\d{1,60}+)\s*+(?:\.\.\.|…|\\[lc]?dots(?![a-zA-Z]))")
+_PERIOD = re.compile(r"(\d*?)(\d{1,20}?)\2+")
+_LEAST_REPEATED = 3  # digits: 0.333... and 0.2727... repeat, 0.3... does not say what follows
 _EDGES = " \t\n`\"'*_;:,?"
 
 
@@ -77,7 +92,7 @@ def normalize(text: str) -> str:
         text = _DOUBLED.sub(r"\\", text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
-    return _trimmed(_braced(text))
+    return _trimmed(_ENDLESS.sub(_repeating, _braced(text)))
 
 
 def without_spaces(text: str) -> str:
@@ -88,6 +103,14 @@ def without_spaces(text: str) -> str:
 def _script(sign: str, run: re.Match[str], digits: str) -> str:
     plain = "".join("-" if one in "⁻₋" else str(digits.index(one)) for one in run.group())
     return f"{sign}{{{plain}}}"
+
+
+def _repeating(number: re.Match[str]) -> str:
+    r"""Write `0.333...` as `0.\overline{3}`; digits without a visible period stay an approximation."""
+    period = _PERIOD.fullmatch(number[2])
+    if period is None or len(number[2]) - len(period[1]) < _LEAST_REPEATED:
+        return number[1] + number[2]
+    return rf"{number[1]}{period[1]}\overline{{{period[2]}}}"
 
 
 def _braced(text: str) -> str:

@@ -11,12 +11,12 @@ from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingExtraError
 from caps.core.types import Candidate, Case
 from caps.graders.answer_forms import candidate_answer, extract_answer
-from caps.graders.answers import MAX_CHARS, same_answer
+from caps.graders.answers import LAYERS, MAX_CHARS, Decision, decide, same_answer
 from caps.graders.base import Grade
 from caps.graders.latex import normalize, without_spaces
 from caps.graders.worker_pool import NoReplyError, Workers
 
-RULES = 1
+RULES = 2
 SECONDS = 5.0
 MEMORY = 1 << 30
 CASE_SECONDS = 30.0  # of algebra for all pairs of one case
@@ -72,7 +72,7 @@ class MathGrader:
         self._workers = Workers(
             "caps.graders.algebra:serve", (seconds, memory), count=workers, seconds=seconds
         )
-        self._known: dict[tuple[str, str], tuple[bool | None, str]] = {}
+        self._known: dict[tuple[str, str], Decision] = {}
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -86,18 +86,29 @@ class MathGrader:
         answer = candidate_answer(candidate)
         if answer is None or not normalize(answer[:MAX_CHARS]):
             return Grade(correct=False, reason="no answer")
-        verdicts = [await self._compare(gold, answer) for gold in accepted]
-        if any(equal for equal, _ in verdicts):
-            return Grade(correct=True)
+        decisions = [await self.decide(gold, answer) for gold in accepted]
+        for gold, found in zip(accepted, decisions, strict=True):
+            if found.equal:
+                return Grade(
+                    correct=True, detail=f"{_shown(answer)} against {_shown(gold)}", decided_by=found.layer
+                )
         compared = f"{_shown(answer)} against {' or '.join(_shown(gold) for gold in accepted)}"
-        doubts = [why for equal, why in verdicts if equal is None]
+        doubts = [found.why for found in decisions if found.equal is None]
         if doubts:
             return Grade(correct=None, reason="undecided", detail=f"{compared}: {doubts[0]}")
-        return Grade(correct=False, reason="different", detail=compared)
+        layer = max((found.layer for found in decisions), key=LAYERS.index)
+        return Grade(correct=False, reason="different", detail=compared, decided_by=layer)
 
     async def equal(self, a: str, b: str) -> bool | None:
         """Whether two answers are equal; None if undecided within the time limit."""
-        return (await self._compare(a, b))[0]
+        return (await self.decide(a, b)).equal
+
+    async def decide(self, a: str, b: str) -> Decision:
+        """Whether two answers are equal, and the layer that decided it."""
+        cheap = decide(a, b)
+        if cheap.equal is not None:
+            return cheap
+        return await self._by_algebra(a, b, AlgebraBudget(self._seconds, 1))
 
     async def classes(
         self, answers: Sequence[str | None], *, known: Comparisons | None = None, until: float | None = None
@@ -141,24 +152,18 @@ class MathGrader:
         for index, first in unsure:
             if budget.exhausted:
                 return None
-            if (await self._by_algebra(answer, first, budget))[0]:
+            if (await self._by_algebra(answer, first, budget)).equal:
                 return index
         return None
 
-    async def _compare(self, a: str, b: str) -> tuple[bool | None, str]:
-        cheap = same_answer(a, b)
-        return (
-            (cheap, "")
-            if cheap is not None
-            else await self._by_algebra(a, b, AlgebraBudget(self._seconds, 1))
-        )
-
-    async def _by_algebra(self, a: str, b: str, budget: AlgebraBudget) -> tuple[bool | None, str]:
-        """Whether two answers that the cheap rules cannot decide are equal, and why if undecided."""
+    async def _by_algebra(self, a: str, b: str, budget: AlgebraBudget) -> Decision:
+        """Compare two answers that the exact rules cannot decide."""
         if max(len(a), len(b)) > MAX_CHARS:
-            return None, f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
+            return Decision(
+                None, why=f"an answer of {max(len(a), len(b)):,} characters is too long to compare"
+            )
         if not self._library:
-            return None, str(MissingExtraError("math-verify", "bench", "algebra"))
+            return Decision(None, why=str(MissingExtraError("math-verify", "bench", "algebra")))
         pair = (min(a, b), max(a, b))
         lock = self._locks.setdefault(pair, asyncio.Lock())  # freed when no task uses it
         async with lock:
@@ -167,18 +172,18 @@ class MathGrader:
             del self._known[next(iter(self._known))]
         return known
 
-    async def _ask_worker(self, pair: tuple[str, str], budget: AlgebraBudget) -> tuple[bool | None, str]:
+    async def _ask_worker(self, pair: tuple[str, str], budget: AlgebraBudget) -> Decision:
         """Ask a worker within the budget of the case; only results with the full time limit are cached."""
         budget.pairs -= 1
         seconds = min(self._seconds, max(0.001, budget.seconds))
         try:
             reply = await self._workers.ask(pair, seconds=seconds, until=budget.until, took=budget.spend)
         except NoReplyError as error:
-            known: tuple[bool | None, str] = (None, str(error))
+            known = Decision(None, why=str(error))
             if seconds < self._seconds or budget.expired:
                 return known
         else:
-            known = (reply["equal"], reply.get("why", ""))
+            known = Decision(**reply)
         self._known[pair] = known
         return known
 

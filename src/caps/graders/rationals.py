@@ -4,22 +4,27 @@ sum     = term (("+" | "-") term)*
 term    = factor (("*" | "/")? factor)*          adjacent factors are multiplied
 factor  = "-" factor | power ["!"]
 power   = atom ["^" factor]
-atom    = number | "(" sum ")" | "{" sum "}" | "\\frac" atom atom | "\\sqrt" atom
+atom    = number | "(" sum ")" | "{" sum "}" | "\\frac" atom atom | "\\binom" atom atom | "\\sqrt" atom
+
+A number may be mixed (2 1/3), in groups of thousands (1,234) or repeating (0.\\overline{3}).
 """
 
 import re
 from fractions import Fraction
-from math import factorial, isqrt
+from math import comb, factorial, isqrt
 
 MAX_CHARS = 400
 MAX_BITS = 4096
 MAX_DEPTH = 30
 MAX_FACTORIAL = 200
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:,\d{3})++(?![\d,])")
-_TOKEN = re.compile(r"\s*+(\d++(?:\.\d*+)?(?:[eE][+-]?\d{1,4}+(?!\d))?|\.\d++|\\frac|\\sqrt|[-+*/^!(){}])")
+_TOKEN = re.compile(
+    r"\s*+(\d++(?:\.\d*+)?(?:[eE][+-]?\d{1,4}+(?!\d))?|\.\d++|\\frac|\\binom|\\sqrt|[-+*/^!(){}])"
+)
 _MIXED = re.compile(
     r"(?<![\d.^_}])(\d{1,9})\s*+(?:\\frac\{(\d{1,9})\}\{(\d{1,9})\}|(?<=\s)(\d{1,9})/(\d{1,9}))(?![\d.^])"
 )
+_REPEATING = re.compile(r"(?<![\d.])(\d{0,9})\.(\d{0,20})\\overline\s*+\{(\d{1,20})\}(?!\d)")
 _CLOSING = {"(": ")", "{": "}"}
 
 
@@ -31,7 +36,8 @@ def rational(text: str) -> Fraction | None:
     """The exact value of normalized arithmetic on plain numbers, or None."""
     if len(text) > MAX_CHARS:
         return None
-    text = _MIXED.sub(_spell_out, _GROUPED.sub(lambda number: number.group().replace(",", ""), text))
+    text = _GROUPED.sub(lambda number: number.group().replace(",", ""), text)
+    text = _MIXED.sub(_spell_out, _REPEATING.sub(_repeated, text))
     try:
         parser = _Parser(_tokens(text.strip()))
         value = parser.sum(0)
@@ -44,6 +50,13 @@ def rational(text: str) -> Fraction | None:
 def _spell_out(mixed: re.Match[str]) -> str:
     whole, *parts = (part for part in mixed.groups() if part)
     return f"({whole}+{parts[0]}/{parts[1]})" if int(parts[0]) < int(parts[1]) else mixed.group()
+
+
+def _repeated(number: re.Match[str]) -> str:
+    """The fraction of a repeating decimal: 0.1\\overline{6} is (16 - 1) / 90."""
+    whole, fixed, period = number.groups()
+    above = int(whole + fixed + period) - int(whole + fixed or "0")
+    return f"({above}/{10 ** len(fixed + period) - 10 ** len(fixed)})"
 
 
 def _tokens(text: str) -> list[str]:
@@ -83,7 +96,7 @@ class _Parser:
         while (sign := self._tokens[self._position]) not in ("", "+", "-", ")", "}"):
             if sign in ("*", "/"):
                 self._position += 1
-            elif sign not in ("(", "\\frac", "\\sqrt"):
+            elif sign not in ("(", "\\frac", "\\binom", "\\sqrt"):
                 raise _NoValueError  # such as "3 4", which is not a product
             factor = self._factor(depth)
             value = _bounded(value / factor if sign == "/" else value * factor)
@@ -117,6 +130,8 @@ class _Parser:
         if sign == "\\frac":
             above = self._braced(depth)
             return _bounded(above / self._braced(depth))
+        if sign == "\\binom":
+            return _binomial(self._braced(depth), self._braced(depth))
         if sign == "\\sqrt":
             return _root(self._braced(depth))
         if not sign[:1].isdigit() and not sign.startswith("."):
@@ -146,6 +161,12 @@ def _factorial(value: Fraction) -> Fraction:
     if value.denominator != 1 or not 0 <= value <= MAX_FACTORIAL:
         raise _NoValueError
     return Fraction(factorial(int(value)))
+
+
+def _binomial(above: Fraction, below: Fraction) -> Fraction:
+    if above.denominator != 1 or below.denominator != 1 or not 0 <= below <= above <= MAX_FACTORIAL:
+        raise _NoValueError
+    return Fraction(comb(int(above), int(below)))
 
 
 def _root(value: Fraction) -> Fraction:

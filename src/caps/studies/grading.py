@@ -98,8 +98,10 @@ class GradeStore:
             if self._journal is None:
                 return grade
             row = [grade.correct, grade.reason, grade.detail]
-            if grade.passed_public_tests is not None:
+            if grade.passed_public_tests is not None or grade.decided_by:
                 row.append(grade.passed_public_tests)
+            if grade.decided_by:
+                row.append(grade.decided_by)
             stored = await self._journal.record(KIND, key, row)
         return Grade(*stored)
 
