@@ -336,7 +336,7 @@ class Runner:
         models = [one.runner for one in self.members if not one.runner.has_own_judge]
         if self.members:
             lead = models[0].endpoints.full if models else Endpoint("", self.judge_name)
-            own = self._generating or config.model or config.base_url
+            own = self._generating or config.model
             found = self._find(config.model, join_addresses(config.base_url), keys.api_key) if own else lead
             return Endpoints(found, lead, lead)
         base, judge, e1 = (
@@ -594,8 +594,8 @@ class Runner:
                 changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
             changes["confidence"] = confidence or config.confidence
         if self.members:
-            if not (config.model or config.base_url):
-                changes |= {"model": None, "base_url": ()}
+            if not config.model:  # the first judge stands in for it
+                changes |= {"model": None, "base_url": config.base_url}
             profiles = {one.name: settings_of(one.profile) for one in self.panel_rule.members}
             tables = [one.runner.stated_table(one.table, profiles[one.table.name]) for one in self.members]
             return config.with_values(
@@ -1060,14 +1060,15 @@ NO_PRESET = JudgePreset(about="", max_tokens=DEFAULT_MAX_TOKENS, temperature=DEF
 def _alone(config: RunConfig, table: JudgeTable) -> RunConfig:
     """The config of a run in which one judge of a panel judges alone."""
     price = {name: getattr(table, name) for name in ("price_input", "price_output", "price_cached")}
+    only = not (config.model or config.judge_model or config.judge_base_url or table.base_url)
     return replace(
         config,
         judges=(),
         judge=table.judge,
         recorded=config.recorded if table.recorded is not None else None,
         recorded_judge=table.recorded,
-        model=config.model or (None if table.base_url or config.judge_base_url else table.model),
-        judge_model=table.model or config.judge_model,
+        model=table.model if only else config.model,
+        judge_model=None if only else table.model or config.judge_model,
         judge_base_url=table.base_url or config.judge_base_url,
         judge_preset=table.preset or config.judge_preset,
         max_tokens=table.max_tokens or config.max_tokens,

@@ -21,7 +21,7 @@ from caps.core.types import Answer, Ask, Group, Level, Pairing, Pick, Rating, So
 
 #: Measured correlations between the errors of different judges lie from .25 to .58.
 DEFAULT_CORRELATION = 0.4
-DEFAULT_SURE = 0.7
+DEFAULT_SURE = 0.65
 MOST_LIKELY = 0.99  # chances above this are not trusted
 LEAST_SKILL = 1e-6  # of a judge at chance
 NOTHING = 1e-9  # log-odds below this are a tie

@@ -75,7 +75,8 @@ class RebuiltRun:
         try:
             self.strategy = self.runner.strategy
             if not self.runner.has_own_judge:  # the prompts of a custom judge are unknown
-                judge = self.runner.judge(lambda _: NoModel())
+                models = [one.runner for one in self.runner.members if not one.runner.has_own_judge]
+                judge = (models or [self.runner])[0].judge(lambda _: NoModel())  # the first of a panel
                 self.judge = judge if isinstance(judge, LlmJudge) else None
         except CapsError as error:  # custom prompts or a custom strategy that are missing
             self._note(f"contests cannot be replayed: {error}")
