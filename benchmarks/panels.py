@@ -23,7 +23,7 @@ from caps.building import make_prepare, make_strategy
 from caps.core.contest import Contest
 from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import Member, Opinion, PanelRule
-from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Unanswered, Verdict
+from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Unanswered, Usage, Verdict
 from caps.datasets.imports import open_cases
 from caps.judging.recorded import RecordedJudge, reordered
 from caps.judging.simulated import SimulatedJudge, judge_of
@@ -32,6 +32,7 @@ from caps.statistics.judge_measures import measure, profile_of
 from caps.statistics.observations import Observation
 from caps.statistics.panels import error_correlation
 from caps.studies.diagnosis import Plan, diagnose_with, of_pools, schedule
+from caps.studies.panel import PanelVerdict, measure_panel
 from caps.studies.simulation import LabelledPool, PoolModel, generated_pools
 
 CORRELATION = 0.4
@@ -167,7 +168,8 @@ def simulated(count: int, strategies: Sequence[str]) -> list[str]:
         "problems. Right: share of problems whose choice is right. Price: input tokens at 1, 3 and 9 USD a "
         "million, relative to the best judge alone."
     )
-    return ["### Three simulated judges\n", about, "", *tables(problems, {0: measured}, strategies, 100)]
+    title, single = "### Three simulated judges\n", pairs(measured.seen, prices)
+    return [title, about, "", *single, *tables(problems, {0: measured}, strategies, 100)]
 
 
 def label_of(pool: LabelledPool, chosen: int) -> float:
@@ -201,7 +203,8 @@ def recorded(path: Path, strategies: Sequence[str]) -> list[str]:
         "recorded no confidence, so every verdict counts as HIGH; partial views are answered with verdicts "
         "on full views."
     )
-    return ["### Recorded judges (PRD)\n", about, "", *tables(problems, measured, strategies, 1)]
+    title, single = "### Recorded judges (PRD)\n", pairs(_joined(seen, lambda _: True), PRD)
+    return [title, about, "", *single, *tables(problems, measured, strategies, 1)]
 
 
 def _joined(seen: Sequence[Seen], wanted: Callable[[int], bool]) -> Seen:
@@ -229,6 +232,41 @@ def observations(number: int, case: Case, judge: RecordedJudge) -> list[Observat
                 said = seen if first else seen.swapped()
                 found.append(Observation(**common, first=first, level=level, verdict=said))
     return found
+
+
+def pairs(seen: Seen, prices: Mapping[str, float]) -> list[str]:
+    """Single verdicts on a right and a wrong candidate, as `caps diagnose` measures a panel."""
+    verdicts = [
+        PanelVerdict(
+            one[0],
+            Pairing(one[0].one, one[0].other, one[0].level)
+            if one[0].first
+            else Pairing(one[0].other, one[0].one, one[0].level),
+            {
+                name: obs.verdict if obs.first else obs.verdict.swapped()
+                for name, obs in zip(seen, one, strict=True)
+            },
+            {name: Usage(1, 0, usd=price) for name, price in prices.items()},
+        )
+        for one in zip(*seen.values(), strict=True)
+        if one[0].level is Level.FULL
+    ]
+    members = tuple(Member(name) for name in sorted(prices, key=prices.__getitem__))
+    found = measure_panel(verdicts, PanelRule(members, sure=SURE[-1]), "all")
+    lines = [f"Single verdicts on full views, {len(verdicts):,} of them:\n"]
+    lines += [
+        "| judges | right % | less the best judge | calls | price |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for way in found.ways:
+        low, high = way.interval
+        gap = "–" if way == found.best else f"{100 * way.gain:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+        name = {"all": "panel, all", "cascade": f"panel, cascade, sure at {SURE[-1]:g}"}.get(
+            way.name, way.name
+        )
+        price = (way.usd or 0) / (found.best.usd or 1)
+        lines.append(f"| {name} | {100 * way.accuracy:.1f} | {gap} | {way.calls:.2f} | {price:.2f} |")
+    return [*lines, ""]
 
 
 def tables(

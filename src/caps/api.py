@@ -90,7 +90,7 @@ class ModelOptions(TypedDict, total=False):
     judge_api_key_e1_env: str
     judge: Judge | JudgeFunction | str | Sequence[PanelJudgeLike] | None
     panel: Literal["all", "cascade"]
-    panel_correlation: float
+    panel_correlation: float | None
     panel_sure: float
     recorded: str | Path | None
     recorded_judge: str | None

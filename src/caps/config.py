@@ -237,9 +237,10 @@ class RunConfig:
         metavar="MODE",
         choices=("all", "cascade"),
     )
-    panel_correlation: float = option(
-        DEFAULT_CORRELATION,
-        "Correlation between the errors of two judges of a panel; the higher, the less a second one counts.",
+    panel_correlation: float | None = option(
+        None,
+        "Correlation between the errors of two judges of a panel; the higher, the less a second one counts. "
+        f"Default: as caps diagnose measured it (--judge-profile), else {DEFAULT_CORRELATION:g}.",
         "judge",
         metavar="SHARE",
         least=0,
@@ -780,7 +781,7 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
         hint = nearest(name, tables) or nearest(name, list(_by_alias()))
     raise SettingError(
         f"{path}: [{name}]: no such table; {hint}settings are at the top level, and the only tables are "
-        f"{', '.join(tables)}; see caps select --help"
+        f"{', '.join(tables)} and [[judge]]; see caps select --help"
     )
 
 

@@ -7,9 +7,6 @@ is not set: an explicit setting always wins. Nothing applies a preset that was n
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from caps.core.errors import SettingError
-from caps.core.settings import nearest
-
 DEFAULT_MAX_TOKENS = 4096
 DEFAULT_TEMPERATURE = 0.0
 
@@ -96,15 +93,7 @@ JUDGE_PRESETS: Mapping[str, JudgePreset] = {
 }
 
 
-def judge_preset(name: str, *, where: str = "judge_preset") -> JudgePreset:
-    """A preset by name; a `SettingError` suggests the nearest one."""
-    found = JUDGE_PRESETS.get(name)
-    if found is None:
-        known = list(JUDGE_PRESETS)
-        raise SettingError(
-            f"{where} {name!r}: no such preset; {nearest(name, known)}one of {', '.join(known)}"
-        )
-    return found
+NO_PRESET = JudgePreset(about="what is asked without a preset")
 
 
 def suggested_preset(model: str) -> str | None:

@@ -28,6 +28,7 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import LEVELS as BOTH
 from caps.core.settings import nearest
 from caps.core.types import Level
+from caps.judge_presets import JUDGE_PRESETS
 from caps.registry import DEFAULT_JUDGE
 
 LEVELS = {"both": BOTH, "partial": frozenset({Level.PARTIAL}), "full": frozenset({Level.FULL})}
@@ -256,7 +257,7 @@ _KINDS: Mapping[str, _Kind] = {
     "weight": _Kind(_number(0, above=True), "a number above 0"),
     "level": _Kind(_one_of(*LEVELS), f"one of {', '.join(LEVELS)}"),
     "profile": _Kind(_profile, f"a file of caps diagnose --save, or a table of {', '.join(PROFILE_FIELDS)}"),
-    "preset": _Kind(_text, "the name of a preset; see caps list judges"),
+    "preset": _Kind(_one_of(*JUDGE_PRESETS), f"one of {', '.join(JUDGE_PRESETS)}"),
     "max_tokens": _Kind(_whole, "a whole number of at least 1"),
     "temperature": _Kind(_number(0, 2), "a number from 0 to 2"),
     "reply_format": _Kind(_one_of("free", "tags"), "one of free, tags"),

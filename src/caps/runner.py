@@ -33,10 +33,10 @@ from caps.building import (
     read_recorded_judge,
     with_skip_failing,
 )
-from caps.config import Keys, RunConfig, options
+from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, MissingFeatureError, ModelError, SettingError
 from caps.core.judge_profile import JudgeProfile
-from caps.core.panel import Member, Mode, PanelRule
+from caps.core.panel import DEFAULT_CORRELATION, Member, Mode, PanelRule
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
 from caps.core.settings import override, settings_of, share_out
@@ -52,14 +52,14 @@ from caps.evidence.domains import domain_named
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
-from caps.judge_presets import DEFAULT_MAX_TOKENS, DEFAULT_TEMPERATURE, JudgePreset, judge_preset
+from caps.judge_presets import JUDGE_PRESETS, NO_PRESET, JudgePreset
 from caps.judge_tables import JudgeTable
 from caps.judging.base import Budget, Judge, PreparedCase, Ruling
 from caps.judging.callables import CallableJudge, JudgeFunction, as_judge
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.judging.panel import PanelJudge, PricedJudge
 from caps.judging.preparation import CasePreparation
-from caps.judging.profiles import PanelProfile, read_panel_profile, read_profile
+from caps.judging.profiles import PanelProfile, profile_fields, read_panel_profile, read_profile
 from caps.judging.recorded import RecordedJudge
 from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
@@ -169,7 +169,9 @@ class Runner:
         self.keys = keys or Keys()
         if len(config.judges) == 1:  # a panel of one is that judge
             table = config.judges[0]
-            self.config, self.keys = _alone(config, table), _member_keys(config, self.keys, table)
+            _refuse_unusable(config)
+            judge = judge or (judge_objects or {}).get(table.name)
+            self.config, self.keys = _member_config(config, table), _member_keys(config, self.keys, table)
         self._given_judge = None if judge is None else as_judge(judge, timeout=config.timeout)
         self._judge_objects = {
             name: as_judge(one, timeout=config.timeout) for name, one in (judge_objects or {}).items()
@@ -187,23 +189,11 @@ class Runner:
         """
         if self._given_judge is not None:
             return ()
-        if (
-            self.config.recorded is not None
-            and self.config.judges
-            and not any(one.recorded for one in self.config.judges)
-        ):
-            raise SettingError(
-                "recorded: no judge of the panel is recorded: give tables with recorded = NAME"
-            )
-        if self.config.judges and (self.config.judge_model_e1 or self.config.judge_base_url_e1):
-            raise SettingError(
-                "judge_model_e1: a panel has no separate judge of partial views: give a [[judge]] the field "
-                'level = "partial"'
-            )
+        _refuse_unusable(self.config)
         return tuple(PanelMember(table, self._member_runner(table)) for table in self.config.judges)
 
     def _member_runner(self, table: JudgeTable) -> "Runner":
-        config = _alone(self.config, table)
+        config = _member_config(self.config, table)
         if table.base_url and not self._generating:
             config = replace(config, model=None, base_url=())  # only its own server is asked
         keys = _member_keys(self.config, self.keys, table)
@@ -227,18 +217,24 @@ class Runner:
 
     @property
     def _panel_correlation(self) -> float:
-        """The measured correlation of errors, unless one is set."""
-        measured, usual = self._panel_profile.correlation, options()["panel_correlation"].default
-        stated = self.config.panel_correlation
-        return measured if measured is not None and stated == usual else stated
+        """The correlation of errors that is set, else the measured one, else the usual one."""
+        known = (self.config.panel_correlation, self._panel_profile.correlation, DEFAULT_CORRELATION)
+        return next(one for one in known if one is not None)
 
     def _by_price(self) -> list[PanelMember]:
         """The members, cheapest first; those without a price keep the order of the tables."""
-        prices = [one.runner.price for one in self.members]
-        if any(price is None for price in prices):
+        prices = self._member_prices
+        if prices is None:
             return list(self.members)
-        cost = [0.0 if price is None else price.input + price.output for price in prices]
+        cost = [price.input + price.output for price in prices]
         return [self.members[i] for i in sorted(range(len(cost)), key=lambda i: cost[i])]
+
+    @property
+    def _member_prices(self) -> list[Price] | None:
+        """The prices of the judges of a panel, if all are known; only models cost something."""
+        prices = [Price(0, 0) if one.has_own_judge else one.price for _, one in self.members]
+        known = [one for one in prices if one is not None]
+        return known if len(known) == len(prices) else None
 
     @property
     def has_own_judge(self) -> bool:
@@ -277,6 +273,8 @@ class Runner:
             chosen = override(self._strategy, changes) if changes else self._strategy
         else:
             profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
+            if self.config.judges and not profile_fields(make_strategy(config.strategy)):
+                profile = None  # it weighs the judges of the panel alone
             chosen = make_strategy(config.strategy, changes, profile)
         return with_skip_failing(chosen, config.strategy) if config.skip_failing else chosen
 
@@ -392,7 +390,7 @@ class Runner:
     def judge_preset(self) -> JudgePreset:
         """The preset that fills in what is not set; without one, the defaults."""
         name = self.config.judge_preset
-        return NO_PRESET if name is None else judge_preset(name)
+        return NO_PRESET if name is None else JUDGE_PRESETS[name]
 
     @property
     def judge_extra(self) -> Mapping[str, object]:
@@ -427,9 +425,8 @@ class Runner:
         """The token price as stated, or from the price list, which has no prices of batches."""
         stated = self.stated_price
         if self.members:
-            prices = [Price(0, 0) if one.has_own_judge else one.price for _, one in self.members]
-            known = [one for one in prices if one is not None]
-            return PanelPrice.highest(known) if len(known) == len(prices) else None
+            prices = self._member_prices
+            return None if prices is None else PanelPrice.highest(prices)
         if (
             stated is not None
             or self._offline
@@ -694,8 +691,8 @@ class Runner:
     @property
     def replays_from_journal(self) -> bool:
         """Whether the journal holds all answers; those of plug-ins are in the folder of the run."""
-        alone = [one.runner for one in self.members] or [self]
-        return all(not one.has_own_judge or one.config.recorded is not None for one in alone)
+        runners = self._judge_runners
+        return all(not one.has_own_judge or one.config.recorded is not None for one in runners)
 
     def replayed_judge(self, journal: Journal, unanswered: UnansweredAsks) -> Judge:
         """The judge of the run, answering only from its journal."""
@@ -748,7 +745,7 @@ class Runner:
         from caps.models.fleet import FleetModel  # noqa: PLC0415  (slow import)
 
         config = self.config
-        for runner in self._alone:
+        for runner in self._judge_runners:
             await asyncio.to_thread(getattr, runner, "own_judge")  # reads recorded verdicts
         self._check_judge()
         _ = self.tokenizer  # an unreadable one fails before anything is asked
@@ -968,11 +965,11 @@ class Runner:
     @property
     def judging_endpoints(self) -> tuple[Endpoint, ...]:
         """The endpoints of the models that judge, each once."""
-        alone = [one for one in self._alone if not one.has_own_judge]
-        return tuple(dict.fromkeys(where for one in alone for where in one.endpoints[1:]))
+        models = [one for one in self._judge_runners if not one.has_own_judge]
+        return tuple(dict.fromkeys(where for one in models for where in one.endpoints[1:]))
 
     @property
-    def _alone(self) -> "list[Runner]":
+    def _judge_runners(self) -> "list[Runner]":
         """The runners of the judges: those of a panel, or this one."""
         return [one.runner for one in self.members] or [self]
 
@@ -1054,10 +1051,25 @@ class NoJudge:
         return Usage(0, 0)
 
 
-NO_PRESET = JudgePreset(about="", max_tokens=DEFAULT_MAX_TOKENS, temperature=DEFAULT_TEMPERATURE)
+def _refuse_unusable(config: RunConfig) -> None:
+    """Refuse settings that a panel cannot have."""
+    if not config.judges:
+        return
+    if config.judge_model_e1 or config.judge_base_url_e1:
+        raise SettingError(
+            "judge_model_e1: a panel has no separate judge of partial views: give a [[judge]] the field "
+            'level = "partial"'
+        )
+    recorded = [one for one in config.judges if one.recorded is not None]
+    if recorded and config.recorded is None:
+        raise SettingError(
+            f"{recorded[0].where}: recorded: name the file of recorded verdicts: --recorded FILE"
+        )
+    if config.recorded is not None and not recorded:
+        raise SettingError("recorded: no judge of the panel is recorded: give tables with recorded = NAME")
 
 
-def _alone(config: RunConfig, table: JudgeTable) -> RunConfig:
+def _member_config(config: RunConfig, table: JudgeTable) -> RunConfig:
     """The config of a run in which one judge of a panel judges alone."""
     price = {name: getattr(table, name) for name in ("price_input", "price_output", "price_cached")}
     only = not (config.model or config.judge_model or config.judge_base_url or table.base_url)
@@ -1081,12 +1093,12 @@ def _alone(config: RunConfig, table: JudgeTable) -> RunConfig:
 
 def _member_keys(config: RunConfig, keys: Keys, table: JudgeTable) -> Keys:
     """The keys of a judge of a panel: its own, or that of the run, which is not sent to another address."""
-    address, run = join_addresses(table.base_url), join_addresses(config.judge_base_url or config.base_url)
     if table.api_key_env:
-        key = keys.members.get(table.api_key_env)
-    else:
-        key = (keys.judge_api_key or keys.api_key) if address in ("", run) else None
-    return replace(keys, judge_api_key=key)
+        return replace(keys, judge_api_key=keys.members.get(table.api_key_env))
+    base, judge = join_addresses(config.base_url), join_addresses(config.judge_base_url)
+    address = join_addresses(table.base_url) or judge or base
+    key = keys.judge_api_key if address == (judge or base) else None
+    return replace(keys, judge_api_key=key or (keys.api_key if address == base else None))
 
 
 def _profile_of(table: JudgeTable, measured: PanelProfile) -> JudgeProfile:

@@ -15,6 +15,7 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import Member, Opinion, PanelRule, disagreement, discounts
 from caps.core.types import Group, Level, Pairing, Pick, Rating, Solo, Unanswered, Verdict
 from caps.judge_tables import parse_word, read_tables
+from caps.runner import Runner
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
 from shell import caps, json_lines
@@ -133,6 +134,7 @@ WRONG = {
     'judge = "py:x:y"': "give only one of model, judge and recorded",
     "price_input = 1": "a price needs both price_input and price_output",
     'profile = {e2_hihg = 1}': "profile = {'e2_hihg': 1}: must be a file of caps diagnose --save",
+    'preset = "qwen"': "preset = 'qwen': must be one of qwen3-thinking",
     "max_tokens = 0": "max_tokens = 0: must be a whole number of at least 1",
 }  # fmt: skip
 
@@ -148,6 +150,36 @@ def test_a_wrong_table_gets_a_message_that_names_file_table_and_field(tmp_path, 
     assert str(file) in done.stderr.replace("\n", "")
     assert WRONG[line] in words
     assert "judge 2" in words or "judges 1 and 2" in words
+
+
+def test_the_key_of_the_run_goes_to_no_other_address():
+    run, other = "http://localhost:1/v1", "http://localhost:2/v1"
+    tables = [
+        {"model": "a"}, {"model": "b", "base_url": run}, {"model": "c", "base_url": other},
+        {"model": "d", "base_url": other, "api_key_env": "OWN"},
+    ]  # fmt: skip
+    keys = Keys(api_key="generator", members={"OWN": "own"})
+    found = Runner(RunConfig(base_url=run, judges=tables), keys=keys).members
+    assert [one.runner.endpoints.full.api_key for one in found] == ["generator", "generator", None, "own"]
+    away = Runner(
+        RunConfig(model="m", base_url=run, judge_base_url=other, judges=tables[:2]), keys=keys
+    ).members
+    assert [one.runner.endpoints.full.api_key for one in away] == [None, "generator"]
+    alone = Runner(RunConfig(model="m", base_url=run, judges=tables[2:3]), keys=keys)
+    assert alone.endpoints.full.api_key is None
+
+
+def test_a_list_of_one_function_is_that_function():
+    case = api.Case.of("Which?", ["short", "much longer", "x"])
+
+    def longer(problem, a, b):
+        return "A" if len(a) > len(b) else "B"
+
+    assert (
+        api.select_sync(case, judge=[longer]).text
+        == api.select_sync(case, judge=longer).text
+        == "much longer"
+    )
 
 
 def test_a_missing_variable_names_file_table_and_field(tmp_path):

@@ -224,3 +224,21 @@ def test_presets_are_listed_and_a_wrong_name_is_refused():
     done = caps("select", "cases.jsonl", "--judge-preset", "qwen3-thinkin")
     assert done.returncode == 2
     assert "qwen3-thinking" in done.stderr
+
+
+def test_solve_generates_with_the_model_and_judges_with_the_panel(tmp_path):
+    def reply(body, number=0):
+        if "quality=" in str(body):
+            return better_quality_wins(body)
+        return Reply(f"With quality=0.{body.get('seed', 0) % 9} it is \\boxed{{{body.get('seed', 0) % 3}}}")
+
+    with StubServer(reply) as server:
+        where = ("--model", "stub", "--base-url", server.url, "--no-journal", "--strategy", "caps-r")
+        judges = ("--judge", "model=first", "--judge", "model=second")
+        done = caps("solve", "What is it?", "-n", 4, *where, *judges, "--json", "--quiet")
+        assert done.returncode == 0, done.stderr
+        asked = {body["model"] for body in server.bodies if "quality=" in str(body)}
+        generated = {body["model"] for body in server.bodies if "What is it?" in str(body)} - asked
+    assert asked == {"first", "second"}
+    assert generated == {"stub"}
+    assert json.loads(done.stdout)["panel"]["asked"].keys() == {"first", "second"}

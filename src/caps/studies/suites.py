@@ -224,9 +224,10 @@ def _identity(runner: Runner) -> list[Any]:
     config = runner.config
     if runner.members:
         rule = [config.panel, config.panel_sure, runner.panel_rule.correlation]
+        profiles = {one.name: settings_of(one.profile) for one in runner.panel_rule.members}
         judges = [
-            [table.name, table.weight, table.level, settings_of(member.profile), _identity(alone)]
-            for (table, alone), member in zip(runner.members, runner.panel_rule.members, strict=True)
+            [table.name, table.weight, table.level, profiles[table.name], _identity(alone)]
+            for table, alone in runner.members
         ]
         return ["panel", *rule, *judges]
     if isinstance(runner.own_judge, RecordedJudge):
