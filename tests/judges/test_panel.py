@@ -399,13 +399,30 @@ def test_command_api_and_callables_give_the_same_choice(panel):
     assert [list(one.order) for one in own] == [line["order"] for line in panel.lines()]
 
 
-def test_the_judge_that_resets_every_connection_rests_after_three_failures(tmp_path):
-    def resets(body, number):
-        return Reply("OK") if "quality=" not in str(body) else Status(400, "cannot")
+def test_a_judge_that_keeps_failing_rests_after_three_failures_and_the_choice_stands():
+    asked = {"good": 0, "broken": 0}
 
-    with StubServer(better_quality_wins) as a, StubServer(resets) as b:
+    def good(problem, a, b):
+        asked["good"] += 1
+        return "A" if len(a) > len(b) else "B"
+
+    def broken(problem, a, b):
+        asked["broken"] += 1
+        raise OSError("the disk is full")
+
+    case = api.Case.of("Which?", ["x" * n for n in (3, 9, 5, 1, 7, 2)])
+    best = api.select_sync(case, judge=[good, broken], strategy="caps-r", max_connections=1)
+    assert best.text == "x" * 9
+    assert asked["broken"] == 3 < asked["good"]
+
+
+def test_a_prompt_that_is_too_long_for_one_judge_does_not_rest_it(tmp_path):
+    def short(body, number):
+        long = Status(400, {"error": {"message": "exceeds the context length"}})
+        return Reply("OK") if "quality=" not in str(body) else long
+
+    with StubServer(better_quality_wins) as a, StubServer(short) as b:
         panel = Panel(tmp_path, a, b)
-        assert panel.run("select", "--max-connections", "1").returncode == 0
-        assert panel.asked()[1] < panel.asked()[0]
-        reasons = panel.lines()[-1]["panel"]["unanswered"]["j1"]
-        assert "out" in reasons
+        assert panel.run().returncode == 0
+        assert panel.asked()[0] == panel.asked()[1]
+        assert set(panel.lines()[-1]["panel"]["unanswered"]["j1"]) == {"too-long"}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace as changed
 
-from caps.core.errors import CapsError, ModelError, NotRecordedError
+from caps.core.errors import CapsError, ModelError, NotRecordedError, RefusedError, TooLongError
 from caps.core.panel import Member, Mode, Opinion, PanelRule
 from caps.core.text import printable_line
 from caps.core.types import Ask, Unanswered, Usage
@@ -25,6 +25,8 @@ from caps.judging.base import NOTHING, Budget, Judge, PreparedCase, Ruling
 from caps.models.base import Notify, ignore
 
 EXHAUSTED = ("budget", "time")
+#: Reasons for no answer that say nothing about whether the judge works.
+NO_FAILURE = (*EXHAUSTED, TooLongError.cause, RefusedError.cause, "malformed")
 OUT = "out"  # why a member that keeps failing was not asked
 FAILURES_TO_REST = 3  # in a row
 REST_SECONDS = 60.0
@@ -65,7 +67,7 @@ class PanelJudge:
         members = self._rule.asked_at(ask.level)
         rested = [one for one in members if not self._waits or self._health[one.name].may_ask()]
         asked = rested or members  # if all of them keep failing, each ask still tries
-        out = [(one.name, Ruling(Unanswered(OUT))) for one in members if one not in asked]
+        out = {one.name: Ruling(Unanswered(OUT)) for one in members if one not in asked}
         ask_one = partial(self._ask, prepared, ask, budget)
         if self._mode == "cascade":
             found = await self._one_by_one(ask, asked, ask_one)
@@ -76,7 +78,9 @@ class PanelJudge:
         errors = [error for _, _, error in found if error is not None]
         if len(errors) == len(members):
             raise errors[0]
-        rulings = {name: ruling for name, ruling, _ in found} | dict(out)
+        rulings = {name: ruling for name, ruling, _ in found}
+        if self._mode == "all" or len(found) == len(asked):  # a cascade came to those that rest
+            rulings |= out
         return self._combined(ask, [(one.name, rulings[one.name]) for one in members if one.name in rulings])
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
@@ -127,7 +131,7 @@ class PanelJudge:
             reason = printable_line(f"{type(error).__name__}: {error}")[:LONGEST_REASON]
             health.failed(reason)
             return member.name, Ruling(Unanswered(reason)), None
-        if ruling.unanswered is None or ruling.unanswered in EXHAUSTED or ruling.malformed is not None:
+        if ruling.unanswered is None or ruling.unanswered in NO_FAILURE:
             health.answered()
         else:
             health.failed(ruling.unanswered)
