@@ -26,7 +26,7 @@ def doctor(
     ctx: typer.Context,
     fetch: Fetch = False,
     judge: options.Judges = None,
-    config_file: options.CONFIG_FILE = None,
+    config_file: options.PANEL_FILE = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check what works on this machine, and how to install the rest.

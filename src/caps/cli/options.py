@@ -403,6 +403,16 @@ def judge_tables(ctx: typer.Context, words: list[str] | None) -> tuple[JudgeTabl
     return _one_or_several(options()["judge"], words or [], ctx.meta.get(TABLES, ()))[1]
 
 
+def _load_panel(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Read only the panel of a settings file: its tables, and how it is asked."""
+    if path is not None:
+        values = read_config_file(path)
+        if "judges" in values:
+            ctx.meta[TABLES] = read_tables(values["judges"], str(path))
+        ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in values.items() if k == "panel"}}
+    return path
+
+
 CONFIG_FILE = Annotated[
     Path | None,
     typer.Option(
@@ -413,6 +423,18 @@ CONFIG_FILE = Annotated[
         callback=_load,
         metavar="FILE",
         help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
+        rich_help_panel=FILES,
+    ),
+]
+
+PANEL_FILE = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        is_eager=True,
+        callback=_load_panel,
+        metavar="FILE",
+        help="Settings file whose [[judge]] tables name a panel.",
         rich_help_panel=FILES,
     ),
 ]

@@ -208,7 +208,7 @@ def plan(
     calls_per_second: CallsRate = None,
     batch_hours: BatchHours = 24,
     batch_price: BatchPrice = 0.5,
-    config_file: options.CONFIG_FILE = None,
+    config_file: options.PANEL_FILE = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Forecast calls, tokens, cost and time of every strategy.

@@ -66,7 +66,7 @@ class PanelRule:
     """How the members of a panel are asked and their answers combined.
 
     Members are in the order in which a cascade asks them. `correlation` is that between the errors of two
-    members; a cascade stops once the panel's answer is right with a probability of at least `sure`.
+    members; a cascade stops once its members agree and are right with a probability of at least `sure`.
     """
 
     members: tuple[Member, ...]
@@ -91,15 +91,14 @@ class PanelRule:
         return Verdict(5.5 + 4.5 * margin, 5.5 - 4.5 * margin)
 
     def settled(self, ask: Ask, opinions: Sequence[Opinion]) -> bool:
-        """Whether a cascade asks no further member."""
+        """Whether a cascade asks no further member: those so far agree, and are sure enough together."""
         if not opinions:
             return False
         if isinstance(ask, Solo):
             low, high = UNSURE_RATINGS
             return not low <= self._mean_rating(opinions) <= high
-        ranked = sorted(self._scores(ask, opinions).values(), reverse=True)
-        lead = ranked[0] - ranked[1] if len(ranked) > 1 else sum(ranked)
-        return _probability(lead) >= self.sure - NOTHING
+        scores = self._scores(ask, opinions)
+        return len(scores) == 1 and _probability(sum(scores.values())) >= self.sure - NOTHING
 
     def cascade(self, ask: Ask, answers: Mapping[str, Answer]) -> list[Opinion]:
         """The opinions that a cascade would ask for, of members whose answers are known."""
