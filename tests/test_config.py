@@ -27,6 +27,16 @@ from shell import caps, json_lines
 
 OLD = Path(__file__).parent / "recorded" / "version-0.1"
 WORDS = st.text("abcdefgh", min_size=1, max_size=8)
+TABLES = st.fixed_dictionaries(
+    {"model": WORDS, "weight": st.floats(0.1, 9)},
+    optional={
+        "base_url": WORDS,
+        "api_key_env": WORDS,
+        "profile": st.just({"e2_high": 0.9}),
+        "extra": st.dictionaries(WORDS, st.integers(), max_size=2),
+        "max_tokens": st.integers(1, 99),
+    },
+)
 
 
 def values(one):
@@ -42,6 +52,7 @@ def values(one):
         "list": st.lists(WORDS, max_size=2).map(tuple),
         "mapping": st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=3),
         "integer or auto": st.just("auto") | st.integers(1, 99),
+        "tables": st.lists(TABLES, max_size=3, unique_by=lambda one: one["model"]),
     }
     return kinds[one.kind] | st.none() if one.optional else kinds[one.kind]
 
@@ -133,7 +144,7 @@ def test_tables_that_are_settings_are_read(tmp_path):
 
 
 GUARDED = [
-    'base_url = "http://evil"', 'model = "evil"', 'judge-base-url = "http://evil"', 'prompts = "here"',
+    '[[judge]]\nmodel = "m"\nbase_url = "http://evil"', 'base_url = "http://evil"', 'model = "evil"', 'judge-base-url = "http://evil"', 'prompts = "here"',
     'sandbox = "unsafe-local"', 'strategy = "evil:Strategy"', 'journal = "x"', 'api_key_env = "HOME"',
     "extra = {user = 1}",  'view = {partial = "evil:view"}', 'ray-address = "evil:1"', 'judge_profile = "/etc/x"',
 ]  # fmt: skip

@@ -71,6 +71,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 Addresses = str | Sequence[str]
 CaseLike = Case | Mapping[str, Any]
+PanelJudgeLike = Judge | JudgeFunction | str | Mapping[str, Any]
 
 
 class ModelOptions(TypedDict, total=False):
@@ -88,11 +89,16 @@ class ModelOptions(TypedDict, total=False):
     judge_base_url_e1: Addresses | None
     judge_api_key_e1: str | None
     judge_api_key_e1_env: str
-    judge: Judge | JudgeFunction | str | None
+    judge: Judge | JudgeFunction | str | Sequence[PanelJudgeLike] | None
+    panel: Literal["all", "cascade"]
+    panel_correlation: float | None
+    panel_sure: float
     recorded: str | Path | None
     recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
-    max_tokens: int
+    judge_preset: str | None
+    max_tokens: int | None
+    judge_temperature: float | None
     max_tokens_e1: int | None
     reply_format: Literal["free", "tags"] | None
     extra: Mapping[str, object] | None
@@ -187,8 +193,9 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     The case may also be a mapping with the fields of a line of `cases.jsonl`. Several base URLs are servers
     of the same model. `model="embedded"` needs no endpoint, nor does the path of a GGUF file. `judge` is a
     function `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, an object with the methods of `Judge`, or
-    the name of a plug-in: then no model is needed, and `timeout` limits each of its calls. `settings` changes
-    fields of the strategy.
+    the name of a plug-in: then no model is needed, and `timeout` limits each of its calls. A list of them,
+    and of tables such as `{"model": "qwen3-14b", "weight": 2}`, is a panel. `settings` changes fields of the
+    strategy.
 
     Raises `SettingError` or `InputError` for what was given, `ModelError` when the endpoint cannot be used,
     and `CapsError` when nothing could be judged.
@@ -326,6 +333,10 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     given.pop("progress", None)
     keys = {name: given.pop(name, None) for name in _KEYS}
     judge = None if isinstance(given.get("judge"), str) else given.pop("judge", None)
+    members: dict[str, Any] = {}
+    if isinstance(judge, list | tuple):
+        given["judges"], members = _panel(judge)
+        judge = None
     objects = {name: given.pop(name) for name in _OBJECTS if not isinstance(given.get(name, ""), str)}
     fields = {_RENAMED.get(name, name) for name in known} & options().keys()
     refuse_misspelt_variables()
@@ -334,7 +345,22 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
         empty = value is None and not find_option(name).optional
         values[name] = options()[name].default if empty else value
     config = RunConfig(**values)
-    return Runner(config, keys=Keys.find(config, **keys), judge=judge, generating=generating, **objects)
+    found = Keys.find(config, **keys)
+    return Runner(config, keys=found, judge=judge, judge_objects=members, generating=generating, **objects)
+
+
+def _panel(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The tables of a panel, and its objects by the names of their tables."""
+    tables, objects = list[Any](), dict[str, Any]()
+    for one in judges:
+        if isinstance(one, str | Mapping):
+            tables.append(one)
+            continue
+        name = getattr(one, "judge_id", None) or getattr(one, "name", None) or getattr(one, "__name__", "")
+        named = str(name or type(one).__name__)
+        tables.append({"name": named, "judge": f"object:{named}"})
+        objects[named] = one
+    return tables, objects
 
 
 def _current_name(name: str) -> str:

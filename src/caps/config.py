@@ -9,6 +9,7 @@ against them, so they cannot disagree. Two kinds of settings are restricted:
   is found in the working directory: entering a cloned repository must not redirect a key or run code.
 
 Secrets are never fields. The config names the environment variables a key comes from; `Keys` holds the keys.
+The judges of a panel are tables (`judge_tables`), and obey the same rules.
 """
 
 import math
@@ -22,8 +23,11 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from caps.core.errors import SettingError
+from caps.core.panel import DEFAULT_CORRELATION, DEFAULT_SURE
 from caps.core.settings import nearest
 from caps.files import read_toml
+from caps.judge_presets import DEFAULT_MAX_TOKENS, JUDGE_PRESETS
+from caps.judge_tables import JudgeTable, read_tables
 from caps.registry import (
     DEFAULT_JUDGE,
     DEFAULT_STRATEGY,
@@ -53,11 +57,12 @@ class Option:
     """A setting: its names, valid values, help text, and who may set it.
 
     `registry` lists the names it takes. `advanced` ones are rarely needed and come last in the help.
-    `formerly` are old names, which still work and print a notice.
+    `formerly` are old names, which still work and print a notice. Given several times, or as FIELD=VALUE, it
+    fills the setting that `several` names.
     """
 
     name: str
-    kind: Literal["text", "integer", "number", "flag", "list", "mapping", "integer or auto"]
+    kind: Literal["text", "integer", "number", "flag", "list", "mapping", "integer or auto", "tables"]
     default: Any
     optional: bool
     help: str
@@ -75,11 +80,16 @@ class Option:
     advanced: bool
     registry: Registry | None
     formerly: tuple[str, ...]
+    several: str
 
     @property
     def old_env(self) -> tuple[str, ...]:
         """The environment variables of its former names."""
-        return () if self.kind == "mapping" else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
+        return (
+            ()
+            if self.kind in ("mapping", "tables")
+            else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
+        )
 
     @property
     def expected(self) -> str:
@@ -94,6 +104,7 @@ class Option:
             "integer": "a whole number",
             "number": "a number",
             "integer or auto": "a whole number of at least 1, or auto",
+            "tables": "a list of tables",
         }[self.kind]
         if self.least is not None and self.most is not None:
             return f"{words} from {self.least:g} to {self.most:g}"
@@ -105,6 +116,8 @@ class Option:
         """The value as it is stored, or a `SettingError` that names the setting and where it was given."""
         if value is None and self.optional:
             return None
+        if self.kind == "tables":
+            return read_tables(value, where.removesuffix(" ="))
         stored = _READERS[self.kind](value)
         if stored is _INVALID or not self._in_range(stored):
             raise SettingError(f"{where} {_shown(value)}: must be {self.expected}")
@@ -137,6 +150,7 @@ def option(
     advanced: bool = False,
     registry: Registry | None = None,
     formerly: tuple[str, ...] = (),
+    several: str = "",
 ) -> Any:
     """Declare a setting; see `Option`. `plugin`: the value may name code to import.
 
@@ -158,6 +172,7 @@ def option(
         "advanced": advanced,
         "registry": registry,
         "formerly": formerly,
+        "several": several,
     }
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=about_it, repr=shown)
@@ -201,12 +216,45 @@ class RunConfig:
     )
     judge: str = option(
         DEFAULT_JUDGE,
-        "What judges: model, or a plug-in such as py:module:NAME; see caps list judges.",
+        "What judges: model, or a plug-in such as py:module:NAME; see caps list judges. Repeat it for a "
+        "panel: --judge model=NAME --judge model=NAME,weight=2.",
         "judge",
         metavar="NAME",
         guarded=True,
         plugin=True,
         registry=JUDGES,
+        several="judges",
+    )
+    judges: tuple[JudgeTable, ...] = option(
+        (), "Judges of a panel: [[judge]] tables of a settings file.", "judge", guarded=True, plugin=True,
+        shown=False,
+    )  # fmt: skip
+    panel: str = option(
+        "all",
+        "How a panel is asked: all (every judge answers every ask) or cascade (the cheapest first, the "
+        "others where it is unsure or they disagree).",
+        "judge",
+        metavar="MODE",
+        choices=("all", "cascade"),
+    )
+    panel_correlation: float | None = option(
+        None,
+        "Correlation between the errors of two judges of a panel; the higher, the less a second one counts. "
+        f"Default: as caps diagnose measured it (--judge-profile), else {DEFAULT_CORRELATION:g}.",
+        "judge",
+        metavar="SHARE",
+        least=0,
+        most=0.95,
+        advanced=True,
+    )
+    panel_sure: float = option(
+        DEFAULT_SURE,
+        "Probability of being right at which a cascade asks no further judge.",
+        "judge",
+        metavar="SHARE",
+        least=0.5,
+        most=1,
+        advanced=True,
     )
     judge_model: str | None = option(
         None, "Model that judges, if it is not --model.", "judge", metavar="NAME", guarded=True
@@ -264,8 +312,30 @@ class RunConfig:
         metavar="MODE",
         choices=("verbal", "logprobs", "auto"),
     )
-    max_tokens: int = option(
-        4096, "Most tokens that the judge may write in one reply.", "asking", metavar="TOKENS", least=1
+    judge_preset: str | None = option(
+        None,
+        "Room for replies, temperature and effort for a family of models; see caps list judges. Other "
+        "options win over it.",
+        "asking",
+        metavar="NAME",
+        choices=tuple(JUDGE_PRESETS),
+    )
+    max_tokens: int | None = option(
+        None,
+        "Most tokens that the judge may write in one reply. Default: that of --judge-preset, else "
+        f"{DEFAULT_MAX_TOKENS:,}.",
+        "asking",
+        metavar="TOKENS",
+        least=1,
+    )
+    judge_temperature: float | None = option(
+        None,
+        "Temperature of the judge's first reply. Default: that of --judge-preset, else 0.",
+        "asking",
+        metavar="X",
+        least=0,
+        most=2,
+        advanced=True,
     )
     max_tokens_e1: int | None = option(
         None,
@@ -538,6 +608,7 @@ class Keys:
     api_key: str | None = field(default=None, repr=False)
     judge_api_key: str | None = field(default=None, repr=False)
     judge_api_key_e1: str | None = field(default=None, repr=False)
+    members: Mapping[str, str] = field(default_factory=dict, repr=False)  # by the variable that holds it
 
     @classmethod
     def find(
@@ -563,7 +634,22 @@ class Keys:
             api_key=read(api_key, config.api_key_env, "CAPS_API_KEY", "OPENAI_API_KEY"),
             judge_api_key=read(judge_api_key, config.judge_api_key_env, "CAPS_JUDGE_API_KEY"),
             judge_api_key_e1=read(judge_api_key_e1, config.judge_api_key_e1_env, "CAPS_JUDGE_API_KEY_E1"),
+            members=_member_keys(config.judges, known),
         )
+
+
+def _member_keys(judges: Iterable[JudgeTable], known: Mapping[str, str]) -> dict[str, str]:
+    """The keys of a panel, by the names of their environment variables."""
+    found = {}
+    for table in judges:
+        if table.api_key_env and not known.get(table.api_key_env):
+            raise SettingError(
+                f"{table.where}: api_key_env: environment variable {table.api_key_env!r}, which should hold "
+                "a key, is not set"
+            )
+        if table.api_key_env:
+            found[table.api_key_env] = known[table.api_key_env]
+    return found
 
 
 @cache
@@ -574,7 +660,7 @@ def options() -> Mapping[str, Option]:
     for spec in fields(RunConfig):
         kind, optional = _kind(hints[spec.name])
         about = dict(spec.metadata)
-        about["env"] = () if kind == "mapping" else about["env"] or (f"CAPS_{spec.name.upper()}",)
+        about["env"] = () if kind in ("mapping", "tables") else about["env"] or (f"CAPS_{spec.name.upper()}",)
         about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
         default = {} if spec.default is MISSING else spec.default
         found[spec.name] = Option(name=spec.name, kind=kind, default=default, optional=optional, **about)
@@ -666,6 +752,8 @@ def per_request_options() -> tuple[Option, ...]:
 def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
     """Read the settings of a TOML file; a file `found` in the working directory may not set guarded ones."""
     values = read_toml(path, option="" if found else "--config")
+    if isinstance(values.get("judge"), list):
+        values["judges"] = [*values.pop("judge"), *values.get("judges", ())]
     for name, value in values.items():
         _refuse_table(path, name, value)
     if found:
@@ -683,8 +771,13 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
     """Refuse a `[table]` that is not a setting, with a hint: there are no sections."""
     one = _by_alias().get(name.replace("-", "_"))
     inside = value[0] if isinstance(value, list) and value else value
-    if not isinstance(inside, Mapping) or (one is not None and one.kind == "mapping"):
+    kind = "" if one is None else one.kind
+    if not isinstance(inside, Mapping) or kind == "mapping" or (kind == "tables" and isinstance(value, list)):
         return
+    if name in ("judge", "judges"):
+        raise SettingError(
+            f"{path}: [{name}]: write [[judge]], with two brackets, once for each judge of a panel"
+        )
     tables = sorted(alias for alias, each in _by_alias().items() if each.kind == "mapping")
     inner = [key for key in inside if key.replace("-", "_") in _by_alias()]
     if one is not None:
@@ -695,7 +788,7 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
         hint = nearest(name, tables) or nearest(name, list(_by_alias()))
     raise SettingError(
         f"{path}: [{name}]: no such table; {hint}settings are at the top level, and the only tables are "
-        f"{', '.join(tables)}; see caps select --help"
+        f"{', '.join(tables)} and [[judge]]; see caps select --help"
     )
 
 
@@ -775,12 +868,16 @@ def _kind(hint: Any) -> tuple[Any, bool]:
     bare = [part for part in parts if part is not NoneType]
     if len(bare) == 2:
         return "integer or auto", False
+    if JudgeTable in get_args(bare[0]):
+        return "tables", False
     origin = get_origin(bare[0]) or bare[0]
     kinds = {str: "text", int: "integer", float: "number", bool: "flag", tuple: "list", Mapping: "mapping"}
     return kinds[origin], len(bare) < len(parts)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple) and any(isinstance(one, JudgeTable) for one in value):
+        return [one.to_dict() for one in value]
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
 
 

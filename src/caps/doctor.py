@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from caps.judge_tables import JudgeTable
 from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path, is_intact
 
@@ -56,14 +58,24 @@ class Check:
 
 
 def examine(
-    *, cache: Path, journal: Path, endpoints: Sequence[ServerAddress] = (), model: str | None = None
+    *,
+    cache: Path,
+    journal: Path,
+    endpoints: Sequence[ServerAddress] = (),
+    model: str | None = None,
+    judges: Sequence[JudgeTable] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Check]:
-    """Run all checks; endpoints are only asked for their lists of models, which costs nothing."""
+    """Run all checks; endpoints are only asked for their lists of models, which costs nothing.
+
+    `judges` are those of a panel, with the keys that the environment holds.
+    """
     return [
         check_python(),
         *map(check_extra, EXTRAS),
         check_weights(cache),
         *([check_endpoint(one, model) for one in endpoints] or [check_endpoint(None)]),
+        *(check_judge(one, environment) for one in judges if one.model is not None and one.base_url),
         check_journal(journal),
         check_sandbox(),
         check_browser(),
@@ -121,6 +133,20 @@ def check_endpoint(endpoint: ServerAddress | None, model: str | None = None) -> 
             "endpoint", "broken", f"{found.base_url} serves no {model!r}", f"export CAPS_MODEL={served[0]}"
         )
     return Check("endpoint", "ok", f"{found.base_url} serves {len(served)} model{'s' * (len(served) != 1)}")
+
+
+def check_judge(judge: JudgeTable, environment: Mapping[str, str]) -> Check:
+    """Check that the server of a judge of a panel lists its model, with the key that its table names."""
+    name, variable = f"judge {judge.name}", judge.api_key_env
+    if variable and not environment.get(variable):
+        return Check(
+            name, "broken", f"{variable}, which should hold its key, is not set", f"export {variable}=…"
+        )
+    for address in judge.base_url:
+        found = check_endpoint(ServerAddress(name, address, environment.get(variable)), judge.model)
+        if found.state != "ok":
+            return Check(name, found.state, found.found, "correct its [[judge]] table, or start the server")
+    return Check(name, "ok", f"{judge.model} is served")
 
 
 def check_journal(path: Path) -> Check:

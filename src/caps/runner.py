@@ -18,7 +18,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from platformdirs import user_cache_path
 
@@ -33,12 +34,14 @@ from caps.building import (
     with_skip_failing,
 )
 from caps.config import Keys, RunConfig
-from caps.core.errors import InputError, MissingFeatureError, SettingError
+from caps.core.errors import InputError, MissingFeatureError, ModelError, SettingError
+from caps.core.judge_profile import JudgeProfile
+from caps.core.panel import DEFAULT_CORRELATION, Member, Mode, PanelRule
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
 from caps.core.settings import override, settings_of, share_out
 from caps.core.types import Ask, Case, Level, Usage
-from caps.costs.prices import Price, listed_price
+from caps.costs.prices import PanelPrice, Price, listed_price
 from caps.engines.base import Engine, Outcome, PerCase
 from caps.engines.batch_files import BatchSettings
 from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, RunBudget
@@ -49,11 +52,14 @@ from caps.evidence.domains import domain_named
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
+from caps.judge_presets import JUDGE_PRESETS, NO_PRESET, JudgePreset
+from caps.judge_tables import JudgeTable
 from caps.judging.base import Budget, Judge, PreparedCase, Ruling
 from caps.judging.callables import CallableJudge, JudgeFunction, as_judge
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
+from caps.judging.panel import PanelJudge, PricedJudge
 from caps.judging.preparation import CasePreparation
-from caps.judging.profiles import read_profile
+from caps.judging.profiles import PanelProfile, profile_fields, read_panel_profile, read_profile
 from caps.judging.recorded import RecordedJudge
 from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
@@ -78,6 +84,8 @@ if TYPE_CHECKING:
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
+#: Why asks had no answer, by judge of a panel; those of the run itself are under an empty name.
+UnansweredAsks: TypeAlias = Mapping[str, Mapping[tuple[str, Ask], str]]
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
@@ -102,6 +110,13 @@ class Endpoints(NamedTuple):
     generator: Endpoint
     full: Endpoint
     partial: Endpoint
+
+
+class PanelMember(NamedTuple):
+    """A judge of a panel: its table, and the runner of a run in which it judges alone."""
+
+    table: JudgeTable
+    runner: "Runner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +146,7 @@ class Runner:
         *,
         keys: Keys | None = None,
         judge: Judge | JudgeFunction | None = None,
+        judge_objects: Mapping[str, Judge | JudgeFunction] | None = None,
         model: Model | None = None,
         strategy: Strategy | None = None,
         method: Method | None = None,
@@ -144,21 +160,87 @@ class Runner:
     ) -> None:
         """A `generating` run also accepts settings of the sampling method and the preset.
 
+        `judge_objects` are judges of a panel, by the names of their tables.
         `offline` runs name models but do not connect. With `any_model`, each request names its model.
         `fetching` is called while weights are downloaded. `grace` is the number of seconds that a stopped run
         waits for running calls, which are paid for.
         """
         self.config = config
         self.keys = keys or Keys()
+        if len(config.judges) == 1:  # a panel of one is that judge
+            table = config.judges[0]
+            _refuse_unusable(config)
+            judge = judge or (judge_objects or {}).get(table.name)
+            self.config, self.keys = _member_config(config, table), _member_keys(config, self.keys, table)
         self._given_judge = None if judge is None else as_judge(judge, timeout=config.timeout)
+        self._judge_objects = {
+            name: as_judge(one, timeout=config.timeout) for name, one in (judge_objects or {}).items()
+        }
         self._model, self._strategy = model, strategy
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
 
+    @cached_property
+    def members(self) -> tuple[PanelMember, ...]:
+        """The judges of a panel, in the order of their tables; empty if there is one judge.
+
+        Each has the runner of a run in which it judges alone, so its requests and their keys are the same.
+        """
+        if self._given_judge is not None:
+            return ()
+        _refuse_unusable(self.config)
+        return tuple(PanelMember(table, self._member_runner(table)) for table in self.config.judges)
+
+    def _member_runner(self, table: JudgeTable) -> "Runner":
+        config = _member_config(self.config, table)
+        if table.base_url and not self._generating:
+            config = replace(config, model=None, base_url=())  # only its own server is asked
+        keys = _member_keys(self.config, self.keys, table)
+        return self.with_config(config, keys=keys, judge=self._judge_objects.get(table.name))
+
+    @cached_property
+    def panel_rule(self) -> PanelRule:
+        """How a panel is asked and combined: the cheapest judge first, then in the order of the tables."""
+        measured = self._panel_profile
+        members = [
+            Member(table.name, _profile_of(table, measured), table.weight, table.levels)
+            for table, _ in self._by_price()
+        ]
+        return PanelRule(tuple(members), self._panel_correlation, self.config.panel_sure)
+
+    @cached_property
+    def _panel_profile(self) -> PanelProfile:
+        """What a diagnosis of the panel measured of its judges, if the judge profile is one."""
+        path = self.config.judge_profile
+        return PanelProfile() if path is None else read_panel_profile(Path(path))
+
+    @property
+    def _panel_correlation(self) -> float:
+        """The correlation of errors that is set, else the measured one, else the usual one."""
+        known = (self.config.panel_correlation, self._panel_profile.correlation, DEFAULT_CORRELATION)
+        return next(one for one in known if one is not None)
+
+    def _by_price(self) -> list[PanelMember]:
+        """The members, cheapest first; those without a price keep the order of the tables."""
+        prices = self._member_prices
+        if prices is None:
+            return list(self.members)
+        cost = [price.input + price.output for price in prices]
+        return [self.members[i] for i in sorted(range(len(cost)), key=lambda i: cost[i])]
+
+    @property
+    def _member_prices(self) -> list[Price] | None:
+        """The prices of the judges of a panel, if all are known; only models cost something."""
+        prices = [Price(0, 0) if one.has_own_judge else one.price for _, one in self.members]
+        known = [one for one in prices if one is not None]
+        return known if len(known) == len(prices) else None
+
     @property
     def has_own_judge(self) -> bool:
-        """Whether the judge is an object, a plug-in or recorded verdicts, so that no model is needed."""
+        """Whether no judge is a model: an object, a plug-in or recorded verdicts judge."""
+        if self.members:
+            return all(one.runner.has_own_judge for one in self.members)
         return (
             self._given_judge is not None
             or self.config.judge != DEFAULT_JUDGE
@@ -191,6 +273,8 @@ class Runner:
             chosen = override(self._strategy, changes) if changes else self._strategy
         else:
             profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
+            if self.config.judges and not profile_fields(make_strategy(config.strategy)):
+                profile = None  # it weighs the judges of the panel alone
             chosen = make_strategy(config.strategy, changes, profile)
         return with_skip_failing(chosen, config.strategy) if config.skip_failing else chosen
 
@@ -223,7 +307,9 @@ class Runner:
 
     @cached_property
     def own_judge(self) -> Judge | None:
-        """The judge that is not a model: an object, a plug-in, or recorded verdicts."""
+        """The judge that is not a model: an object, a plug-in, or recorded verdicts; None for a panel."""
+        if self.members:
+            return None
         if self._judge is None and self.config.recorded is not None:
             return read_recorded_judge(self.config.recorded, self.config.recorded_judge)
         return self._judge
@@ -233,6 +319,8 @@ class Runner:
         """The name of the judge: its model, its recorded name, or its class."""
         if not self.asks_judge:
             return ""
+        if self.members:
+            return f"panel of {', '.join(one.table.name for one in self.members)}"
         judge = self.own_judge
         return self.endpoints.full.model if judge is None else getattr(judge, "name", None) or _path_of(judge)
 
@@ -243,6 +331,12 @@ class Runner:
         A key is not sent to another address.
         """
         config, keys = self.config, self.keys
+        models = [one.runner for one in self.members if not one.runner.has_own_judge]
+        if self.members:
+            lead = models[0].endpoints.full if models else Endpoint("", self.judge_name)
+            own = self._generating or config.model
+            found = self._find(config.model, join_addresses(config.base_url), keys.api_key) if own else lead
+            return Endpoints(found, lead, lead)
         base, judge, e1 = (
             join_addresses(one) for one in (config.base_url, config.judge_base_url, config.judge_base_url_e1)
         )
@@ -275,18 +369,38 @@ class Runner:
     @cached_property
     def judge_settings(self) -> JudgeSettings:
         """How the judge is asked; the small embedded model replies with bare tags by default."""
+        models = [one.runner for one in self.members if not one.runner.has_own_judge]
+        if models:
+            return models[0].judge_settings
         reply = self.config.reply_format
         if reply is None:
             _, full, at_partial = self.endpoints
             small = all(where.model == weights.NAME for where in (full, at_partial))
             reply = "tags" if small else "free"
         confidence = self.config.confidence.replace("auto", "verbal")
-        return JudgeSettings(max_tokens=self.config.max_tokens, reply=reply, confidence=confidence)
+        temperature, preset = self.config.judge_temperature, self.judge_preset
+        return JudgeSettings(
+            max_tokens=self.config.max_tokens or preset.max_tokens,
+            temperature=preset.temperature if temperature is None else temperature,
+            reply=reply,
+            confidence=confidence,
+        )
+
+    @property
+    def judge_preset(self) -> JudgePreset:
+        """The preset that fills in what is not set; without one, the defaults."""
+        name = self.config.judge_preset
+        return NO_PRESET if name is None else JUDGE_PRESETS[name]
+
+    @property
+    def judge_extra(self) -> Mapping[str, object]:
+        """Extra request fields of the judge: those of the preset, and the stated ones."""
+        return {**self.judge_preset.extra, **self.config.extra}
 
     @property
     def extra_e1(self) -> Mapping[str, object]:
         """Extra request fields for partial views."""
-        return {**self.config.extra, **self.config.extra_e1}
+        return {**self.judge_extra, **self.config.extra_e1}
 
     @cached_property
     def templates(self) -> dict[str, str]:
@@ -310,6 +424,9 @@ class Runner:
     def price(self) -> Price | None:
         """The token price as stated, or from the price list, which has no prices of batches."""
         stated = self.stated_price
+        if self.members:
+            prices = self._member_prices
+            return None if prices is None else PanelPrice.highest(prices)
         if (
             stated is not None
             or self._offline
@@ -409,16 +526,24 @@ class Runner:
     def _preset_name(self) -> str:
         return resolve_preset(self.config.preset, self.config.model)
 
-    def with_config(self, config: RunConfig, *, model: Model | None = None) -> "Runner":
-        """A runner with the same objects and keys, another config and optionally another model."""
+    def with_config(
+        self,
+        config: RunConfig,
+        *,
+        model: Model | None = None,
+        keys: Keys | None = None,
+        judge: Judge | None = None,
+    ) -> "Runner":
+        """A runner with the same objects, another config and optionally another model, keys and judge."""
         runner = Runner(
             config,
-            keys=self.keys,
-            judge=self._judge if config.judge == self.config.judge else None,
+            keys=keys or self.keys,
+            judge=judge or (self._judge if config.judge == self.config.judge else None),
             model=model or self._model,
             strategy=self._strategy if config.strategy == self.config.strategy else None,
             method=self._method,
             preset=self._preset,
+            judge_objects=self._judge_objects,
             generating=self._generating,
             offline=self._offline,
             warn=self._warn,
@@ -458,16 +583,54 @@ class Runner:
         if self.asks_model:
             generator, full, at_partial = self.endpoints
             changes |= {"model": generator.model, "base_url": generator.base_url}
+            if not self.members:
+                changes |= self._stated_asking()
             if full != generator:
                 changes |= {"judge_model": full.model, "judge_base_url": full.base_url}
             if at_partial != full:
                 changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
-            changes["reply_format"] = self.judge_settings.reply
             changes["confidence"] = confidence or config.confidence
+        if self.members:
+            if not config.model:  # the first judge stands in for it
+                changes |= {"model": None, "base_url": config.base_url}
+            profiles = {one.name: settings_of(one.profile) for one in self.panel_rule.members}
+            tables = [one.runner.stated_table(one.table, profiles[one.table.name]) for one in self.members]
+            return config.with_values(
+                {**changes, "judges": tables, "panel_correlation": self._panel_correlation}
+            )
         price = self.price
         if price is not None:
             changes |= {f"price_{name}": value for name, value in asdict(price).items()}
         return config.with_values(changes)
+
+    def _stated_asking(self) -> dict[str, Any]:
+        """How the judge is asked, with the values of a preset as if they were set."""
+        settings = self.judge_settings
+        return {
+            "judge_preset": None,
+            "max_tokens": settings.max_tokens,
+            "judge_temperature": settings.temperature or None,
+            "reply_format": settings.reply,
+            "extra": self.judge_extra,
+        }
+
+    def stated_table(self, table: JudgeTable, profile: Mapping[str, float]) -> JudgeTable:
+        """The table of a judge whose runner this is, with all derived values stated."""
+        if self.has_own_judge:
+            return replace(table, profile=profile)
+        asking, where, price = self._stated_asking(), self.endpoints.full, self.price
+        return replace(
+            table,
+            model=where.model,
+            base_url=(where.base_url,) if where.base_url else (),
+            profile=profile,
+            preset=None,
+            max_tokens=asking["max_tokens"],
+            temperature=asking["judge_temperature"],
+            reply_format=asking["reply_format"],
+            extra=asking["extra"],
+            **({} if price is None else {f"price_{name}": value for name, value in asdict(price).items()}),
+        )
 
     # Judges, engines and samplers
 
@@ -477,8 +640,38 @@ class Runner:
         *,
         confidence: str | None = None,
         texts: TextWorkers | None = None,
+        journal: ReplyStore | None = None,
+        recorded: bool = False,
+        unanswered: UnansweredAsks = MappingProxyType({}),
     ) -> Judge:
-        """Create the judge of the run; the only place that does."""
+        """Create the judge of the run; the only place that does.
+
+        A function stores its answers in the journal. With `recorded`, models answer from records at once;
+        `unanswered` holds the asks that had no answer.
+        """
+        if self.members and self.asks_judge:
+            judges = {
+                table.name: PricedJudge(
+                    runner.judge(
+                        model_at, confidence=confidence, texts=texts, journal=journal, recorded=recorded,
+                        unanswered={"": unanswered.get(table.name, {})},
+                    ),
+                    runner.price,
+                )
+                for table, runner in self.members
+            }  # fmt: skip
+            mode = cast(Mode, self.config.panel)
+            judge: Judge = PanelJudge(self.panel_rule, judges, mode=mode, waits=not recorded, warn=self._warn)
+        else:
+            judge = self._single_judge(model_at, confidence, texts)
+        if journal is not None and isinstance(judge, CallableJudge):
+            return judge.kept_in(journal)
+        silent = unanswered.get("")
+        return ReplayedJudge(judge, silent) if silent and isinstance(judge, LlmJudge | PanelJudge) else judge
+
+    def _single_judge(
+        self, model_at: Callable[[Endpoint], Model], confidence: str | None, texts: TextWorkers | None
+    ) -> Judge:
         if self.own_judge is not None:
             return self.own_judge
         if not self.asks_judge:
@@ -488,18 +681,23 @@ class Runner:
             Level.PARTIAL: LevelModel(
                 model_at(at_partial), at_partial.model, self.extra_e1, self.config.max_tokens_e1
             ),
-            Level.FULL: LevelModel(model_at(full), full.model, self.config.extra),
+            Level.FULL: LevelModel(model_at(full), full.model, self.judge_extra),
         }
         settings = self.judge_settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
         return LlmJudge(level_models, self.templates, settings, texts=texts)
 
-    def replayed_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
+    @property
+    def replays_from_journal(self) -> bool:
+        """Whether the journal holds all answers; those of plug-ins are in the folder of the run."""
+        runners = self._judge_runners
+        return all(not one.has_own_judge or one.config.recorded is not None for one in runners)
+
+    def replayed_judge(self, journal: Journal, unanswered: UnansweredAsks) -> Judge:
         """The judge of the run, answering only from its journal."""
         model = ReplayedModel(journal)
-        judge = self.judge(lambda _: model)
-        return ReplayedJudge(judge, unanswered) if isinstance(judge, LlmJudge) else judge
+        return self.judge(lambda _: model, recorded=True, unanswered=unanswered)
 
     def findings(self, journal: ReplyStore | None, texts: TextWorkers | None = None) -> Findings | None:
         """The findings that are computed before any judge is asked, unless they are off."""
@@ -522,9 +720,7 @@ class Runner:
         """Create the engine that runs contests in this process; the only place that does."""
         journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
-        judge = self.judge(journaled.__getitem__, confidence=confidence, texts=texts)
-        if journal is not None and isinstance(judge, CallableJudge):
-            judge = judge.kept_in(journal)
+        judge = self.judge(journaled.__getitem__, confidence=confidence, texts=texts, journal=journal)
         return LocalEngine(
             judge,
             self.prepare,
@@ -549,7 +745,8 @@ class Runner:
         from caps.models.fleet import FleetModel  # noqa: PLC0415  (slow import)
 
         config = self.config
-        await asyncio.to_thread(lambda: self.own_judge)  # reads recorded verdicts
+        for runner in self._judge_runners:
+            await asyncio.to_thread(getattr, runner, "own_judge")  # reads recorded verdicts
         self._check_judge()
         _ = self.tokenizer  # an unreadable one fails before anything is asked
         if config.engine == "batch":
@@ -612,6 +809,8 @@ class Runner:
 
     def _check_judge(self) -> None:
         """Refuse a judge that cannot answer what the strategy asks, before anything is asked."""
+        for one in self.members:
+            one.runner._check_judge()
         judge, able = self.own_judge, capabilities_of(self.strategy)
         if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return
@@ -631,7 +830,10 @@ class Runner:
             raise SettingError(f"engine {self.config.engine}: {said} cannot be the judge; use local")
 
     def unanswerable(self, strategy: Strategy) -> list[AskKind]:
-        """The kinds of asks of a strategy that the judge of this run cannot answer."""
+        """The kinds of asks of a strategy that the judge of this run, or one of a panel, cannot answer."""
+        if self.members:
+            lacking = [kind for one in self.members for kind in one.runner.unanswerable(strategy)]
+            return list(dict.fromkeys(lacking))
         judge, able = self.own_judge, capabilities_of(strategy)
         if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return []
@@ -670,14 +872,14 @@ class Runner:
         from caps.engines.batch import BatchState  # noqa: PLC0415
         from caps.models.pending import PendingModel  # noqa: PLC0415
 
-        judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence)
+        judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence, recorded=True)
 
         def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> BatchState:
             return BatchState(
                 cases,
                 strategy,
                 seed=seed,
-                judge=cast(LlmJudge, judge),
+                judge=judge,
                 prepare=self.prepare,
                 waiting=waiting,
                 budget=lambda: CaseBudget(
@@ -755,10 +957,21 @@ class Runner:
         """Connect to the model at each judging endpoint; empty if no model judges."""
         if not self.asks_model:
             return {}
-        models = {where: self.connected(where) for where in dict.fromkeys(self.endpoints[1:])}
+        models = {where: self.connected(where) for where in self.judging_endpoints}
         for model in models.values():
             stack.push_async_callback(model.close)
         return models
+
+    @property
+    def judging_endpoints(self) -> tuple[Endpoint, ...]:
+        """The endpoints of the models that judge, each once."""
+        models = [one for one in self._judge_runners if not one.has_own_judge]
+        return tuple(dict.fromkeys(where for one in models for where in one.endpoints[1:]))
+
+    @property
+    def _judge_runners(self) -> "list[Runner]":
+        """The runners of the judges: those of a panel, or this one."""
+        return [one.runner for one in self.members] or [self]
 
     def connected(self, where: Endpoint) -> HasConnections:
         """Connect to the model at an endpoint, with the limits of the config; the caller closes it."""
@@ -787,6 +1000,8 @@ class Runner:
         if not limits:
             return lambda: getattr(self.own_judge, "connections", OWN_CONNECTIONS)
         surplus = SURPLUS_CALLS if self.config.max_connections == "auto" else 0
+        if self.members:  # an ask may occupy a connection of each
+            return lambda: max(room() for room in limits) + surplus
         return lambda: sum(room() for room in limits) + surplus
 
     async def _confidence(
@@ -795,17 +1010,33 @@ class Runner:
         """Call every endpoint once; `auto` uses log-probabilities if all endpoints return them."""
         if not probe or not models:
             return self.judge_settings.confidence if models else "verbal"
+        if self.members:
+            return await self._panel_confidence(models, paid)
         wanted = self.config.confidence != "verbal"
         grammar = {"grammar": WORD} if self.judge_settings.reply == "tags" else {}
         try:
             for where, model in models.items():
-                extra = {**grammar, **self.config.extra}
+                extra = {**grammar, **self.judge_extra}
                 await canary(model, where.model, want_logprobs=wanted, extra=extra, paid=paid)
         except MissingFeatureError:
             if self.config.confidence == "logprobs":
                 raise
             return "verbal"
         return "logprobs" if wanted else "verbal"
+
+    async def _panel_confidence(
+        self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object]
+    ) -> str:
+        """Call every judge of a panel once; log-probabilities are used if all of them return them."""
+        found = set()
+        for table, runner in self.members:
+            own = {where: models[where] for where in runner.judging_endpoints}
+            try:
+                found.add(await runner._confidence(own, paid, probe=True) if own else "verbal")
+            except ModelError as error:
+                error.args = (f"judge {table.name!r}: {error}",)
+                raise
+        return found.pop() if len(found) == 1 else "verbal"
 
 
 class NoJudge:
@@ -818,6 +1049,65 @@ class NoJudge:
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Nothing."""
         return Usage(0, 0)
+
+
+def _refuse_unusable(config: RunConfig) -> None:
+    """Refuse settings that a panel cannot have."""
+    if not config.judges:
+        return
+    if config.judge_model_e1 or config.judge_base_url_e1:
+        raise SettingError(
+            "judge_model_e1: a panel has no separate judge of partial views: give a [[judge]] the field "
+            'level = "partial"'
+        )
+    recorded = [one for one in config.judges if one.recorded is not None]
+    if recorded and config.recorded is None:
+        raise SettingError(
+            f"{recorded[0].where}: recorded: name the file of recorded verdicts: --recorded FILE"
+        )
+    if config.recorded is not None and not recorded:
+        raise SettingError("recorded: no judge of the panel is recorded: give tables with recorded = NAME")
+
+
+def _member_config(config: RunConfig, table: JudgeTable) -> RunConfig:
+    """The config of a run in which one judge of a panel judges alone."""
+    price = {name: getattr(table, name) for name in ("price_input", "price_output", "price_cached")}
+    only = not (config.model or config.judge_model or config.judge_base_url or table.base_url)
+    return replace(
+        config,
+        judges=(),
+        judge=table.judge,
+        recorded=config.recorded if table.recorded is not None else None,
+        recorded_judge=table.recorded,
+        model=table.model if only else config.model,
+        judge_model=None if only else table.model or config.judge_model,
+        judge_base_url=table.base_url or config.judge_base_url,
+        judge_preset=table.preset or config.judge_preset,
+        max_tokens=table.max_tokens or config.max_tokens,
+        judge_temperature=config.judge_temperature if table.temperature is None else table.temperature,
+        reply_format=table.reply_format or config.reply_format,
+        extra={**config.extra, **table.extra},
+        **({} if table.price_input is None else price),
+    )
+
+
+def _member_keys(config: RunConfig, keys: Keys, table: JudgeTable) -> Keys:
+    """The keys of a judge of a panel: its own, or that of the run, which is not sent to another address."""
+    if table.api_key_env:
+        return replace(keys, judge_api_key=keys.members.get(table.api_key_env))
+    base, judge = join_addresses(config.base_url), join_addresses(config.judge_base_url)
+    address = join_addresses(table.base_url) or judge or base
+    key = keys.judge_api_key if address == (judge or base) else None
+    return replace(keys, judge_api_key=key or (keys.api_key if address == base else None))
+
+
+def _profile_of(table: JudgeTable, measured: PanelProfile) -> JudgeProfile:
+    """The reliability of a judge: as its table says, as measured with the panel, or an average one."""
+    if isinstance(table.profile, str):
+        return read_profile(Path(table.profile), option=f"{table.where}: profile =")
+    if table.profile is not None:
+        return replace(JudgeProfile(), **table.profile)
+    return measured.members.get(table.name, JudgeProfile())
 
 
 def _journaled(model: Model, journal: ReplyStore | None) -> Model:

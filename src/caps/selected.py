@@ -374,7 +374,8 @@ def _ledgers(lines: Iterable[Line]) -> dict[str, Ledger]:
         if not line.get("attempt"):
             asks.append((line, []))
         if asks and "tokens" in line:
-            usage = Usage(line["tokens"], line.get("output", 0), line.get("cached", 0))
+            counts = (line["tokens"], line.get("output", 0), line.get("cached", 0))
+            usage = Usage(*counts, usd=line.get("usd"))
             asks[-1][1].append((usage, bool(line.get("replayed"))))
     found: dict[str, Ledger] = {}
     for line, usages in asks:

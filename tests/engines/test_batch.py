@@ -96,7 +96,7 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
     with Journal.open(tmp_path / "batch.sqlite") as journal, Journal.open(tmp_path / "local.sqlite") as other:
         assert len(journal.get_many(server.paid)) == len(other.get_many(server.paid)) > 0
         runner = Runner(live_setup)
-        judge, prepare = runner.replayed_judge(journal, silent), runner.prepare
+        judge, prepare = runner.replayed_judge(journal, {"": silent}), runner.prepare
         for number, case in enumerate(some):
             again = CaseRun(number, prepare(case), make_strategy(strategy), 3)
             assert fast_forward(again, judge) == []

@@ -161,3 +161,20 @@ def test_jsonl_and_parquet_come_through_ray_data_as_the_same_cases_in_order(clus
     assert list(cases_for("local", Cluster(), str(other / "a.parquet"))) == here[:-1]
     with pytest.raises(InputError, match="none.jsonl: cannot be read as a file"):
         list(cases_for("ray", Cluster(), (tmp_path / "none.jsonl").as_uri()))
+
+
+def test_workers_ask_every_judge_of_a_panel_and_the_journal_holds_all_replies(cluster, tmp_path):
+    source = cases(3, n=5)
+    with StubServer(better_quality_wins) as one, StubServer(better_quality_wins) as other:
+        tables = [{"model": "stub", "base_url": one.url}, {"model": "other", "base_url": other.url}]
+        setup = replace(setup_for(one, tmp_path), model=None, base_url=(), judges=tables)
+        outcomes, _ = asyncio.run(played(setup, iter(source)))
+        asked = one.requests, other.requests
+        again, _ = asyncio.run(played(replace(setup, engine="local"), iter(source)))
+        assert (one.requests, other.requests) == asked
+    assert asked[0] == asked[1] > 0
+    assert seen(outcomes) == seen(again)
+    assert {opinion.judge for ruled in outcomes[0].judged for opinion in ruled.ruling.opinions} == {
+        "stub",
+        "other",
+    }

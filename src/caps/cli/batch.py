@@ -104,7 +104,7 @@ def prepare(
             raise SettingError("--confidence auto needs a server to ask: choose verbal or logprobs")
         if limit_name not in ("max_tokens", RENAMED):
             raise SettingError(f"--limit-name {limit_name!r}: must be max_tokens or {RENAMED}")
-        if not (config.judge_model or config.model):
+        if not (config.judge_model or config.model or config.judges):
             raise SettingError("no model: give --model NAME, or set CAPS_MODEL")
         file = _run_file(Runner(config, keys=keys, offline=True), begun, limit)
         BatchFolder(out).begin(replace(file, batch={"limit_name": limit_name}), force=force)

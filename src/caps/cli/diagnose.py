@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 import typer
@@ -15,7 +15,7 @@ from caps.building import make_prepare
 from caps.cli import options
 from caps.cli.figures import Html, Plots, write_figures
 from caps.cli.help import FILES, JUDGE, STRATEGY
-from caps.cli.options import JsonFlag, configured
+from caps.cli.options import JsonFlag, configured, loaded_settings
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import runner_for
 from caps.cli.progress import Progress
@@ -23,6 +23,7 @@ from caps.cli.signals import report_interrupted, run_until_signal
 from caps.config import Keys, RunConfig
 from caps.config import options as options_of
 from caps.core.errors import InputError, SettingError
+from caps.core.panel import Mode
 from caps.core.settings import override
 from caps.core.text import printable
 from caps.datasets.imports import open_cases
@@ -39,8 +40,10 @@ from caps.reports.diagnosis_page import (
     stamp_of,
 )
 from caps.runner import Runner
+from caps.statistics.observations import complete
 from caps.studies.advice import CONTESTS, Conclusion, conclude, measured_of
 from caps.studies.diagnosis import (
+    OBSERVATIONS_PER_PAIR,
     DiagnosisRun,
     Plan,
     Subject,
@@ -51,6 +54,7 @@ from caps.studies.diagnosis import (
     simulate,
     subjects,
 )
+from caps.studies.panel import measure_panel
 from caps.studies.simulation import PoolModel, generated_pools
 
 MADE_UP = 300
@@ -159,6 +163,7 @@ Save = Annotated[
     without=("model", "strategy", "skip_failing", "judge_profile"),
 )  # fmt: skip
 def diagnose(
+    ctx: typer.Context,
     config: RunConfig,
     keys: Keys,
     cases: Cases = None,
@@ -183,7 +188,8 @@ def diagnose(
     The judge compares pairs of a right and a wrong candidate, on partial and on full views and in both
     orders, until both accuracies differ from chance and the forecast is settled, or --pairs are asked.
     Replies are stored in the journal, where caps select finds them. Several --model, or several --simulate,
-    are compared in one table. --set changes the simulated judge of --simulate: position_bias=0.3.
+    are compared in one table. --set changes the simulated judge of --simulate: position_bias=0.3. Of a panel,
+    every judge is asked everything: the panel, its cascade and each judge are compared on the same pairs.
     """
     plan = Plan(
         pairs=pairs, per_case=per_case, precision=precision, stop=not no_stop, ratings=ratings, proxy=proxy,
@@ -219,19 +225,44 @@ def diagnose(
     judged = [
         _simulated(name, changes, scheduled, plan)
         if simulate_
-        else _live(replace(config, model=name), keys, scheduled, plan, cases, quiet=quiet)
+        else _live(
+            config if name is None else replace(config, model=name),
+            keys,
+            scheduled,
+            plan,
+            cases,
+            file=loaded_settings(ctx),
+            quiet=quiet,
+        )
         for name in names
     ]
     raise typer.Exit(output.print(*judged[0]) if len(judged) == 1 else output.compare(judged))
 
 
 def _live(
-    config: RunConfig, keys: Keys, scheduled: list[Subject], plan: Plan, cases: str | None, *, quiet: bool
+    config: RunConfig,
+    keys: Keys,
+    scheduled: list[Subject],
+    plan: Plan,
+    cases: str | None,
+    *,
+    file: tuple[str, str] | None,
+    quiet: bool,
 ) -> tuple[DiagnosisRun, JudgeLabel]:
-    with runner_for(config, keys, quiet=quiet) as runner:
+    with runner_for(replace(config, panel="all"), keys, quiet=quiet) as runner:
         answered = asyncio.run(judged_live(runner, scheduled, plan, quiet=quiet))
         if answered is None:
             raise typer.Exit(130)
+        if runner.members:
+            panel = None
+            if answered.panel and not plan.proxy:
+                panel = measure_panel(answered.panel, runner.panel_rule, cast(Mode, config.panel))
+                answered.observations = complete(panel.observations, OBSERVATIONS_PER_PAIR)
+            words = (*(("--config", file[0]) if file else _judge_words(config)), "--panel", config.panel)
+            return answered, JudgeLabel(
+                source=f"caps diagnose {cases}", model=runner.judge_name, words=words, price=runner.price,
+                panel=panel,
+            )  # fmt: skip
         if not runner.asks_model:
             named = ("--recorded", str(config.recorded), "--recorded-judge", runner.judge_name)
             return answered, JudgeLabel(
@@ -271,6 +302,17 @@ def _simulated(
         raise SettingError(f"--simulate {preset!r}: must be one of {', '.join(PRESETS)}")
     asked = simulate(scheduled, plan, override(PRESETS[preset], changes))
     return asked, JudgeLabel(source=f"simulated judge {preset}", simulated=True)
+
+
+def _judge_words(config: RunConfig) -> tuple[str, ...]:
+    """The `--judge` words of a panel that stands in no file."""
+    rows = [
+        ",".join(
+            f"{name}={value}" for name, value in table.to_dict().items() if isinstance(value, str | float)
+        )
+        for table in config.judges
+    ]
+    return tuple(word for row in rows for word in ("--judge", row))
 
 
 def _again(config: RunConfig) -> tuple[str, ...]:
@@ -384,6 +426,7 @@ class DiagnosisOutput:
         )
         if self.save is not None:
             row = diagnosis.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
+            row |= {} if judge.panel is None else judge.panel.kept()
             write_file(self.save, msgspec.json.format(msgspec.json.encode(row)) + b"\n", option="--save")
             say(f"profile: {self.save}")
         pictures = diagnosis_pictures(found.measured, found.options, found.chosen, stamp_of(judge))
@@ -410,6 +453,9 @@ class DiagnosisOutput:
         if judge.simulated:
             _print([f"{judge.source}: the figures below are simulated", ""])
         stdout().print(diagnosis.figures(found.measured))
+        if judge.panel is not None:
+            stdout().print(diagnosis.panel_table(judge.panel))
+            _print(["", *diagnosis.panel_words(judge.panel)])
         answer = diagnosis.judged_words(found.measured, pairs_most=self.plan.pairs)
         _print(["", *diagnosis.remarks(found.measured), "", *answer])
         _print([*(f"warning: {words}" for words in found.warnings), ""])

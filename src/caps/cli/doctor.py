@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from platformdirs import user_cache_path, user_data_path
 
+from caps.cli import options
 from caps.cli.options import JsonFlag
 from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
@@ -21,10 +22,17 @@ from caps.reports.console import table
 Fetch = Annotated[bool, typer.Option("--fetch", help="Download the default model first (93 MB).")]
 
 
-def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
+def doctor(
+    ctx: typer.Context,
+    fetch: Fetch = False,
+    judge: options.Judges = None,
+    config_file: options.PANEL_FILE = None,
+    as_json: JsonFlag = False,
+) -> None:
     """Check what works on this machine, and how to install the rest.
 
-    Checks Python, optional packages, the default model, servers, the journal, the sandbox and the browser.
+    Checks Python, optional packages, the default model, servers, the journal, the sandbox and the browser,
+    and the judges of a panel (--judge, or [[judge]] tables of --config).
     Everything that is missing is optional. The exit code is 1 only if something that exists does not work.
     """
     cache = user_cache_path("caps")
@@ -38,6 +46,8 @@ def doctor(fetch: Fetch = False, as_json: JsonFlag = False) -> None:
         journal=Path(journal) if journal else default_path(user_data_path("caps")),
         endpoints=[place for place in places if place.kind == places[0].kind],
         model=os.environ.get("CAPS_MODEL"),
+        judges=options.judge_tables(ctx, judge),
+        environment=os.environ,
     )
     if as_json:
         print_json([asdict(check) for check in checks])

@@ -46,6 +46,7 @@ from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.evidence.domains import domain_named
 from caps.journal.store import default_path
+from caps.judge_tables import JudgeTable, parse_word, read_tables
 from caps.registry import STRATEGIES, allow
 
 #: The panel of each group of settings; advanced settings have a panel of their own.
@@ -88,6 +89,7 @@ NoJournal = Annotated[
         "--no-journal", help="Store no replies; every run pays for its calls again.", rich_help_panel=FILES
     ),
 ]
+TABLES = "caps.tables"  # key of `Context.meta`: the [[judge]] tables of a settings file
 LOADED = "caps.loaded"  # key of `Context.meta`: which settings came from which file
 
 
@@ -103,7 +105,11 @@ def configured(
     that settings came from is printed on standard error, unless the command does that itself.
     """
     usual, left_out = defaults or {}, frozenset(without)
-    taken = [one for one in options().values() if one.group in groups and one.name not in left_out]
+    taken = [
+        one
+        for one in options().values()
+        if one.group in groups and one.name not in left_out and one.kind != "tables"
+    ]
     keys = [name for group in groups for name in KEYS_OF_GROUP.get(group, ()) if name not in left_out]
     journaled = any(one.name == "journal" for one in taken)
 
@@ -124,10 +130,12 @@ def configured(
             if announce and not given.get("quiet") and (loaded := loaded_settings(ctx)):
                 say("settings from {}: {}".format(*loaded))
             found = {name: words[name] for name in keys}
-            config = _config(taken, words, usual)
+            config = _config(taken, words, usual, ctx.meta.get(TABLES, ()))
             if journaled and not words["no_journal"] and config.journal is None:
                 config = config.with_values({"journal": str(default_path(user_data_path("caps")))})
-            allow_named(*(getattr(config, one.name) for one in taken if one.plugin or one.guarded))
+            allow_named(
+                *(getattr(config, one.name) for one in taken if one.plugin or one.guarded), config.judges
+            )
             named_domain(config.domain)
             more = {"ctx": ctx} if "ctx" in own else {}
             command(config=config, keys=Keys.find(config, **found), **given, **more)
@@ -145,10 +153,17 @@ def configured(
     return decorate
 
 
-def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[str, Any]) -> RunConfig:
+def _config(
+    taken: Iterable[Option],
+    words: Mapping[str, Any],
+    usual: Mapping[str, Any],
+    tables: tuple[JudgeTable, ...] = (),
+) -> RunConfig:
     values = dict(usual)
     for one in taken:
         given, flag = words[one.name], one.flags[0]
+        if one.several:
+            given, values[one.several] = _one_or_several(one, given or [], tables)
         if one.kind == "mapping":
             read = parse_extra if one.name in ("extra", "extra_e1") else parse_assignments
             given = read(given or [], option=flag)
@@ -158,6 +173,18 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
             given = None
         values[one.name] = one.check(given, flag)
     return RunConfig(**values)
+
+
+def _one_or_several(
+    one: Option, words: list[str], tables: tuple[JudgeTable, ...]
+) -> tuple[str, tuple[JudgeTable, ...]]:
+    """The value of an option that was given once, or the tables that several of them, or a file, make."""
+    if not words or words == [one.default]:
+        return one.default, tables
+    parsed = [parse_word(word) for word in words]
+    if len(parsed) == 1 and isinstance(parsed[0], str):
+        return parsed[0], ()
+    return one.default, read_tables(parsed, one.flags[0])
 
 
 def _check_variables() -> None:
@@ -184,7 +211,9 @@ def allow_named(*values: object) -> None:
         words = (
             value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
         )
-        allow(words, str(Path.cwd()))
+        for word in words:
+            named = (word.judge, *word.base_url) if isinstance(word, JudgeTable) else (word,)
+            allow(named, str(Path.cwd()))
 
 
 def named_domain(name: str | None) -> str | None:
@@ -208,8 +237,9 @@ def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, A
 
 
 def _parameter(one: Option, default: Any) -> inspect.Parameter:
-    annotation: Any = Annotated[TYPES[one.kind], _typer_option(one, default)]
-    return _plain(one.name, annotation, default=None if one.kind in ("list", "mapping") else default)
+    kind = "list" if one.several else one.kind
+    annotation: Any = Annotated[TYPES[kind], _typer_option(one, default)]
+    return _plain(one.name, annotation, default=None if kind in ("list", "mapping") else default)
 
 
 def _typer_option(one: Option, default: Any) -> Any:
@@ -317,14 +347,16 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
         param = known.get(key.replace("_", "-")) or _param_of_setting(ctx, key)
         if (new := renamed(key)) is not None:
             warn_renamed(f"{path}: {key}", new)
-        if param is None:
+        if key == "judges":
+            ctx.meta[TABLES] = read_tables(value, str(path))
+        elif param is None:
             _refuse_unknown(path, key, known)
         elif param.name is not None:
             default = [f"{k}={_word(v)}" for k, v in value.items()] if isinstance(value, dict) else value
             repeated = getattr(param, "multiple", False) and not isinstance(default, list)
             defaults[param.name] = [default] if repeated else default
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
-    ctx.meta[LOADED] = (path, sorted(defaults))
+    ctx.meta[LOADED] = (path, sorted([*defaults, *(("judges",) if ctx.meta.get(TABLES) else ())]))
     return path
 
 
@@ -366,6 +398,21 @@ def stated_settings(ctx: typer.Context) -> frozenset[str]:
     return frozenset(found)
 
 
+def judge_tables(ctx: typer.Context, words: list[str] | None) -> tuple[JudgeTable, ...]:
+    """The judges of a panel that `--judge` words or the tables of a settings file name."""
+    return _one_or_several(options()["judge"], words or [], ctx.meta.get(TABLES, ()))[1]
+
+
+def _load_panel(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Read only the panel of a settings file: its tables, and how it is asked."""
+    if path is not None:
+        values = read_config_file(path)
+        if "judges" in values:
+            ctx.meta[TABLES] = read_tables(values["judges"], str(path))
+        ctx.default_map = {**(ctx.default_map or {}), **{k: v for k, v in values.items() if k == "panel"}}
+    return path
+
+
 CONFIG_FILE = Annotated[
     Path | None,
     typer.Option(
@@ -376,6 +423,18 @@ CONFIG_FILE = Annotated[
         callback=_load,
         metavar="FILE",
         help="Read options from a TOML file. Default: caps.toml in the working directory, within limits.",
+        rich_help_panel=FILES,
+    ),
+]
+
+PANEL_FILE = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        is_eager=True,
+        callback=_load_panel,
+        metavar="FILE",
+        help="Settings file whose [[judge]] tables name a panel.",
         rich_help_panel=FILES,
     ),
 ]
@@ -442,6 +501,8 @@ RunDomain = Annotated[
 # Settings of a run, for commands that take only a few of them.
 Model = Annotated[str | None, setting_option("model")]
 BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
+Judges = Annotated[list[str] | None, setting_option("judge")]
+Panel = Annotated[str, setting_option("panel")]
 Profile = Annotated[str | None, setting_option("profile")]
 Domain = Annotated[str | None, setting_option("domain")]
 View = Annotated[list[str] | None, setting_option("views")]

@@ -39,9 +39,10 @@ from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
 from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
-from caps.costs.prices import Price, Terms, listed_price, measured_output
+from caps.costs.prices import Price, Terms, listed_price, measured_output, price_of_all
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
+from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
@@ -179,6 +180,8 @@ def plan(
     strategy: Strategies = None,
     set_: SetOption = None,
     judge_profile: options.JudgeProfileFile = None,
+    judge: options.Judges = None,
+    panel: options.Panel = "all",
     profile: options.Profile = None,
     view: options.View = None,
     prompts: options.Prompts = None,
@@ -206,6 +209,7 @@ def plan(
     calls_per_second: CallsRate = None,
     batch_hours: BatchHours = 24,
     batch_price: BatchPrice = 0.5,
+    config_file: options.PANEL_FILE = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Forecast calls, tokens, cost and time of every strategy.
@@ -214,7 +218,8 @@ def plan(
     tokens are estimated from characters unless they can be counted: by --tokenizer, or by the server (--model
     and --base-url). Later rounds are a range, since they depend on the verdicts. Without CASES, one problem
     is planned whose candidates all differ, which is the most expensive case. --problems scales the forecast
-    up.
+    up. With a panel (--judge, or [[judge]] tables of --config) the cost is that of all judges, and calls are
+    those of one.
     """
     allow_named(*(strategy or "").split(","))
     strategies = _configured(
@@ -236,6 +241,9 @@ def plan(
         latency,
         max_connections,
     )
+    judges = options.judge_tables(ctx, judge)
+    if len(judges) > 1:
+        terms = _with_panel(terms, judges, panel, join_addresses(base_url))
     scale = None
     if problems is not None:
         fleet = Fleet(
@@ -257,6 +265,26 @@ def plan(
     planned = _Source(cases, limit, fields)
     raise typer.Exit(plan_file(planned, task, terms, names=list(strategies), as_json=as_json,
                                named=strategy is not None, scale=scale, counted=source))  # fmt: skip
+
+
+def _with_panel(terms: Terms, judges: Sequence[JudgeTable], mode: str, base_url: str) -> Terms:
+    """The terms of a panel: the prices of all judges, or from the cheapest to all of a cascade."""
+    prices = [
+        _price(one.price_input, one.price_output, one.price_cached, one.model,
+               join_addresses(one.base_url) or base_url) or terms.price
+        for one in judges
+    ]  # fmt: skip
+    known = [one for one in prices if one is not None]
+    if len(known) < len(prices):
+        known = []
+    first = min(known, key=lambda one: one.input + one.output, default=None)
+    least = 1 if mode == "cascade" else len(judges)
+    return replace(
+        terms,
+        price=price_of_all(known) if known else None,
+        least_price=first if mode == "cascade" else None,
+        judges=(least, len(judges)),
+    )
 
 
 def _rate(
@@ -449,6 +477,7 @@ def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any
         "usd": None if terms.price is None else dollars,
         "seconds": terms.seconds(one.mean, one.calls, one.depth),
         "token_share": round(one.mean / baseline.mean, 4) if baseline.mean else None,
+        **({} if terms.judges == (1, 1) else {"judges_of_an_ask": terms.judges}),
     }
 
 
@@ -501,6 +530,10 @@ def _print(rows: Sequence[dict[str, Any]], cases: int, terms: Terms, counted: st
         f"tokens: {counted}; the range is over all candidates that may survive a round; "
         f"unreadable replies, which are asked for again, are not included{money}"
     )
+    least, most = terms.judges
+    if most > 1:
+        each = f"{most}" if least == most else f"{least} to {most}"
+        remarks += f"; a panel: calls and tokens are those of one judge, and {each} answer each ask"
     stdout().print(remarks, style="dim")
 
 

@@ -109,7 +109,7 @@ class _Replay:
         self._price, self._journal = runner.price, journal
         self._judge: Judge | None = None
         self._calls: dict[str, list[dict[str, Any]]] = {}
-        if runner.has_own_judge and runner.config.recorded is None:
+        if not runner.replays_from_journal:
             # Its answers are in the folder of the run, so its code is not needed.
             for line in read_rulings(path):
                 self._calls.setdefault(line["case"], []).append(line)
@@ -188,6 +188,9 @@ def _refuse_unrecorded(config: RunConfig) -> None:
     lacking = [f"extra {name!r}" for name in unrecorded({**config.extra, **config.extra_e1})]
     for name in ("base_url", "judge_base_url", "judge_base_url_e1"):
         lacking += [name] if any(map(is_masked, getattr(config, name))) else []
+    for table in config.judges:
+        lacking += [f"extra {name!r} of {table.name!r}" for name in unrecorded(table.extra)]
+        lacking += [f"base_url of {table.name!r}"] if any(map(is_masked, table.base_url)) else []
     if lacking:
         raise InputError(
             f"run.json holds no values that may be secret, and {lacking[0]} has one, so --ask cannot send "

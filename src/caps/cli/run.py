@@ -274,7 +274,8 @@ class Run:
 
     def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
         runner = self._runner
-        partial = runner.endpoints.partial.model if runner.asks_model else runner.judge_name
+        alone = runner.asks_model and not runner.members
+        partial = runner.endpoints.partial.model if alone else runner.judge_name
         about = {
             "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
             "model": runner.judge_name,

@@ -8,6 +8,9 @@ _HIGH = "chance that a HIGH verdict on a right and a wrong candidate prefers the
 _LOW = "the same of a LOW verdict"
 _SURE = "share of decided verdicts that are HIGH"
 
+#: Ratings this far apart are a HIGH verdict: between the weights of LOW (2/9) and HIGH (6/9).
+HIGH_WEIGHT = 4 / 9
+
 #: How far the pull of a slot varies between cases once its mean was measured.
 MEASURED_SLOT_SPREAD = 0.2
 

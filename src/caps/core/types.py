@@ -204,13 +204,17 @@ Answer: TypeAlias = Verdict | Rating | Pick | Unanswered
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of a call; cached ones are part of the prompt, reasoning ones part of the output."""
+    """Tokens of a call; cached ones are part of the prompt, reasoning ones part of the output.
+
+    `usd` is its cost where judges have different prices; otherwise the price of the run applies.
+    """
 
     prompt: int
     output: int
     cached: int = 0
     reasoning: int = 0
     estimated: bool = False
+    usd: float | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -219,6 +223,7 @@ class Usage:
             self.cached + other.cached,
             self.reasoning + other.reasoning,
             self.estimated or other.estimated,
+            other.usd if self.usd is None else self.usd + (other.usd or 0.0),
         )
 
 

@@ -29,6 +29,7 @@ class Sums:
     statement: int = 0
     pair_calls: int = 0
     pair_asked: int = 0
+    usd: float = 0.0  # of calls with a price of their own
 
     def add(self, other: "Sums") -> None:
         """Add other totals."""
@@ -66,6 +67,7 @@ class Ledger:
                 line.cached += usage.cached
                 line.output += usage.output
                 line.reasoning += usage.reasoning
+                line.usd += usage.usd or 0.0
             self.estimated = self.estimated or usage.estimated
 
     def add(self, other: "Ledger") -> None:

@@ -4,7 +4,7 @@ An unknown price is `None`, never 0: a budget in dollars must not pass silently.
 """
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,27 @@ class Price:
         return self.of(sums.billed, sums.output, sums.cached)
 
 
+def price_of_all(prices: Sequence[Price]) -> Price:
+    """The price of tokens that several judges read and write."""
+    cached = sum(one.input if one.cached is None else one.cached for one in prices)
+    return Price(sum(one.input for one in prices), sum(one.output for one in prices), cached)
+
+
+@dataclass(frozen=True, slots=True)
+class PanelPrice(Price):
+    """The prices of several judges: sums cost what their calls cost, other tokens the highest price."""
+
+    @classmethod
+    def highest(cls, prices: Sequence[Price]) -> "PanelPrice":
+        """The price of a panel from the prices of its judges."""
+        cached = [one.input if one.cached is None else one.cached for one in prices]
+        return cls(max(one.input for one in prices), max(one.output for one in prices), max(cached))
+
+    def of_sums(self, sums: Sums) -> float:
+        """Dollars for what was billed, as the calls state it."""
+        return sums.usd
+
+
 def listed_price(model: str, base_url: str) -> Price | None:
     """Look up a model in the offline table by its address; None if it is not listed."""
     try:
@@ -65,24 +86,31 @@ def listed_price(model: str, base_url: str) -> Price | None:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Mean output tokens of a call, and the price and speed of the server, if known."""
+    """Mean output tokens of a call, and the price and speed of the server, if known.
+
+    The price of a panel is that of all its judges; `least_price` is that of the one a cascade asks first.
+    `judges` are the fewest and the most that answer an ask.
+    """
 
     output: float
     price: Price | None = None
     tokens_per_second: float | None = None
     latency: float | None = None
     connections: int | None = None
+    least_price: Price | None = None
+    judges: tuple[int, int] = (1, 1)
 
     def __post_init__(self) -> None:
         if self.latency is not None and self.connections is None:
             raise SettingError("--latency needs --max-connections, the number of calls at once")
 
     def dollars(self, tokens: float, calls: float, *, all_cached: bool = False) -> float | None:
-        """Dollars for some calls; `all_cached` assumes that all input comes from a prefix cache."""
-        if self.price is None:
+        """Dollars for some calls; `all_cached` is the least: cached input, one judge of a cascade."""
+        price = (self.least_price or self.price) if all_cached else self.price
+        if price is None:
             return None
         billed = round(tokens)
-        return self.price.of(billed, round(calls * self.output), billed if all_cached else 0)
+        return price.of(billed, round(calls * self.output), billed if all_cached else 0)
 
     def seconds(self, tokens: float, calls: float, depth: int) -> float | None:
         """The larger of total work and consecutive rounds; None if neither speed nor latency is known."""

@@ -52,7 +52,9 @@ class Account:
         self.usd = self.reserved_usd = 0.0
 
     def dollars(self, usage: Usage) -> float:
-        """Cost of a usage; 0 if the price is unknown."""
+        """Cost of a usage, at its own price if it states one; 0 if the price is unknown."""
+        if usage.usd is not None:
+            return usage.usd
         return 0.0 if self._price is None else self._price.of(usage.prompt, usage.output, usage.cached)
 
     def fits(self, max_usage: Usage) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from caps.core.panel import Opinion
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Views
 from caps.prompts.fence import could_fake, quote, show
@@ -66,7 +67,7 @@ class PreparedCase:
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One call to a model on behalf of an ask, and how its reply was read."""
+    """One call to a model on behalf of an ask, and how its reply was read; `judge` names one of a panel."""
 
     key: str
     usage: Usage
@@ -76,12 +77,14 @@ class Attempt(msgspec.Struct, frozen=True):
     latency: float
     replayed: bool
     requests: int
+    judge: str = ""
 
 
 class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
-    `substituted` names the substitutions of a recorded judge without an exact answer.
+    `substituted` names the substitutions of a recorded judge without an exact answer. `opinions` are the
+    answers of the judges of a panel.
     """
 
     answer: Answer
@@ -90,6 +93,7 @@ class Ruling(msgspec.Struct, frozen=True):
     winner: str | None = None
     confidence: str | None = None
     substituted: tuple[str, ...] = ()
+    opinions: tuple[Opinion, ...] = ()
 
     @property
     def unanswered(self) -> str | None:

@@ -56,7 +56,8 @@ class JudgeSettings:
 
     max_tokens: int = setting(4096, "tokens of a reply; doubled after a truncated one", least=1)
     retries: int = setting(2, "further tries when a reply cannot be read", least=0)
-    draw_temperature: float = setting(0.7, "temperature of further draws; the first is at 0", least=0, most=2)
+    draw_temperature: float = setting(0.7, "least temperature of further draws", least=0, most=2)
+    temperature: float = setting(0.0, "temperature of the first draw", least=0, most=2)
     confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
     reply: str = setting(
         "free", "as the judge likes, or held to the bare tags (llama.cpp)", choices=("free", "tags")
@@ -181,7 +182,7 @@ class LlmJudge:
             level_model.name,
             template=name,
             max_tokens=self._room(ask, code),
-            temperature=self._settings.draw_temperature if ask.draw else 0.0,
+            temperature=self._draw_temperature if ask.draw else self._settings.temperature,
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
@@ -223,7 +224,11 @@ class LlmJudge:
         if cut:
             return replace(request, max_tokens=request.max_tokens * 2)
         draw = ask.draw + FURTHER_DRAW * further
-        return replace(request, draw=draw, seed=draw, temperature=self._settings.draw_temperature)
+        return replace(request, draw=draw, seed=draw, temperature=self._draw_temperature)
+
+    @property
+    def _draw_temperature(self) -> float:
+        return max(self._settings.draw_temperature, self._settings.temperature)
 
 
 def pay(model: Model, request: Request, budget: Budget) -> Coroutine[Any, Any, Completion | None]:

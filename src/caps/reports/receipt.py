@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
+from caps.core.panel import Opinion
 from caps.core.play import Strategy
 from caps.core.types import (
     Answer,
@@ -26,7 +27,7 @@ from caps.judging.base import PreparedCase
 from caps.prompts.tags import verdict_of
 from caps.reports.bracket import confidence
 from caps.runs.rebuild import RebuiltRun
-from caps.runs.result_lines import Line, answer_of, ask_of
+from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of
 from caps.runs.summary import group_by_ask, malformed_cause
 
 MAX_FLIPS = 64  # verdicts reversed in one contest
@@ -46,6 +47,7 @@ class Game:
     cached: int
     output: int
     tries: int
+    opinions: str = ""  # what each judge of a panel said
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,19 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
             cached=cached,
             output=output,
             tries=sum("attempt" in line for line in attempts),
+            opinions=_opinions_text(ask, opinions_of(last)),
         )
         games.append((last["stage"], ask, game))
     return games
+
+
+def _opinions_text(ask: Ask, opinions: Sequence[Opinion]) -> str:
+    """What each judge of a panel said; empty for a single judge."""
+    found = []
+    for one in opinions:
+        preferred, said = _read_answer(ask, one.answer)
+        found.append(f"{one.judge} {said}" if preferred is None else f"{one.judge} {preferred} {said}")
+    return ", ".join(found)
 
 
 def _read_answer(ask: Ask, answer: Answer | None) -> tuple[int | None, str]:

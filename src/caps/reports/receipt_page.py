@@ -201,11 +201,16 @@ def _card(receipt: Receipt, stage: Stage, game: Game, *, winner: int, x: float, 
     return el("a", el("title", title), *rows, frame, href=f"#g{game.number}", data_game=game.number)
 
 
+def _panel_text(game: Game) -> str:
+    return f" (panel: {game.opinions})" if game.opinions else ""
+
+
 def describe(game: Game) -> str:
     """Describe a judge call in one line."""
     if len(game.shown) != 2:
-        return f"{', '.join(map(str, game.shown))} at {game.level}: {game.said}"
+        return f"{', '.join(map(str, game.shown))} at {game.level}: {game.said}{_panel_text(game)}"
     verdict = game.said if game.preferred is None else f"{game.preferred} preferred, {game.said}"
+    verdict += _panel_text(game)
     return f"{game.shown[0]} (A) against {game.shown[1]} (B) at {game.level}: {verdict}"
 
 

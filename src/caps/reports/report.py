@@ -20,6 +20,7 @@ from caps.reports.run_page import (
     cards,
     glossary_view,
     lead,
+    panel_view,
     run_rows,
     section,
     settings_view,
@@ -58,7 +59,7 @@ def load_report(run: RebuiltRun) -> RunReport:
         for case in run.cases()
         if case.id in run.selections
     }
-    figures = count_figures(run.selections.values(), run.calls, labels, run.runner.stated_price)
+    figures = count_figures(run.selections.values(), run.calls, labels, run.runner.price)
     return RunReport(run, figures, labels)
 
 
@@ -83,6 +84,7 @@ def run_figures(report: RunReport) -> list[Node]:
     return [
         *head(report.name, lead(run.file.config, figures, finished=run.finished), cards(figures)),
         section("Tokens read", "Tokens sent to the judge, by stage and evidence.", tokens_view(figures)),
+        *panel_view(report.lines),
         *([] if timeline is None else [timeline]),
     ]
 
@@ -167,7 +169,12 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
     receipt, exchanges, _ = one_receipt(run, name)
     line = asdict(receipt)
     games = [
-        {**game, "prompt": "".join(one.prompt), "exact": one.exact, "replies": one.replies}
+        {
+            **{name: value for name, value in game.items() if name != "opinions" or value},
+            "prompt": "".join(one.prompt),
+            "exact": one.exact,
+            "replies": one.replies,
+        }
         for game, one in zip(line.pop("games"), exchanges, strict=True)
     ]
     return {**line, "games": games}

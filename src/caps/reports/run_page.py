@@ -1,6 +1,7 @@
 """The page of a run: accuracy, cost, settings, and the table of its cases."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,7 +154,7 @@ def settings_view(file: RunFile) -> Node:
         if isinstance(value, dict):
             rows += [(f"{name} · {key}", str(one)) for key, one in value.items()]
         elif value != defaults[name] or name in always:
-            rows.append((name, str(", ".join(value) if isinstance(value, list) else value)))
+            rows.append((name, str(", ".join(map(str, value)) if isinstance(value, list) else value)))
     for group in ("findings", "versions", "prompt_digests"):
         label = group.removesuffix("_digests")
         rows += [(f"{label} · {name}", str(value)) for name, value in getattr(file, group).items()]
@@ -168,6 +169,36 @@ def glossary_view() -> Node:
 def facts(rows: Sequence[tuple[str, str]]) -> Node:
     """Show names with their values."""
     return el("dl", *(el("div", el("dt", name), el("dd", value)) for name, value in rows))
+
+
+MOST_DIVIDED = 20
+
+
+def panel_view(lines: Iterable[Line]) -> list[Node]:
+    """Show what each judge of a panel was asked, and the cases they disagree about most."""
+    panels = [(line["id"], line["panel"]) for line in lines if "panel" in line]
+    if not panels:
+        return []
+    asked, silent = Counter[str](), Counter[str]()
+    for _, panel in panels:
+        asked.update(panel["asked"])
+        silent.update({name: sum(reasons.values()) for name, reasons in panel["unanswered"].items()})
+    rows = [(name, number(count, 0), number(silent[name], 0)) for name, count in asked.items()]
+    divided = [(name, panel) for name, panel in panels if panel["disagreement"]]
+    divided.sort(key=lambda one: -one[1]["disagreement"])
+    cases = [
+        (name, percent(panel["disagreement"]), f"{panel['divided']} of {panel['games']}")
+        for name, panel in divided[:MOST_DIVIDED]
+    ]
+    about = (
+        "Disagreement is the mean share of judges whose answer differs from the panel's, over asks that at "
+        "least two of them answered. The receipt of a case shows what each judge said."
+    )
+    shown = [table(("judge", "asks", "unanswered"), rows, "judges of the panel")]
+    if cases:
+        columns = ("case", "disagreement %", "divided asks")
+        shown.append(table(columns, cases, "cases with most disagreement"))
+    return [section("Panel of judges", about, *shown)]
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Node:

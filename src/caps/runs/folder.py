@@ -23,7 +23,7 @@ from caps.files import FolderLock, append_file, file_errors, is_own_output, writ
 from caps.journal.store import Journal
 from caps.models.batch_api import parse_key
 from caps.models.faults import Failure, Failures
-from caps.runs.result_lines import Line, answer_of, ask_of
+from caps.runs.result_lines import Line, answer_of, ask_of, unanswered_in
 from caps.runs.run_file import RunFile, read_regular_file, read_run_file
 
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a killed process
@@ -184,11 +184,11 @@ def _is_expected(path: Path, file: RunFile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A stored run: its run file, its selections, and the unanswered asks with their reasons."""
+    """A stored run: its run file, its selections, and the unanswered asks with their reasons, by judge."""
 
     file: RunFile
     selections: dict[str, Line]
-    unanswered: dict[tuple[str, Ask], str]
+    unanswered: dict[str, dict[tuple[str, Ask], str]]
 
 
 def read_run(path: Path) -> RunRecord:
@@ -196,8 +196,10 @@ def read_run(path: Path) -> RunRecord:
     try:
         file = read_run_file(path)
         selections = {line["id"]: line for line in _read_lines(path / "selections.jsonl")}
-        lines = [line for line in _read_lines(path / "rulings.jsonl") if line.get("unanswered") is not None]
-        unanswered = {(line["case"], ask_of(line)): str(line["unanswered"]) for line in lines}
+        unanswered: dict[str, dict[tuple[str, Ask], str]] = {}
+        for line in _read_lines(path / "rulings.jsonl"):
+            for judge, reason in unanswered_in(line):
+                unanswered.setdefault(judge, {})[line["case"], ask_of(line)] = reason
     except OSError as error:
         raise InputError(
             f"{error.filename}: {error.strerror}; expected a run folder written with --out"

@@ -16,7 +16,7 @@ from caps.judging.llm import LlmJudge
 from caps.models.base import Completion, Request
 from caps.runner import Runner
 from caps.runs.folder import read_rulings, read_run
-from caps.runs.result_lines import Line, answer_of, ask_of
+from caps.runs.result_lines import Line, answer_of, ask_of, opinions_of
 from caps.runs.summary import malformed_cause
 
 
@@ -35,7 +35,8 @@ class TranscriptJudge:
         if lines is None or answer is None:
             raise NotRecordedError(f"the run holds no answer to {ask!r}")
         attempts = tuple(_attempt(line) for line in lines if "attempt" in line)
-        return Ruling(answer, attempts, malformed_cause(lines))
+        opinions = opinions_of(lines[-1])
+        return Ruling(answer, attempts, malformed_cause(lines), opinions=opinions)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Return zero: recorded calls cost nothing."""
@@ -72,7 +73,8 @@ class RebuiltRun:
         try:
             self.strategy = self.runner.strategy
             if not self.runner.has_own_judge:  # the prompts of a custom judge are unknown
-                judge = self.runner.judge(lambda _: NoModel())
+                models = [one.runner for one in self.runner.members if not one.runner.has_own_judge]
+                judge = (models or [self.runner])[0].judge(lambda _: NoModel())  # the first of a panel
                 self.judge = judge if isinstance(judge, LlmJudge) else None
         except CapsError as error:  # custom prompts or a custom strategy that are missing
             self._note(f"contests cannot be replayed: {error}")
@@ -124,8 +126,8 @@ class RebuiltRun:
 
 
 def _attempt(line: dict[str, Any]) -> Attempt:
-    usage = Usage(line["tokens"], line["output"], line["cached"])
+    usage = Usage(line["tokens"], line["output"], line["cached"], usd=line.get("usd"))
     return Attempt(
         line["key"], usage, line["finish"], line["how"], line["cause"], line["latency"],
-        replayed=line["replayed"], requests=line["requests"],
+        replayed=line["replayed"], requests=line["requests"], judge=line.get("judge", ""),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from caps.config import RunConfig
+from caps.core.panel import Opinion, disagreement
 from caps.core.text import number, plural, printable_json
 from caps.core.types import (
     Answer,
@@ -23,11 +24,12 @@ from caps.core.types import (
     Unanswered,
     Verdict,
 )
-from caps.costs.ledger import Ledger
+from caps.costs.ledger import Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import AskRuling, Outcome
 from caps.judging.base import PreparedCase
 from caps.models.fleet_servers import ServerRecord
+from caps.runs.panel_summary import PanelSummary
 
 Line = dict[str, Any]
 
@@ -122,10 +124,18 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         **({"substituted": dict(sorted(ledger.substituted.items()))} if ledger.substituted else {}),
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
+        **panel_line(outcome),
         **_probability_line(chosen),
         **_scores_line(chosen, len(prepared.case.candidates)),
         **(_explanation(outcome) if config.explain else {}),
     }
+
+
+def panel_line(outcome: Outcome) -> Line:
+    """Return what each judge of a panel was asked and how far they disagree; empty for a single judge."""
+    panel = PanelSummary()
+    panel.add((judged.ask, judged.ruling) for judged in outcome.judged)
+    return panel.as_line()
 
 
 def _probability_line(chosen: Selection) -> Line:
@@ -173,6 +183,8 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 **base,
                 **(_answer_line(judged.ruling.answer) if is_last else {}),
                 **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
+                **({"judge": attempt.judge} if attempt.judge else {}),
+                **(_opinions_line(judged) if is_last else {}),
                 "attempt": index,
                 "how": attempt.how,
                 "cause": attempt.cause,
@@ -184,9 +196,38 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 "replayed": attempt.replayed,
                 "requests": attempt.requests,
                 "key": attempt.key,
+                **({} if attempt.usage.usd is None else {"usd": round(attempt.usage.usd, 9)}),
             }
         if not judged.ruling.attempts:
-            yield {**base, "unanswered": judged.ruling.unanswered}
+            yield {**base, **_answer_line(judged.ruling.answer), **_opinions_line(judged)}
+
+
+def _opinions_line(judged: AskRuling) -> Line:
+    """What the judges of a panel answered, and the share that differs from the panel's answer."""
+    opinions = judged.ruling.opinions
+    if not opinions:
+        return {}
+    apart = disagreement(judged.ask, judged.ruling.answer, opinions)
+    return {
+        "opinions": [{"judge": one.judge, **_answer_line(one.answer)} for one in opinions],
+        "disagreement": None if apart is None else round(apart, 4),
+        **({} if judged.ruling.malformed is None else {"malformed": judged.ruling.malformed}),
+    }
+
+
+def opinions_of(line: Line) -> tuple[Opinion, ...]:
+    """Rebuild what the judges of a panel answered, from the last line of an ask."""
+    found = ((one["judge"], answer_of(one)) for one in line.get("opinions", ()))
+    return tuple(Opinion(judge, answer) for judge, answer in found if answer is not None)
+
+
+def unanswered_in(line: Line) -> Iterator[tuple[str, str]]:
+    """The judges of a panel, and an empty name for the run itself, that did not answer the ask of a line."""
+    if line.get("unanswered") is not None:
+        yield "", str(line["unanswered"])
+    for one in opinions_of(line):
+        if isinstance(one.answer, Unanswered):
+            yield one.judge, one.answer.reason
 
 
 def _ask_line(name: str, judged: AskRuling) -> Line:
@@ -235,8 +276,14 @@ def _one_or_many(rescued: tuple[int, ...]) -> int | tuple[int, ...] | None:
 def ledger_lines(ledger: Ledger) -> list[Line]:
     """Return the ledger as one line per stage and level."""
     return [
-        {"stage": stage, "level": str(level), **asdict(sums)} for (stage, level), sums in ledger.lines.items()
+        {"stage": stage, "level": str(level), **_sums_line(sums)}
+        for (stage, level), sums in ledger.lines.items()
     ]
+
+
+def _sums_line(sums: Sums) -> Line:
+    """Return sums as plain data; dollars only if the judges of a panel have prices of their own."""
+    return {name: value for name, value in asdict(sums).items() if name != "usd" or value}
 
 
 def server_lines(records: Sequence[ServerRecord]) -> list[dict[str, Any]]:

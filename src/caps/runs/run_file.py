@@ -23,6 +23,7 @@ from caps.core.settings import settings_of
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
 from caps.files import write_file
+from caps.judge_tables import JudgeTable
 from caps.runner import Runner
 
 FORMAT = 2
@@ -32,7 +33,7 @@ PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
     "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
-    "recorded", "recorded_judge", "map",
+    "recorded", "recorded_judge", "judge_temperature", "panel", "panel_correlation", "panel_sure", "map",
 )  # fmt: skip
 
 
@@ -63,6 +64,7 @@ class RunFile:
             config[name] = [shown_address(one) for one in config[name]]
         for name in ("extra", "extra_e1"):
             config[name] = recorded_extra(config[name])
+        config["judges"] = list(map(_recorded_table, config["judges"]))
         return {"format": FORMAT, "config": config, **row}
 
     @classmethod
@@ -88,6 +90,8 @@ class RunFile:
             return "engine"
         if judges_of(ours) != judges_of(theirs):
             return "model"
+        if list(map(_deciding, ours.judges)) != list(map(_deciding, theirs.judges)):
+            return "judges"
         names = [name for name in DECIDING if getattr(ours, name) != getattr(theirs, name)]
         if "settings" in names and _completed(ours) == _completed(theirs):
             names.remove("settings")
@@ -106,6 +110,21 @@ class RunFile:
         return f"prompt {changed[0]}" if changed else ""
 
 
+def _recorded_table(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a judge without secrets in its addresses and extra request fields."""
+    changes = {
+        "base_url": [shown_address(one) for one in row.get("base_url", ())],
+        "extra": recorded_extra(row.get("extra", {})),
+    }
+    return {**row, **{name: value for name, value in changes.items() if value}}
+
+
+def _deciding(table: JudgeTable) -> dict[str, Any]:
+    """What of a judge decides what is asked and chosen: everything but where it is and what it costs."""
+    beside = ("base_url", "api_key_env", "price_input", "price_output", "price_cached")
+    return {name: value for name, value in _recorded_table(table.to_dict()).items() if name not in beside}
+
+
 def _completed(config: RunConfig) -> dict[str, Any]:
     """The settings of the strategy; a field that an earlier version did not have is at its default."""
     try:
@@ -117,6 +136,9 @@ def _completed(config: RunConfig) -> dict[str, Any]:
 
 def judges_of(config: RunConfig) -> tuple[str | None, str | None]:
     """Return the names of the models that judge full and partial views."""
+    if config.judges:
+        names = f"panel of {', '.join(one.name for one in config.judges)}"
+        return names, names
     full = config.judge_model or config.model
     return full, config.judge_model_e1 or full
 

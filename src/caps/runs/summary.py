@@ -12,6 +12,7 @@ from caps.costs.ledger import Ledger, Sums
 from caps.costs.prices import Price
 from caps.engines.base import Outcome
 from caps.models.fleet_servers import ServerRecord
+from caps.runs.panel_summary import PanelSummary
 from caps.runs.result_lines import (
     FindingsSummary,
     Line,
@@ -38,12 +39,14 @@ class Summary:
     trial: Usage = field(default_factory=lambda: Usage(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
     findings: FindingsSummary = field(default_factory=FindingsSummary)
+    panel: PanelSummary = field(default_factory=PanelSummary)
     servers: list[ServerRecord] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one case."""
         self.cases += 1
         self.ledger.add(outcome.ledger)
+        self.panel.add((judged.ask, judged.ruling) for judged in outcome.judged)
         chosen, prepared = outcome.selection, outcome.prepared
         if chosen is None or prepared is None:
             self.failed += 1
@@ -90,6 +93,7 @@ class Summary:
             "unanswered": dict(self.ledger.unanswered),
             **({"substituted": dict(self.ledger.substituted)} if self.ledger.substituted else {}),
             "findings": self.findings.as_line(),
+            **self.panel.as_line(),
             "by_stage": ledger_lines(self.ledger),
             **({"servers": server_lines(self.servers)} if self.servers else {}),
         }
@@ -111,6 +115,7 @@ class Summary:
             share = percent(self.right / self.labelled, wilson(self.right, self.labelled))
             lines.append(f"right: {self.right} of {self.labelled} labelled ({share} %)")
         lines += self.findings.as_text()
+        lines += self.panel.as_text()
         lines += servers_text(self.servers)
         problems = [
             (self.ledger.malformed, "unreadable replies counted as ties"),
@@ -237,13 +242,15 @@ def group_by_ask(lines: Iterable[Line]) -> list[list[Line]]:
 def malformed_cause(attempts: Sequence[Line]) -> str | None:
     """Return why no reply to an ask could be read, if none could."""
     last = attempts[-1]
+    if "opinions" in last:  # the last call is that of one judge of a panel
+        return last.get("malformed")
     return last.get("cause") if last.get("unanswered") in (None, "malformed") else None
 
 
 def _record_ask(ledger: Ledger, attempts: list[Line]) -> None:
     last = attempts[-1]
     usages = [
-        (Usage(line["tokens"], line["output"], line["cached"]), line["replayed"])
+        (Usage(line["tokens"], line["output"], line["cached"], usd=line.get("usd")), line["replayed"])
         for line in attempts
         if "attempt" in line
     ]

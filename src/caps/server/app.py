@@ -176,7 +176,9 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
         generator, judging, _ = runner.endpoints
         upstream = await _connect(stack, generator, runner)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
-        judge = upstream if same else await _connect(stack, judging, runner)
+        judge = upstream if same or runner.members else await _connect(stack, judging, runner)
+        places = runner.judging_endpoints if runner.members else ()
+        panel = {where: await _connect(stack, where, runner) for where in places}
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
         findings = runner.findings(None, texts)
@@ -184,7 +186,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
             stack.push_async_callback(findings.close)
         yield SelectionService(
             upstream=upstream,
-            selector=Selector(runner, judge, findings, texts),
+            selector=Selector(runner, judge, findings, texts, panel),
             config=runner.config,
             model=generator.model or None,
             limits=config.limits,

@@ -8,7 +8,7 @@ The client's body is sent upstream as it is, and the whole choice comes back. In
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import comb
@@ -30,10 +30,10 @@ from caps.engines.base import Outcome
 from caps.evidence.profiles import profile_for, signature_named
 from caps.findings.base import Findings
 from caps.judging.preparation import LONG_CODE
-from caps.models.base import Completion, Request
+from caps.models.base import Completion, Model, Request
 from caps.models.http import Upstream
 from caps.models.wire import read_completion, sanitize
-from caps.runner import Runner
+from caps.runner import Endpoint, Runner
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
@@ -219,20 +219,29 @@ class ContestResult:
 
 
 class Selector:
-    """Runs contests with one judge server, each with the limits of its own request.
+    """Runs contests with one judge server or a panel, each with the limits of its own request.
 
-    The judge model is the configured one, else the model that generated the candidates.
+    The judge model is the configured one, else the model that generated the candidates. `panel` holds the
+    models of a panel's judges.
     """
 
     def __init__(
-        self, runner: Runner, model: Upstream, findings: Findings | None, texts: TextWorkers
+        self,
+        runner: Runner,
+        model: Upstream,
+        findings: Findings | None,
+        texts: TextWorkers,
+        panel: Mapping[Endpoint, Model] | None = None,
     ) -> None:
         self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
+        self._panel = panel or {}
 
     @property
     def judge(self) -> str | None:
-        """The configured judge model, if any."""
+        """The configured judge model or panel, if any."""
         config = self._runner.config
+        if self._runner.members:
+            return self._runner.judge_name
         fixed = config.judge_model or config.judge_base_url
         return self._runner.endpoints.full.model or None if fixed else None
 
@@ -241,12 +250,15 @@ class Selector:
     ) -> ContestResult:
         """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
         left = max(0.0, deadline - asyncio.get_running_loop().time())
-        own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
-        runner = self._runner.with_config(own, model=self._model)
+        if self._runner.members:
+            runner = self._runner.with_config(replace(config, budget_seconds=left))
+            models: Mapping[Endpoint, Model] = self._panel
+        else:
+            own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
+            runner = self._runner.with_config(own, model=self._model)
+            models = dict.fromkeys(runner.endpoints[1:], self._model)
         case = runner.apply_to_case(case)
-        engine = runner.local_engine(
-            dict.fromkeys(runner.endpoints[1:], self._model), texts=self._texts, findings=self._findings
-        )
+        engine = runner.local_engine(models, texts=self._texts, findings=self._findings)
         (outcome,) = [one async for one in engine.run([case], runner.strategy, seed=config.seed)]
         return ContestResult(outcome, _selection(outcome))
 

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any, ClassVar, NamedTuple, cast
 
 from caps.core.contest import Turn
+from caps.core.judge_profile import HIGH_WEIGHT
 from caps.core.play import Capabilities, Play
 from caps.core.settings import setting
 from caps.core.types import (
@@ -33,7 +34,6 @@ from caps.core.types import (
 from caps.strategies.belief import Exclusive, Independent, UncertainJudge, weigh
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.pairings import ORDERS, SlotHistory
-from caps.strategies.verdicts import HIGH_WEIGHT
 
 LEADERS = 8
 FOREMOST = 3  # one of these is in every game where several may be right

@@ -16,11 +16,10 @@ from operator import mul
 from statistics import NormalDist
 from typing import NamedTuple
 
-from caps.core.judge_profile import JudgeProfile
+from caps.core.judge_profile import HIGH_WEIGHT, JudgeProfile
 from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Verdict
 
 NORMAL = NormalDist()
-HIGH_WEIGHT = 4 / 9  # ratings this far apart are a HIGH verdict
 CARRIED = 0.5  # how much of a lasting error at E1 is still there at E2
 LEAST_NEWS = 0.02  # of a game's variance, however often its like was seen
 LEAST_GAP = 0.01

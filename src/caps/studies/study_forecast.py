@@ -98,5 +98,5 @@ def _reply(runner: Runner) -> float | None:
 
 def _assumed(runner: Runner) -> float:
     """Tokens of a reply of unknown length; a judge with much room is expected to think."""
-    room = runner.config.max_tokens
+    room = runner.judge_settings.max_tokens
     return ASSUMED_REPLY if room < PLAIN_ROOM else ASSUMED_THOUGHT * room

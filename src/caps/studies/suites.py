@@ -222,6 +222,14 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 def _identity(runner: Runner) -> list[Any]:
     """Everything that replies depend on; the address of the model is not part of it."""
     config = runner.config
+    if runner.members:
+        rule = [config.panel, config.panel_sure, runner.panel_rule.correlation]
+        profiles = {one.name: settings_of(one.profile) for one in runner.panel_rule.members}
+        judges = [
+            [table.name, table.weight, table.level, profiles[table.name], _identity(alone)]
+            for table, alone in runner.members
+        ]
+        return ["panel", *rule, *judges]
     if isinstance(runner.own_judge, RecordedJudge):
         records = [runner.own_judge.name, runner.own_judge.digest]
         return ["recorded", *records, config.profile, dict(config.views), config.hard_evidence]
@@ -230,7 +238,7 @@ def _identity(runner: Runner) -> list[Any]:
         model,
         runner.judge_settings if model else None,
         config.confidence,
-        recorded_extra(config.extra),
+        recorded_extra(runner.judge_extra),
     ]
     if config.max_tokens_e1 is not None or config.extra_e1:
         judge += [config.max_tokens_e1, recorded_extra(config.extra_e1)]
