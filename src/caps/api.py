@@ -88,6 +88,10 @@ class ModelOptions(TypedDict, total=False):
     judge_api_key_e1: str | None
     judge_api_key_e1_env: str
     judge: Judge | JudgeFunction | str | None
+    reward_api: str | None
+    reward_template: str | Path | None
+    reward_steps: Literal["last", "min", "mean"]
+    reward_class: int
     recorded: str | Path | None
     recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
@@ -150,6 +154,7 @@ class SolveOptions(ModelOptions, total=False):
     domain: str | None
     preset: Preset | str
     method: Method | str
+    logprobs: bool
 
 
 @dataclass(frozen=True, slots=True)

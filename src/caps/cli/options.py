@@ -440,6 +440,7 @@ RunDomain = Annotated[
 ]  # fmt: skip
 
 # Settings of a run, for commands that take only a few of them.
+Judge = Annotated[str, setting_option("judge")]
 Model = Annotated[str | None, setting_option("model")]
 BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
 Profile = Annotated[str | None, setting_option("profile")]

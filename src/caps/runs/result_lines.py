@@ -162,6 +162,7 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 **base,
                 **(_answer_line(judged.ruling.answer) if is_last else {}),
                 **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
+                **({"score": judged.ruling.score} if judged.ruling.score is not None else {}),
                 "attempt": index,
                 "how": attempt.how,
                 "cause": attempt.cause,
