@@ -627,7 +627,8 @@ class Runner:
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
                     seconds=self.total_budget.seconds,
                 )  # fmt: skip
-            fleets = [model for model in models.values() if isinstance(model, FleetModel)]
+            clients = [model.server if isinstance(model, RewardModel) else model for model in models.values()]
+            fleets = [model for model in clients if isinstance(model, FleetModel)]
             servers = partial(_records, fleets)
             yield Session(self, engine, confidence, findings, servers)
 

@@ -92,7 +92,7 @@ def test_a_server_of_another_api_is_found_by_the_first_call(run, tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=3)
     with RewardServer("tei") as other:
         done = run("select", cases, *POINTWISE, where=other)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "there is no /score at" in " ".join(done.stderr.split())
 
 

@@ -48,6 +48,7 @@ class RewardServer(StubServer):
         return sum(len(self._texts(body)) for body in self.bodies)
 
     def add_routes(self, app: web.Application) -> None:
+        super().add_routes(app)
         for path in PATHS[self._speaks]:
             app.router.add_post(path, self._rate)
 
