@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from caps.config import REWARD_APIS
 from caps.core.errors import GarbledError, SettingError, TooLongError, UnreachableError
 from caps.core.types import Message
 from caps.journal.store import Journal
@@ -123,6 +124,10 @@ WRONG = {
         lambda reply, _: {**reply, "data": [{**row, "index": 1} for row in reply["data"]]},
         "has the index 1 among",
     ),
+    "no index": (
+        lambda reply, _: {**reply, "data": [{"score": row["score"]} for row in reply["data"]]},
+        "has the index None among",
+    ),
     "text": (lambda *_: b'"I like the second"', "has no list 'data'|is no list"),
     "prose": (lambda *_: b"I like the second one.", "what is not a reply of /score"),
     "10 MB": (lambda reply, _: json.dumps({**reply, "x": "y" * 10_000_000}).encode(), "more than 4,194,304"),
@@ -222,6 +227,29 @@ def test_fields_that_caps_sets_are_refused_and_others_are_sent():
         assert isinstance(error, SettingError)
         score(server, Form("vllm-score"), (), requests=[request("a", extra={"truncate_prompt_tokens": 9})])
         assert server.bodies[0]["truncate_prompt_tokens"] == 9
+
+
+def test_every_api_can_be_set():
+    assert tuple(APIS) == REWARD_APIS
+
+
+def test_an_error_nobody_foresaw_reaches_those_who_wait():
+    class Failing:
+        address, connections = "here", 1
+
+        async def exchange_json(self, *_, **__):
+            raise RuntimeError("unforeseen")
+
+        async def close(self):
+            pass
+
+    (first, second), _, _ = score(None, Form("vllm-score"), ANSWERS[:2], wrap=lambda _: Failing())
+    assert str(first) == str(second) == "unforeseen"
+
+
+def test_logits_out_of_all_proportion_are_no_score():
+    wild = {"data": [{"index": 0, "probs": [-1.7e308, 1.7e308]}]}
+    assert read_scores(Form("vllm-classify"), wild, 1) == ["the score is not finite"]
 
 
 def test_a_form_that_cannot_work_is_refused():

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from caps.core.errors import CapsError, GarbledError, ModelError, RefusedError, SettingError, TooLongError
+from caps.core.errors import GarbledError, ModelError, RefusedError, SettingError, TooLongError
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, Notify, Request, ignore
@@ -35,7 +35,7 @@ WINDOW = 0.003  # seconds that an answer waits for others of its problem
 REPLY_BYTES = 4 << 20  # of a reply: 32 answers of 8,000 tokens with a number for each token
 MAX_CLASSES = 64  # numbers for one answer or token; more are an embedding
 RESERVED = {"model", "text_1", "text_2", "input", "messages", "text", "query", "documents", "texts", "top_n"}
-STEPS = ("last", "min", "mean")
+MOST_NOTICES = 10
 CANARY = (Message("user", "What is 2 + 2?"), Message("assistant", "2 + 2 is 4."))
 
 
@@ -101,7 +101,6 @@ class Api:
     """An API: its path, the body of a call about some answers, and where the numbers of its reply are."""
 
     path: str
-    about: str
     write: Callable[[Form, Sequence[Sequence[Message]]], dict[str, Any]]
     read: Callable[[Any], Iterable[tuple[object, object]]]  # the index of an answer, and its numbers
     takes_text: bool = False
@@ -146,16 +145,18 @@ def _write_tei(form: Form, rows: Sequence[Sequence[Message]]) -> dict[str, Any]:
 
 
 def _listed(reply: Any, place: str | None, *names: str) -> list[tuple[object, object]]:
-    """The items of a list, at a place of the reply or the reply itself, by their index."""
+    """The items of a list, at a place of the reply or the reply itself, by their index.
+
+    Only rewards of SGLang have none; they come in the order of the answers.
+    """
     rows = reply.get(place) if isinstance(reply, dict) and place is not None else reply
     if not isinstance(rows, list):
         raise ValueError(f"has no list {place!r}" if place else "is no list")
     found: list[tuple[object, object]] = []
     for number, row in enumerate(rows):
         values = row if isinstance(row, dict) else {}
-        found.append(
-            (values.get("index", number), next((values[one] for one in names if one in values), None))
-        )
+        index = number if "embedding" in names else values.get("index")
+        found.append((index, next((values[one] for one in names if one in values), None)))
     return found
 
 
@@ -165,30 +166,27 @@ def _read_rerank(reply: Any) -> list[tuple[object, object]]:
 
 
 APIS = {
-    "vllm-score": Api(
-        "score", "vLLM, cross-encoders: /v1/score", _write_score,
-        lambda reply: _listed(reply, "data", "score")
-    ),
+    "vllm-score": Api("score", _write_score, lambda reply: _listed(reply, "data", "score")),
     "vllm-classify": Api(
-        "/classify", "vLLM, reward models and classifiers: /classify", _write_classify,
-        lambda reply: _listed(reply, "data", "probs"), takes_text=True, takes_chat=True,
+        "/classify",
+        _write_classify,
+        lambda reply: _listed(reply, "data", "probs"),
+        takes_text=True,
+        takes_chat=True,
     ),
     "vllm-pooling": Api(
-        "/pooling", "vLLM, reward models of tokens and steps: /pooling", _write_input,
-        lambda reply: _listed(reply, "data", "data"), takes_text=True, takes_chat=True,
+        "/pooling",
+        _write_input,
+        lambda reply: _listed(reply, "data", "data"),
+        takes_text=True,
+        takes_chat=True,
     ),
     "sglang": Api(
-        "/classify", "SGLang, reward models: /classify", _write_sglang,
-        lambda reply: _listed(reply, None, "embedding"), takes_text=True,
+        "/classify", _write_sglang, lambda reply: _listed(reply, None, "embedding"), takes_text=True
     ),
-    "rerank": Api(
-        "rerank", "vLLM, SGLang, llama.cpp, Jina, Cohere: /v1/rerank", _write_rerank, _read_rerank
-    ),
-    "tei": Api(
-        "/rerank", "Text Embeddings Inference: /rerank", _write_tei,
-        lambda reply: _listed(reply, None, "score"),
-    ),
-}  # fmt: skip
+    "rerank": Api("rerank", _write_rerank, _read_rerank),
+    "tei": Api("/rerank", _write_tei, lambda reply: _listed(reply, None, "score")),
+}
 
 
 def read_scores(form: Form, reply: Any, count: int) -> list[float | str]:
@@ -211,7 +209,8 @@ def _score(form: Form, value: object) -> float:
     """One number of what an API returns for an answer: a number, classes, or classes of tokens."""
     if isinstance(value, list) and value and all(isinstance(one, list) for one in value):
         steps = [_of_classes(form, one) for one in value]
-        return steps[-1] if form.steps == "last" else min(steps) if form.steps == "min" else _mean(steps)
+        mean = sum(one / len(steps) for one in steps)
+        return {"last": steps[-1], "min": min(steps), "mean": mean}[form.steps]
     return _of_classes(form, value if isinstance(value, list) else [value])
 
 
@@ -228,7 +227,7 @@ def _of_classes(form: Form, values: Sequence[object]) -> float:
         numbers = [math.log(max(one, 1e-300)) for one in numbers]
     chosen = numbers.pop(form.class_)
     top = max(numbers)
-    return chosen - top - math.log(sum(math.exp(one - top) for one in numbers))
+    return _finite(chosen - top - math.log(sum(math.exp(one - top) for one in numbers)))
 
 
 def _finite(value: object) -> float:
@@ -241,10 +240,6 @@ def _finite(value: object) -> float:
     if not math.isfinite(number):
         raise ValueError("the score is not finite")
     return number
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 class Server(Protocol):
@@ -291,7 +286,7 @@ class _Batch:
 class RewardModel:
     """Scores answers with a server; the text of a completion is the score.
 
-    `notify` receives each problem with the scores of a server once.
+    `notify` receives each problem with the scores of a server once, and no more than `MOST_NOTICES` of them.
     """
 
     def __init__(self, server: Server, form: Form, *, notify: Notify = ignore) -> None:
@@ -320,15 +315,14 @@ class RewardModel:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(request, loop.create_future(), loop.create_future())
         key = (request.model, request.messages[:-1], msgspec.json.encode(request.extra, order="sorted"))
-        batch = self._batches.get(key)
-        if batch is None:
-            batch = self._batches[key] = _Batch()
-            loop.call_later(WINDOW if self.takes_lists else 0.0, self._send, key, batch)
+        batch = self._batches.setdefault(key, _Batch())
         batch.requests.append(waiting)
         batch.characters += len(request.messages[-1].content)
         full = len(batch.requests) >= BATCH or batch.characters >= BATCH_CHARACTERS
         if full or not self.takes_lists:
             self._send(key, batch)
+        elif len(batch.requests) == 1:
+            loop.call_later(WINDOW, self._send, key, batch)
         try:
             return await then(await waiting.scored)
         finally:
@@ -363,7 +357,7 @@ class RewardModel:
                 _fail(batch, error)
             else:
                 await asyncio.gather(*(self._score([one]) for one in batch))
-        except CapsError as error:
+        except Exception as error:
             _fail(batch, error)
         except asyncio.CancelledError:
             for one in batch:
@@ -416,7 +410,7 @@ class RewardModel:
         ]  # fmt: skip
 
     def _error(self, message: str, attempts: int) -> GarbledError:
-        if message not in self._said:
+        if message not in self._said and len(self._said) < MOST_NOTICES:
             self._said.add(message)
             self._notify(f"{message}; the answers concerned have no score")
         error = GarbledError(message, attempts=attempts)
@@ -424,7 +418,7 @@ class RewardModel:
         return error
 
 
-def _fail(batch: Iterable[_Waiting], error: CapsError) -> None:
+def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
     for one in batch:
         if not one.scored.done():
             one.scored.set_exception(error)
