@@ -676,7 +676,7 @@ class Runner:
                     "and let another judge compare (--set feature=rm_score)"
                 )
             if self.config.engine == "batch":
-                raise SettingError("engine batch: there is no Batch API for scores; use local or ray")
+                raise SettingError("engine batch: there is no Batch API for scores; use local")
         if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return
         method = {"pair": "__call__", "rating": "rate", "pick": "pick"}
