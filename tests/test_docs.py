@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from batching import BatchServer
+from models.reward_server import RewardServer
 from server.serving import running
 from shell import caps, caps_json
 
@@ -41,9 +42,13 @@ def write_files(page, folder):
         sys.modules.pop(Path(name).stem, None)
 
 
+class DocsServer(RewardServer, BatchServer):
+    """What the documents call http://localhost:8000/v1: chat completions, batches and scores."""
+
+
 @pytest.fixture
 def server():
-    with BatchServer() as running:
+    with DocsServer() as running:
         yield running
 
 

@@ -93,6 +93,10 @@ class ModelOptions(TypedDict, total=False):
     panel: Literal["all", "cascade"]
     panel_correlation: float | None
     panel_sure: float
+    reward_api: str | None
+    reward_template: str | Path | None
+    reward_steps: Literal["last", "min", "mean"]
+    reward_class: int
     recorded: str | Path | None
     recorded_judge: str | None
     confidence: Literal["verbal", "logprobs", "auto"]
@@ -157,6 +161,7 @@ class SolveOptions(ModelOptions, total=False):
     domain: str | None
     preset: Preset | str
     method: Method | str
+    logprobs: bool
 
 
 @dataclass(frozen=True, slots=True)

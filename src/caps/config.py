@@ -43,6 +43,7 @@ from caps.registry import (
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
 PROMPT_VERSIONS = ("v1", "v2")
+REWARD_APIS = ("vllm-score", "vllm-classify", "vllm-pooling", "sglang", "rerank", "tei")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 PREFIX = "CAPS_"  # of environment variables
 #: Variables of single commands and downloads, which are not settings of a run.
@@ -216,8 +217,8 @@ class RunConfig:
     )
     judge: str = option(
         DEFAULT_JUDGE,
-        "What judges: model, or a plug-in such as py:module:NAME; see caps list judges. Repeat it for a "
-        "panel: --judge model=NAME --judge model=NAME,weight=2.",
+        "What judges: model, reward (a reward server), or a plug-in such as py:module:NAME; see caps list "
+        "judges. Repeat it for a panel: --judge model=NAME --judge model=NAME,weight=2.",
         "judge",
         metavar="NAME",
         guarded=True,
@@ -285,6 +286,37 @@ class RunConfig:
         "levels",
         metavar="NAME",
         guarded=True,
+        advanced=True,
+    )
+    reward_api: str | None = option(
+        None,
+        "API of the server of --judge reward: " + ", ".join(REWARD_APIS) + ".",
+        "asking",
+        metavar="API",
+        choices=REWARD_APIS,
+    )
+    reward_template: str | None = option(
+        None,
+        "Chat format that makes one text of problem and answer for a reward server: chatml, llama3, plain, "
+        "or a file with {problem} and {answer}. Default: vLLM applies that of its model.",
+        "asking",
+        metavar="FORMAT",
+        guarded=True,
+        advanced=True,
+    )
+    reward_steps: str = option(
+        "last",
+        "Score of an answer for whose tokens or steps a reward server returns several: last, min or mean.",
+        "asking",
+        metavar="HOW",
+        choices=("last", "min", "mean"),
+        advanced=True,
+    )
+    reward_class: int = option(
+        -1,
+        "Class of a classifier whose log-odds are the score, from 0; -1 is the last.",
+        "asking",
+        metavar="N",
         advanced=True,
     )
     recorded: str | None = option(
@@ -484,6 +516,11 @@ class RunConfig:
         "independent", "How answers are generated; see caps list methods.", "generation", metavar="NAME",
         plugin=True, registry=METHODS,
     )  # fmt: skip
+    logprobs: bool = switch(
+        "Store log-probabilities with each generated answer: of all its tokens, of the last, of the lowest "
+        "window.",
+        "generation",
+    )
     domain: str | None = option(
         None, "Domain of cases that state none; see caps list domains. Default: guessed from the answers.",
         "domain", metavar="NAME", per_request=True, plugin=True, registry=DOMAINS,

@@ -7,13 +7,17 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from caps.core.errors import CapsError
+from caps.core.secrets import shown_address
 from caps.judge_tables import JudgeTable
 from caps.models.discovery import ServerAddress
+from caps.models.rewards import Form
 from caps.models.weights import cached_path, is_intact
 
 MIN_PYTHON = (3, 11)
@@ -63,18 +67,21 @@ def examine(
     journal: Path,
     endpoints: Sequence[ServerAddress] = (),
     model: str | None = None,
+    reward: Form | None = None,
     judges: Sequence[JudgeTable] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Check]:
     """Run all checks; endpoints are only asked for their lists of models, which costs nothing.
 
-    `judges` are those of a panel, with the keys that the environment holds.
+    A reward server, which may have no such list, scores one short answer. `judges` are those of a panel, with
+    the keys that the environment holds.
     """
+    served = partial(check_endpoint, model=model) if reward is None else partial(check_rewards, model, reward)
     return [
         check_python(),
         *map(check_extra, EXTRAS),
         check_weights(cache),
-        *([check_endpoint(one, model) for one in endpoints] or [check_endpoint(None)]),
+        *(map(served, endpoints) if endpoints else [check_endpoint(None)]),
         *(check_judge(one, environment) for one in judges if one.model is not None and one.base_url),
         check_journal(journal),
         check_sandbox(),
@@ -147,6 +154,28 @@ def check_judge(judge: JudgeTable, environment: Mapping[str, str]) -> Check:
         if found.state != "ok":
             return Check(name, found.state, found.found, "correct its [[judge]] table, or start the server")
     return Check(name, "ok", f"{judge.model} is served")
+
+
+def check_rewards(model: str | None, form: Form, endpoint: ServerAddress) -> Check:
+    """Check that a reward server scores an answer."""
+    from caps.models.http import HttpModel, Timeouts  # noqa: PLC0415
+    from caps.models.rewards import RewardModel, check  # noqa: PLC0415
+
+    async def score() -> str:
+        server = HttpModel(endpoint.base_url, endpoint.api_key, timeouts=Timeouts(read=TIMEOUT))
+        reward = RewardModel(server, form)
+        try:
+            return (await check(reward, model or "")).text
+        finally:
+            await reward.close()
+
+    fix = "export CAPS_REWARD_API=… and CAPS_BASE_URL=… of the server; see docs/howto/reward-models.md"
+    try:
+        return Check(
+            "reward server", "ok", f"{shown_address(endpoint.base_url)} scores: {asyncio.run(score())}"
+        )
+    except CapsError as error:
+        return Check("reward server", "broken", str(error), fix)
 
 
 def check_journal(path: Path) -> Check:

@@ -64,6 +64,8 @@ class ListedEntry(NamedTuple):
 PAPER = "CAPS"
 DEFAULT_STRATEGY = "posterior"  # docs/design/0006
 DEFAULT_JUDGE = "model"
+REWARD_JUDGE = "reward"
+MODEL_JUDGES = (DEFAULT_JUDGE, REWARD_JUDGE)  # which ask a server
 DEFAULT_DOMAIN = "general"
 _STRATEGIES = {
     "caps": Entry("caps.strategies.caps:Caps", "the cascade of Algorithm 1 (CAPS-Core)", f"{PAPER}, §3.2"),
@@ -267,6 +269,11 @@ METHODS = Registry("method", "caps.methods", _METHODS, {}, {"sample": ("case", "
 _JUDGES = {
     "model": Entry(
         "caps.judging.llm:LlmJudge", "the model at --base-url, or --judge-base-url", f"{PAPER}, §3"
+    ),
+    "reward": Entry(
+        "caps.judging.reward:RewardJudge",
+        "a reward, classifier or reranking server there, which rates (--reward-api)",
+        "docs/howto/reward-models.md",
     ),
 }
 JUDGES = Registry(

@@ -13,7 +13,16 @@ also be a function: see `judging.callables`.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -33,7 +42,7 @@ from caps.building import (
     read_recorded_judge,
     with_skip_failing,
 )
-from caps.config import Keys, RunConfig
+from caps.config import REWARD_APIS, Keys, RunConfig
 from caps.core.errors import InputError, MissingFeatureError, ModelError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import DEFAULT_CORRELATION, Member, Mode, PanelRule
@@ -49,6 +58,8 @@ from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
 from caps.evidence.domains import domain_named
+from caps.evidence.entrants import missing_numbers
+from caps.files import read_text
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -62,6 +73,7 @@ from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import PanelProfile, profile_fields, read_panel_profile, read_profile
 from caps.judging.recorded import RecordedJudge
 from caps.judging.replayed import ReplayedJudge
+from caps.judging.reward import RewardJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
 from caps.models.canary import canary
@@ -70,9 +82,11 @@ from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
+from caps.models.rewards import TEMPLATES, Form, RewardModel
+from caps.models.rewards import check as check_rewards
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
-from caps.registry import DEFAULT_JUDGE, allow, allowed
+from caps.registry import MODEL_JUDGES, REWARD_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
@@ -89,6 +103,7 @@ UnansweredAsks: TypeAlias = Mapping[str, Mapping[tuple[str, Ask], str]]
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
+MOST_WARNINGS = 5  # about cases whose candidates lack a number; the rest is counted
 OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
 
 
@@ -133,8 +148,9 @@ class Session:
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
     ) -> AsyncGenerator[Outcome, None]:
         """Select from all cases, with the strategy of the config unless another is given."""
-        stated = map(self.runner.apply_to_case, cases)
-        return self.engine.run(stated, strategy or self.runner.strategy, seed=self.runner.config.seed)
+        chosen = strategy or self.runner.strategy
+        stated = self.runner.with_feature_warnings(map(self.runner.apply_to_case, cases), chosen)
+        return self.engine.run(stated, chosen, seed=self.runner.config.seed)
 
 
 class Runner:
@@ -243,14 +259,19 @@ class Runner:
             return all(one.runner.has_own_judge for one in self.members)
         return (
             self._given_judge is not None
-            or self.config.judge != DEFAULT_JUDGE
+            or self.config.judge not in MODEL_JUDGES
             or self.config.recorded is not None
         )
+
+    @property
+    def has_reward_judge(self) -> bool:
+        """Whether a reward server judges."""
+        return self.config.judge == REWARD_JUDGE and not self.has_own_judge
 
     @cached_property
     def _judge(self) -> Judge | None:
         """The judge object or plug-in, if the judge is not a model."""
-        if self._given_judge is not None or self.config.judge == DEFAULT_JUDGE:
+        if self._given_judge is not None or self.config.judge in MODEL_JUDGES:
             return self._given_judge
         if self.config.recorded is not None:
             raise SettingError(
@@ -404,8 +425,21 @@ class Runner:
 
     @cached_property
     def templates(self) -> dict[str, str]:
-        """The prompt templates the judge is asked with."""
+        """The prompt templates the judge is asked with; a reward server has none."""
+        if self.has_reward_judge:
+            return {}
         return load_templates(self.prompts_folder, version=self.config.prompt_version)
+
+    @cached_property
+    def reward_form(self) -> Form:
+        """How a reward server is asked; a template that is no name is read from its file."""
+        config = self.config
+        if config.reward_api is None:
+            raise SettingError(f"--judge reward needs --reward-api: one of {', '.join(REWARD_APIS)}")
+        template = config.reward_template or ""
+        if template and template not in TEMPLATES:
+            template = read_text(template, option="--reward-template")
+        return Form(config.reward_api, template, config.reward_steps, config.reward_class)
 
     @property
     def prompts_folder(self) -> Path | None:
@@ -476,6 +510,21 @@ class Runner:
         if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
             return case
         return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+
+    def with_feature_warnings(
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase
+    ) -> Iterator[Case | InputError]:
+        """The same cases; a warning names candidates without the number that the strategy's feature names."""
+        name = getattr(strategy, "feature", "") if capabilities_of(strategy).uses_feature else ""
+        lacking = 0
+        for case in cases:
+            message = missing_numbers(case, name) if name and isinstance(case, Case) else ""
+            if message and lacking < MOST_WARNINGS:
+                self._warn(message)
+            lacking += bool(message)
+            yield case
+        if lacking > MOST_WARNINGS:
+            self._warn(f"{lacking - MOST_WARNINGS} further cases have candidates without a number {name!r}")
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -576,6 +625,8 @@ class Runner:
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
         changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
+        if config.reward_template is not None and config.reward_template not in TEMPLATES:
+            changes["reward_template"] = str(Path(config.reward_template).resolve())
         if config.recorded is not None:
             changes["recorded"] = str(Path(config.recorded).resolve())
             if isinstance(self.own_judge, RecordedJudge):
@@ -667,7 +718,11 @@ class Runner:
         if journal is not None and isinstance(judge, CallableJudge):
             return judge.kept_in(journal)
         silent = unanswered.get("")
-        return ReplayedJudge(judge, silent) if silent and isinstance(judge, LlmJudge | PanelJudge) else judge
+        return (
+            ReplayedJudge(judge, silent)
+            if silent and isinstance(judge, LlmJudge | RewardJudge | PanelJudge)
+            else judge
+        )
 
     def _single_judge(
         self, model_at: Callable[[Endpoint], Model], confidence: str | None, texts: TextWorkers | None
@@ -683,6 +738,8 @@ class Runner:
             ),
             Level.FULL: LevelModel(model_at(full), full.model, self.judge_extra),
         }
+        if self.has_reward_judge:
+            return RewardJudge(level_models, self.reward_form)
         settings = self.judge_settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
@@ -771,7 +828,8 @@ class Runner:
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
                     seconds=self.total_budget.seconds,
                 )  # fmt: skip
-            fleets = [model for model in models.values() if isinstance(model, FleetModel)]
+            clients = [model.server if isinstance(model, RewardModel) else model for model in models.values()]
+            fleets = [model for model in clients if isinstance(model, FleetModel)]
             servers = partial(_records, fleets)
             yield Session(self, engine, confidence, findings, servers)
 
@@ -783,10 +841,10 @@ class Runner:
 
     @asynccontextmanager
     async def sampler(
-        self, *, logprobs: bool = False, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
+        self, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
     ) -> AsyncIterator[Sampler]:
         """Open the journal and the connection, test the endpoint, and yield a sampler."""
-        where = self.endpoints.generator
+        where, logprobs = self.endpoints.generator, self.config.logprobs
         extra = {**self.preset.extra(), **self.config.extra}
         price = self.generation_price
         budget = CaseBudget(BudgetLimits(), price, RunBudget(self.total_budget, price))
@@ -812,6 +870,16 @@ class Runner:
         for one in self.members:
             one.runner._check_judge()
         judge, able = self.own_judge, capabilities_of(self.strategy)
+        if self.has_reward_judge and self.asks_judge:
+            _ = self.reward_form  # raises if something is missing
+            for kind in self.unanswerable(self.strategy):
+                raise SettingError(
+                    f"strategy {self.strategy_name!r} asks the judge for a {kind}, and a reward server only "
+                    "rates: choose --strategy pointwise; or write its scores into the cases with caps score, "
+                    "and let another judge compare (--set feature=rm_score)"
+                )
+            if self.config.engine == "batch":
+                raise SettingError("engine batch: there is no Batch API for scores; use local")
         if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
             return
         method = {"pair": "__call__", "rating": "rate", "pick": "pick"}
@@ -835,7 +903,11 @@ class Runner:
             lacking = [kind for one in self.members for kind in one.runner.unanswerable(strategy)]
             return list(dict.fromkeys(lacking))
         judge, able = self.own_judge, capabilities_of(strategy)
-        if not isinstance(judge, CallableJudge | RecordedJudge) or not able.asks_judge:
+        if not able.asks_judge:
+            return []
+        if self.has_reward_judge:
+            return [kind for kind in able.asks if kind not in RewardJudge.answers]
+        if not isinstance(judge, CallableJudge | RecordedJudge):
             return []
         return [kind for kind in able.asks if kind not in judge.answers]
 
@@ -957,7 +1029,8 @@ class Runner:
         """Connect to the model at each judging endpoint; empty if no model judges."""
         if not self.asks_model:
             return {}
-        models = {where: self.connected(where) for where in self.judging_endpoints}
+        judges = [one for one in self._judge_runners if not one.has_own_judge]
+        models = {where: one._judging_model(where) for one in judges for where in one.endpoints[1:]}
         for model in models.values():
             stack.push_async_callback(model.close)
         return models
@@ -972,6 +1045,20 @@ class Runner:
     def _judge_runners(self) -> "list[Runner]":
         """The runners of the judges: those of a panel, or this one."""
         return [one.runner for one in self.members] or [self]
+
+    def _judging_model(self, where: Endpoint) -> HasConnections:
+        """Connect to the model or the reward server of a judge."""
+        from caps.models.fleet import FleetModel  # noqa: PLC0415
+        from caps.models.http import HttpModel  # noqa: PLC0415
+
+        model = self.connected(where)
+        if not self.has_reward_judge or self._model is not None:
+            return model
+        if not isinstance(model, HttpModel | FleetModel):
+            raise SettingError(
+                f"--judge reward needs a server, and {shown_address(where.base_url)} is none: give --base-url"
+            )
+        return RewardModel(model, self.reward_form, notify=self._warn)
 
     def connected(self, where: Endpoint) -> HasConnections:
         """Connect to the model at an endpoint, with the limits of the config; the caller closes it."""
@@ -1008,6 +1095,11 @@ class Runner:
         self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object], *, probe: bool
     ) -> str:
         """Call every endpoint once; `auto` uses log-probabilities if all endpoints return them."""
+        if self.has_reward_judge:
+            for where, model in models.items() if probe else ():
+                if isinstance(model, RewardModel):
+                    paid((await check_rewards(model, where.model, self.config.extra)).usage)
+            return "verbal"
         if not probe or not models:
             return self.judge_settings.confidence if models else "verbal"
         if self.members:

@@ -93,7 +93,7 @@ def completed(line, word, shell="bash"):
 @pytest.mark.parametrize(
     ("line", "word", "offered"),
     [
-        ("caps s", "s", ["select", "solve", "sample", "simulate", "serve"]),
+        ("caps s", "s", ["select", "solve", "sample", "score", "simulate", "serve"]),
         ("caps select cases.jsonl --strategy caps", "caps", [n for n in STRATEGIES.table if n.startswith("caps")]),
         ("caps select cases.jsonl --sandbox b", "b", ["bwrap"]),
         ("caps select --budget-t", "--budget-t", ["--budget-tokens", "--budget-total-tokens", "--budget-total-usd",

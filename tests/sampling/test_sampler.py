@@ -9,7 +9,7 @@ from caps.evidence.anatomy import dissect
 from caps.models.base import Completion
 from caps.registry import PRESETS
 from caps.sampling.methods import Independent, make_preset
-from caps.sampling.sampler import interface_of
+from caps.sampling.sampler import interface_of, summarize_logprobs
 from models.server import Reply, Status, StubServer
 from sampling.drawing import draw, problem, run, sampler_of, texts
 
@@ -138,14 +138,24 @@ def test_a_budget_holds_and_what_it_could_not_pay_for_is_told():
     assert {sample.cause for sample in sampled.samples if sample.failure} == {"budget"}
 
 
-def test_log_probabilities_are_averaged_where_they_are_asked_for():
+def test_log_probabilities_are_summarized_where_they_are_asked_for():
     tokens = [{"token": "a", "logprob": -1.0}, {"token": "b", "logprob": -0.5}]
     with StubServer([Reply("ab", logprobs=tokens)]) as server:
         (asked,) = draw(server, [problem()], n=1, logprobs=True)
         assert server.bodies[0]["logprobs"] is True
         draw(server, [problem()], n=1)
         assert "logprobs" not in server.bodies[1]
-    assert asked.case.candidates == (Candidate("ab", logprob=-0.75),)
+    windows = {"logprob_tail": -0.75, "logprob_lowest": -0.75}
+    assert asked.case.candidates == (Candidate("ab", logprob=-0.75, numbers=windows),)
+
+
+def test_one_doubtful_passage_shows_in_the_lowest_window_and_a_doubtful_end_in_the_tail():
+    steady, doubtful = [-0.1] * 32, [-2.0] * 32
+    mean, windows = summarize_logprobs([*steady, *doubtful, *steady, *steady])
+    assert mean == pytest.approx((3 * -0.1 - 2.0) / 4)
+    assert windows == {"logprob_tail": pytest.approx(-0.1), "logprob_lowest": pytest.approx(-2.0)}
+    _, ending = summarize_logprobs([*steady, *doubtful])
+    assert ending["logprob_tail"] == ending["logprob_lowest"] == pytest.approx(-2.0)
 
 
 def test_a_server_without_log_probabilities_is_found_by_one_call():

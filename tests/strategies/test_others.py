@@ -44,7 +44,7 @@ def test_reward_takes_the_highest_score_and_puts_the_unscored_last():
 
 
 def test_reward_without_any_score_says_what_is_missing():
-    with pytest.raises(InputError, match="no candidate carries a 'score'"):
+    with pytest.raises(InputError, match="no candidate has the number 'score'"):
         played(Reward(), [Entrant(0), Entrant(1)])
 
 

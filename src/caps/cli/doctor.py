@@ -12,12 +12,16 @@ from caps.cli import options
 from caps.cli.options import JsonFlag
 from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
+from caps.config import RunConfig, read_environment
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
 from caps.models.discovery import ServerAddress
 from caps.models.fleet import parse_fleet
+from caps.models.rewards import Form
 from caps.models.weights import default_weights
+from caps.registry import REWARD_JUDGE
 from caps.reports.console import table
+from caps.runner import Runner
 
 Fetch = Annotated[bool, typer.Option("--fetch", help="Download the default model first (93 MB).")]
 
@@ -48,6 +52,7 @@ def doctor(
         model=os.environ.get("CAPS_MODEL"),
         judges=options.judge_tables(ctx, judge),
         environment=os.environ,
+        reward=_reward_form(),
     )
     if as_json:
         print_json([asdict(check) for check in checks])
@@ -56,6 +61,13 @@ def doctor(
             table("", ("", "state", "what was found", "how to fix it"), _rows(checks), numbers_from=9)
         )
     raise typer.Exit(any(check.state == "broken" for check in checks))
+
+
+def _reward_form() -> Form | None:
+    """How the reward server that the environment names is asked, if it names one."""
+    names = ("reward_api", "reward_template", "reward_steps", "reward_class")
+    config = RunConfig(**read_environment(names), judge=REWARD_JUDGE)
+    return None if config.reward_api is None else Runner(config, offline=True).reward_form
 
 
 def environment_places() -> list[ServerAddress]:

@@ -32,7 +32,7 @@ from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
-from caps.core.play import Strategy
+from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import settings_of
 from caps.core.text import number, percent, plural
 from caps.core.types import Case
@@ -46,13 +46,13 @@ from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
-from caps.registry import STRATEGIES
+from caps.registry import REWARD_JUDGE, STRATEGIES
 from caps.reports.console import by_level, short, table
 from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
-CASES_ONLY = ("profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal")
+CASES_ONLY = ("judge", "profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal")
 TERMS_ONLY = (
     "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
     "max_connections",
@@ -234,6 +234,9 @@ def plan(
     if cases is not None:
         _refuse(ctx, POOL_ONLY, "is for a plan without CASES, since cases have sizes of their own")
     templates = load_templates(prompts)
+    if judge == [REWARD_JUDGE]:
+        templates, output_tokens = {}, output_tokens or 0.0  # it gets no prompt and writes nothing
+        strategies = _only_rating(strategies, named=strategy is not None)
     terms = Terms(
         _mean_output(output_tokens, journal, model, templates),
         _price(price_input, price_output, price_cached, model, join_addresses(base_url)),
@@ -285,6 +288,19 @@ def _with_panel(terms: Terms, judges: Sequence[JudgeTable], mode: str, base_url:
         least_price=first if mode == "cascade" else None,
         judges=(least, len(judges)),
     )
+
+
+def _only_rating(strategies: dict[str, Strategy], *, named: bool) -> dict[str, Strategy]:
+    """The strategies that a reward server can answer; one that was named and compares is refused."""
+    found = {
+        name: one
+        for name, one in strategies.items()
+        if not capabilities_of(one).asks_judge or set(capabilities_of(one).asks) <= {"rating"}
+    }
+    if named and len(found) < len(strategies):
+        name = next(name for name in strategies if name not in found)
+        raise SettingError(f"--judge reward only rates, and {name} compares: choose pointwise")
+    return found
 
 
 def _rate(
@@ -442,6 +458,8 @@ def plan_file(
     baseline, *totals = _counted(
         source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
     )
+    if not task.templates:
+        baseline = Totals()  # a reward server cannot compare, so there is nothing to relate it to
     rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
     rows = with_capacity(rows, scale)
     refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]

@@ -15,7 +15,7 @@ import typer
 
 from caps.building import load_templates, make_graders
 from caps.cli import options
-from caps.cli.help import FILES, GENERATION
+from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.preflight import checked_source, runner_for
@@ -55,14 +55,6 @@ Output = Annotated[
         help="File for the cases. Default: standard output.",
     ),
 ]  # fmt: skip
-Logprobs = Annotated[
-    bool,
-    typer.Option(
-        "--logprobs",
-        help="Store the mean log-probability of each answer.",
-        rich_help_panel=GENERATION,
-    ),
-]
 DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Ask nothing; show the first request.", rich_help_panel=FILES),
@@ -80,7 +72,6 @@ def sample(
     config: RunConfig,
     keys: Keys,
     output: Output = "-",
-    logprobs: Logprobs = False,
     limit: options.Limit = None,
     dry_run: DryRun = False,
     quiet: options.Quiet = False,
@@ -104,7 +95,7 @@ def sample(
             )
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
-            run = SampleRun(runner, logprobs=logprobs, out=sink, quiet=quiet, as_json=as_json)
+            run = SampleRun(runner, out=sink, quiet=quiet, as_json=as_json)
             code = asyncio.run(run.until_done_or_stopped(map(runner.apply_to_case, source), counted))
     raise typer.Exit(code)
 
@@ -114,7 +105,13 @@ def _rehearse(source: Iterator[Case | InputError], runner: Runner, *, as_json: b
     templates = load_templates(runner.prompts_folder, shelf="generation")
     model = runner.config.model or "MODEL"
     sampler = Sampler(
-        ScriptedModel([]), model, runner.preset, templates, capacity=lambda: 1, extra=runner.config.extra
+        ScriptedModel([]),
+        model,
+        runner.preset,
+        templates,
+        capacity=lambda: 1,
+        logprobs=runner.config.logprobs,
+        extra=runner.config.extra,
     )
     failures = FailureLog()
     for problem in source:
@@ -147,11 +144,9 @@ TEST_SECONDS = 10.0  # limit of one test of a program
 class SampleRun:
     """Samples a stream of problems, and writes the cases in their order."""
 
-    def __init__(
-        self, runner: Runner, *, logprobs: bool, out: OutputFile, quiet: bool, as_json: bool
-    ) -> None:
+    def __init__(self, runner: Runner, *, out: OutputFile, quiet: bool, as_json: bool) -> None:
         self._runner = runner
-        self._logprobs, self._out, self._quiet, self._as_json = logprobs, out, quiet, as_json
+        self._out, self._quiet, self._as_json = out, quiet, as_json
         self._tally, self._judged, self._guessed = SamplingSummary(), Ledger(), Counter[str]()
         self._price = runner.generation_price
         self._failures, self._lost = FailureLog(), FailureLog("sample failed")
@@ -170,7 +165,7 @@ class SampleRun:
         started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))
         async with (
             AsyncExitStack() as ending,
-            self._runner.sampler(logprobs=self._logprobs, paid=self._tally.add_usage) as sampler,
+            self._runner.sampler(paid=self._tally.add_usage) as sampler,
             sampling_tools(self._runner, grade=truth.grade, paid=self._judged) as tools,
         ):
             ending.push_async_callback(truth.close)

@@ -57,6 +57,9 @@ class Capabilities:
     can_skip_failing: bool = False
     """Whether it has the setting `shortlist`, which leaves out programs that fail a public example."""
 
+    uses_feature: bool = False
+    """Whether it has the setting `feature`, which names a number that candidates carry."""
+
     uses_judge_profile: bool = False
     """Whether it is also a `JudgeProfile`, so that measured properties of the judge change its choices."""
 

@@ -71,7 +71,8 @@ class Candidate:
 
     `correct` is a label from hidden tests or a reference answer. Public tests give no label, since a
     candidate may have been written for them; if there are no others, `passed_public_tests` has their result.
-    `grade` is a label on a scale, such as a human score; higher is better.
+    `grade` is a label on a scale, such as a human score; higher is better. `numbers` holds its other numeric
+    fields, such as the score of a reward model; None stands for a field that is not a number.
     """
 
     text: str
@@ -83,11 +84,15 @@ class Candidate:
     found: Found | None = None
     passed_public_tests: bool | None = None
     grade: float | None = None
+    numbers: Mapping[str, float | None] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred."""
+    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred.
+
+    `where` is the file and line it was read from, for messages.
+    """
 
     id: str
     problem: Problem
@@ -95,6 +100,7 @@ class Case:
     domain: str = "general"
     guessed: bool = False
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    where: str = field(default="", compare=False)
 
     @classmethod
     def of(

@@ -3,7 +3,9 @@
 A line that cannot be read is yielded as an `InputError`; reading goes on with the next line.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -62,7 +64,7 @@ def _parse_unique(
             yield InputError(f"{path}:{number}: id: {case.id!r} is on an earlier line; ids must be unique")
             continue
         seen.add(case.id)
-        yield case
+        yield replace(case, where=f"{path}:{number}")
     if empty:
         raise InputError(f"{path}: no cases found; a case file has one JSON object per line")
 
@@ -149,7 +151,18 @@ def _candidate(item: object, where: str) -> Candidate:
             fields[name] = required(item, name, kind, f"{where}.")
             if kind is float:
                 _check_size(fields[name], f"{where}.{name}")
-    return Candidate(**fields)
+    known = ("text", *_CANDIDATE_FIELDS)
+    return Candidate(**fields, numbers={name: _number(x) for name, x in item.items() if name not in known})
+
+
+def _number(value: object) -> float | None:
+    """A further field of a candidate as a number; None if it is anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _check_size(number: float, where: str) -> None:
@@ -205,6 +218,7 @@ def candidate_value(candidate: Candidate) -> str | Row:
 
 
 def candidate_row(candidate: Candidate) -> Row:
-    """A candidate as a JSON object, without unknown fields."""
+    """A candidate as a JSON object, without unknown fields that are not numbers."""
     known = {name: getattr(candidate, name) for name in _CANDIDATE_FIELDS}
+    known |= {name: value for name, value in candidate.numbers.items() if name not in {"text", *known}}
     return {"text": candidate.text, **{name: value for name, value in known.items() if value is not None}}

@@ -13,6 +13,10 @@ Read: TypeAlias = tuple[str | None, str, str]
 """The signature, partial view and full view of a candidate."""
 
 
+FOUND = ("parses", "tests_passed")  # features that findings add
+MOST_NAMED = 3  # candidates in one message
+
+
 @dataclass(frozen=True, slots=True)
 class Views:
     """The entrants of a case (all that a strategy sees), and their partial and full views."""
@@ -62,8 +66,27 @@ def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> V
     return Views(tuple(entrants), tuple(views))
 
 
+def missing_numbers(case: Case, name: str) -> str:
+    """A message about the candidates of a case without a number of this name; empty if all have it.
+
+    Findings (`tests_passed`, `parses`) are not known yet, and are never missing.
+    """
+    if name in FOUND:
+        return ""
+    lacking = [k for k, one in enumerate(case.candidates) if name not in _features(one)]
+    if not lacking:
+        return ""
+    words = [
+        f"candidates[{k}].{name} {'is not a number' if name in case.candidates[k].numbers else 'is missing'}"
+        for k in lacking[:MOST_NAMED]
+    ]
+    words += [f"and {len(lacking) - MOST_NAMED} more"] if len(lacking) > MOST_NAMED else []
+    return f"{case.where or f'case {case.id!r}'}: {', '.join(words)}"
+
+
 def _features(candidate: Candidate) -> dict[str, float]:
-    known: dict[str, float | None] = {"score": candidate.score, "logprob": candidate.logprob}
+    known = {name: value for name, value in candidate.numbers.items() if name not in FOUND}
+    known |= {"score": candidate.score, "logprob": candidate.logprob}
     if candidate.found is not None:
         known |= {"parses": candidate.found.parses, "tests_passed": _share_passed(candidate.found)}
     return {name: float(value) for name, value in known.items() if value is not None}

@@ -84,7 +84,8 @@ class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
     `substituted` names the substitutions of a recorded judge without an exact answer. `opinions` are the
-    answers of the judges of a panel.
+    answers of the judges of a panel. `score` is the number that a reward server gave, of which the answer is
+    a rating.
     """
 
     answer: Answer
@@ -94,6 +95,7 @@ class Ruling(msgspec.Struct, frozen=True):
     confidence: str | None = None
     substituted: tuple[str, ...] = ()
     opinions: tuple[Opinion, ...] = ()
+    score: float | None = None
 
     @property
     def unanswered(self) -> str | None:

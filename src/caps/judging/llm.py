@@ -103,13 +103,13 @@ class LlmJudge:
         for further in range(self._settings.retries + 1):
             call = pay(self._models[ask.level].model, request, budget)
             try:
-                completion = await (call if budget.deadline is None else _in_time(call, budget.deadline))
+                completion = await (call if budget.deadline is None else in_time(call, budget.deadline))
             except TimeoutError:
-                return Ruling(Unanswered("time"), (*attempts, _unanswered("time", requests=1)))
+                return Ruling(Unanswered("time"), (*attempts, no_reply("time", requests=1)))
             except (AccessError, UnknownModelError):
                 raise
             except ModelError as error:
-                return Ruling(Unanswered(error.cause), (*attempts, _unanswered(error.cause, error.attempts)))
+                return Ruling(Unanswered(error.cause), (*attempts, no_reply(error.cause, error.attempts)))
             if completion is None and reading is not None:
                 break
             if completion is None:
@@ -277,13 +277,13 @@ def _attempt(completion: Completion, reading: Reading) -> Attempt:
     )
 
 
-async def _in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
+async def in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
     """Raise `TimeoutError` at a deadline."""
     async with asyncio.timeout_at(deadline):
         return await call
 
 
-def _unanswered(cause: str, requests: int) -> Attempt:
+def no_reply(cause: str, requests: int) -> Attempt:
     """A call without a reply: only the number of requests is known of its cost."""
     return Attempt("", NOTHING, "", "none", cause, 0.0, replayed=False, requests=requests)
 

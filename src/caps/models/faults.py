@@ -146,21 +146,24 @@ def timed_out(address: str, seconds: float) -> Fault:
     return Fault(TimedOutError(message), overloaded=True)
 
 
-def garbled(address: str, reason: str) -> Fault:
-    """The reply is not a chat completion."""
-    return Fault(GarbledError(f"{address} sent what is not a chat completion: {reason}"))
+def garbled(address: str, reason: str, *, path: str = "") -> Fault:
+    """The reply is not a chat completion, or not what is expected at another path."""
+    expected = f"a reply of {_path(path)}" if path else "a chat completion"
+    return Fault(GarbledError(f"{address} sent what is not {expected}: {reason}"))
 
 
-def oversized(address: str, limit: int) -> Fault:
+def oversized(address: str, limit: int, *, chat: bool = True) -> Fault:
     """A reply beyond the limit; a retry would return as much again, and may be billed again."""
-    message = f"{address} sent a reply of more than {limit:,} bytes, of which the rest was not read: lower "
-    return Fault(GarbledError(f"{message}max_tokens, or ask for fewer log-probabilities"), retry=False)
+    message = f"{address} sent a reply of more than {limit:,} bytes, of which the rest was not read"
+    hint = ": lower max_tokens, or ask for fewer log-probabilities" if chat else ""
+    return Fault(GarbledError(f"{message}{hint}"), retry=False)
 
 
 def refused(
-    status: int, reply: Any, headers: Mapping[str, str], *, address: str, model: str, now: float
-) -> Fault:
-    """An error status, or an error object in a reply that claimed to be fine."""
+    status: int, reply: Any, headers: Mapping[str, str], *, address: str, model: str, now: float,
+    path: str = "",
+) -> Fault:  # fmt: skip
+    """An error status, or an error object in a reply that claimed to be fine; `path` if it is no chat."""
     message, code, param = _parse_error(reply)
     quote = f" (it says: {message})" if message else ""
     details = f"{code} {message}"
@@ -169,7 +172,19 @@ def refused(
     if status in _TRANSIENT or status >= 500:
         return _transient(status, details, quote, address=address, wait=retry_after(headers, now))
     renamed = status == 400 and param in {"max_tokens", ""} and "max_completion_tokens" in message
+    if path and status in {404, 405} and not _UNKNOWN_MODEL.search(details):
+        return Fault(
+            UnreachableError(
+                f"there is no {_path(path)} at {address}, status {status}{quote}: is the base URL right, and "
+                "does this server have that API? See --reward-api"
+            ),
+            retry=False,
+        )
     return Fault(_final(status, details, quote, address=address, model=model), retry=False, renamed=renamed)
+
+
+def _path(path: str) -> str:
+    return f"/{path.removeprefix('/')}"
 
 
 def _transient(status: int, details: str, quote: str, *, address: str, wait: float | None) -> Fault:

@@ -255,6 +255,19 @@ class FleetModel:
 
         return await self._run(group_of_body(write("max_tokens")), work)
 
+    async def exchange_json(
+        self, path: str, body: bytes, then: Callable[[Exchange[Any]], Awaitable[T]], *, model: str, limit: int
+    ) -> T:
+        """Send a body to a path, failing over to other servers; see `HttpModel.exchange_json`."""
+
+        def work(one: HttpModel, earlier: int) -> Awaitable[T]:
+            def counted(done: Exchange[Any]) -> Awaitable[T]:
+                return then(done._replace(attempts=done.attempts + earlier))
+
+            return one.exchange_json(path, body, counted, model=model, limit=limit)
+
+        return await self._run(body, work)
+
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send bytes unchanged to a server, or to the next if it refuses the connection; never queues."""

@@ -249,6 +249,7 @@ def parse_base(base_url: str) -> URL:
     return url if url.path.strip("/") else url.with_path("/v1", keep_query=True)
 
 
+CHAT = "chat/completions"
 # Shorter than the 5 s after which uvicorn closes a connection: a request sent at that moment would be lost.
 KEEPALIVE_SECONDS = 4.0
 LOGPROBS_BYTES = 4 * REPLY_BYTES  # limit of a reply with log-probabilities, which are most of it
@@ -365,6 +366,15 @@ class HttpModel:
         """
         return await self._exchange(write, read, identity, model=model, limit=REPLY_BYTES)
 
+    async def exchange_json(
+        self, path: str, body: bytes, then: Callable[[Exchange[Any]], Awaitable[R]], *, model: str, limit: int
+    ) -> R:
+        """Send a body to a path, with retries, and await `then(reply)` before another call starts.
+
+        A path that begins with a slash is below the root of the server, outside `/v1`.
+        """
+        return await self._exchange(lambda _: body, _unread, then, model=model, limit=limit, path=path)
+
     async def _exchange(
         self,
         write: Callable[[str], bytes],
@@ -373,6 +383,7 @@ class HttpModel:
         *,
         model: str,
         limit: int,
+        path: str = CHAT,
     ) -> R:
         tries: Attempts | None = None
         attempts = 0
@@ -381,7 +392,7 @@ class HttpModel:
             while True:
                 limit_name = self._limit_name
                 started = time.perf_counter()
-                outcome = await self._send(write(limit_name), read, model, limit)
+                outcome = await self._send(path, write(limit_name), read, model, limit)
                 if not isinstance(outcome, Fault):
                     self._known = True
                     latency = time.perf_counter() - started
@@ -452,12 +463,14 @@ class HttpModel:
         if session is not None:
             await session.close()
 
-    async def _send(self, body: bytes, read: Callable[[Any], T], model: str, limit: int) -> T | Fault:
+    async def _send(
+        self, path: str, body: bytes, read: Callable[[Any], T], model: str, limit: int
+    ) -> T | Fault:
         """Send bytes and parse the reply; every failure becomes a `Fault`."""
         try:
             with self._timeout:
                 data = aiohttp.BytesPayload(body)  # saves aiohttp the lookup of the payload type
-                call = self.call("POST", "chat/completions", data=data, timeout=self._no_timer)
+                call = self.call("POST", path, data=data, timeout=self._no_timer)
                 async with call as response:
                     status, headers = response.status, response.headers
                     fine = status == 200
@@ -465,29 +478,38 @@ class HttpModel:
                     if fine:
                         payload = await self._scrubbed(payload)
         except OversizedReplyError as error:
-            return faults.oversized(self.address, error.limit)
+            return faults.oversized(self.address, error.limit, chat=path == CHAT)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return faults.unreachable(self.address, str(error) or type(error).__name__)
         except TimeoutError:
             return faults.timed_out(self.address, self._timeouts.read)
         except (aiohttp.ClientError, OSError) as error:
             return faults.broken_off(self.address, type(error).__name__)
-        return self._read(status, headers, payload, read, model)
+        return self._read(status, headers, payload, read, model, path="" if path == CHAT else path)
 
     def _read(
-        self, status: int, headers: Mapping[str, str], payload: bytes, read: Callable[[Any], T], model: str
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        payload: bytes,
+        read: Callable[[Any], T],
+        model: str,
+        *,
+        path: str,
     ) -> T | Fault:
         reply = _decoded(payload)
         failed = status if status != 200 else embedded_status(reply)
         if failed is not None:
             error, now = self.quotable(payload), self._clock()
-            return faults.refused(failed, error, headers, address=self.address, model=model, now=now)
+            return faults.refused(
+                failed, error, headers, address=self.address, model=model, now=now, path=path
+            )
         try:
             if reply is None:
                 raise ValueError(f"no JSON, but {self.scrub(payload)[:80].decode('utf-8', 'replace')!r}")
             return read(reply)
         except ValueError as error:
-            return faults.garbled(self.address, str(error))
+            return faults.garbled(self.address, str(error), path=path)
 
     async def _scrubbed(self, payload: bytes) -> bytes:
         """A reply without secrets; a long one is processed in chunks."""
@@ -501,7 +523,9 @@ class HttpModel:
 
     def _url(self, path: str) -> URL:
         if path not in self._urls:
-            self._urls[path] = (self._base / path).with_query(self._base.query)
+            outside = path.startswith("/") and self._base.name == "v1"
+            base = self._base.parent if outside else self._base
+            self._urls[path] = (base / path.removeprefix("/")).with_query(self._base.query)
         return self._urls[path]
 
     def _pause(self, tries: Attempts, fault: Fault) -> float | None:
@@ -530,6 +554,10 @@ def connect(options: ConnectOptions) -> HttpModel:
 async def identity(value: T) -> T:
     """Return the value: the callback for a reply that needs no processing."""
     return value
+
+
+def _unread(reply: Any) -> Any:
+    return reply
 
 
 def _decoded(payload: bytes) -> Any:

@@ -185,6 +185,7 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
                 **({"judge": attempt.judge} if attempt.judge else {}),
                 **(_opinions_line(judged) if is_last else {}),
+                **({"score": judged.ruling.score} if judged.ruling.score is not None else {}),
                 "attempt": index,
                 "how": attempt.how,
                 "cause": attempt.cause,

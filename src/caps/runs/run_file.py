@@ -34,6 +34,7 @@ DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
     "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
     "recorded", "recorded_judge", "judge_temperature", "panel", "panel_correlation", "panel_sure", "map",
+    "reward_api", "reward_template", "reward_steps", "reward_class",
 )  # fmt: skip
 
 

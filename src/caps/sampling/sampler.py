@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from statistics import fmean
 
 from caps.core.errors import AccessError, InputError, ModelError, SettingError, UnknownModelError
@@ -27,6 +28,8 @@ from caps.prompts.render import ask_for_answer, generation_name, render
 from caps.prompts.tags import JOINER
 from caps.sampling.base import Method, Sample, Sampled, SamplingTools
 from caps.sampling.presets import Preset
+
+LEAST_WINDOW = 32  # tokens
 
 
 class Sampler:
@@ -164,7 +167,7 @@ class Sampler:
 
 
 def to_sample(number: int, completion: Completion | None) -> Sample:
-    """Turn a reply into a sample: reasoning goes before the text, in tags; log-probabilities are averaged.
+    """Turn a reply into a sample: reasoning goes before the text, in tags; log-probabilities are summarized.
 
     None means that the budget could not cover the call.
     """
@@ -176,8 +179,22 @@ def to_sample(number: int, completion: Completion | None) -> Sample:
         text = f"<think>\n{reasoning}\n</think>\n\n{text}"
     if not text.strip():
         return replace(paid, failure=f"an empty reply (finish: {completion.finish or 'none'})", cause="empty")
-    logprob = fmean(token.logprob for token in completion.logprobs) if completion.logprobs else None
-    return replace(paid, candidate=Candidate(text, logprob=logprob))
+    if not completion.logprobs:
+        return replace(paid, candidate=Candidate(text))
+    mean, windows = summarize_logprobs([token.logprob for token in completion.logprobs])
+    return replace(paid, candidate=Candidate(text, logprob=mean, numbers=windows))
+
+
+def summarize_logprobs(logprobs: Sequence[float]) -> tuple[float, dict[str, float | None]]:
+    """The mean log-probability of the tokens; and of the last ones, and of the lowest window of them.
+
+    A window is a tenth of the tokens, at least `LEAST_WINDOW`. An answer that went wrong in one place has a
+    low window even if its mean is high (Fu et al. 2025, DeepConf).
+    """
+    size = min(len(logprobs), max(LEAST_WINDOW, len(logprobs) // 10))
+    sums = list(accumulate(logprobs, initial=0.0))
+    lowest = min(end - start for start, end in zip(sums, sums[size:], strict=False)) / size
+    return fmean(logprobs), {"logprob_tail": fmean(logprobs[-size:]), "logprob_lowest": lowest}
 
 
 def _without_joiners(sample: Sample) -> Sample:

@@ -100,16 +100,28 @@ def complete(observations: Sequence[Observation], per_pair: int) -> list[Observa
 
 SPREAD = 1.0  # prior standard deviation of the logarithm of either strength
 LOOSE_SPREAD = 0.3  # scale of the prior (Cauchy) of the log-odds added where several may be right
+FEATURE_SPREAD = 0.5  # prior standard deviation of the weight of a feature, in log-odds
+MOST_FEATURE = 4.0  # log-odds a standard deviation
 SWEEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The answers of a case: votes for each, other evidence for it in log-odds, and whether it is right."""
+    """The answers of a case: votes for each, other evidence for it in log-odds, and whether it is right.
+
+    `feature` says by how many standard deviations each stands out by the feature of the strategy, if it has
+    one. It is not part of `besides`.
+    """
 
     votes: tuple[int, ...]
     besides: tuple[float, ...]
     right: tuple[bool, ...]
+    feature: tuple[float, ...] = ()
+
+    def weighed(self, weight: float) -> "Ballot":
+        """The ballot with its feature, at this weight, among the other evidence."""
+        besides = tuple(x + weight * y for x, y in zip(self.besides, self.feature, strict=True))
+        return Ballot(self.votes, besides, self.right)
 
 
 def fit_vote_strengths(ballots: Sequence[Ballot], votes: float, none_right: float) -> tuple[float, float]:
@@ -140,15 +152,42 @@ def fit_loose_odds(ballots: Sequence[Ballot], power: float, base: Sequence[float
     """
 
     def log_posterior(x: float) -> float:
-        total = -math.log1p((x / LOOSE_SPREAD) ** 2)
-        for ballot, start in zip(ballots, base, strict=True):
-            everyone = sum(ballot.votes)
-            for n, more, right in zip(ballot.votes, ballot.besides, ballot.right, strict=True):
-                odds = start + x + power * math.log(n) + more
-                total -= n / everyone * math.log1p(math.exp(min(700.0, -odds if right else odds)))
-        return total
+        likelihood = sum(
+            _loose_likelihood(ballot, power, start + x) for ballot, start in zip(ballots, base, strict=True)
+        )
+        return likelihood - math.log1p((x / LOOSE_SPREAD) ** 2)
 
     return find_peak(log_posterior, -4.0, 4.0) if ballots else 0.0
+
+
+def fit_feature_weight(
+    ballots: Sequence[Ballot], loose: Sequence[Ballot], assumed: float, *, strengths: tuple[float, float],
+    loose_power: float, base: Sequence[float],
+) -> float:  # fmt: skip
+    """Fit the log-odds that a standard deviation of a feature is worth, with a prior around the assumed ones.
+
+    `loose` are cases in which several answers may be right, with their `base` as in `fit_loose_odds`. The
+    weight is never negative: a feature that misleads counts for nothing.
+    """
+
+    def log_posterior(x: float) -> float:
+        likelihood = sum(_log_likelihood(ballot.weighed(x), *strengths) for ballot in ballots)
+        likelihood += sum(
+            _loose_likelihood(ballot.weighed(x), loose_power, start)
+            for ballot, start in zip(loose, base, strict=True)
+        )
+        return likelihood - ((x - assumed) / FEATURE_SPREAD) ** 2 / 2
+
+    return find_peak(log_posterior, 0.0, MOST_FEATURE)
+
+
+def _loose_likelihood(ballot: Ballot, power: float, start: float) -> float:
+    """Mean log-probability of the labels of a case in which each answer is right or wrong for itself."""
+    total, everyone = 0.0, sum(ballot.votes)
+    for n, more, right in zip(ballot.votes, ballot.besides, ballot.right, strict=True):
+        odds = start + power * math.log(n) + more
+        total -= n / everyone * math.log1p(math.exp(min(700.0, -odds if right else odds)))
+    return total
 
 
 def _log_likelihood(ballot: Ballot, power: float, absent: float) -> float:

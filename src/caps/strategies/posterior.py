@@ -42,7 +42,7 @@ HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth
 USUAL_POOL = 16  # candidates: what `nobody` is stated for
 WEIGHTS = {  # weights of what is known before the judge is asked -> their names in an explanation
     "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed", "score": "score",
-    "logprob": "logprob",
+    "logprob": "logprob", "feature_weight": "",
 }  # fmt: skip
 FEWER = 0.55  # how much surer a candidate of a smaller pool is, in log-odds for each halving of it / log 2
 
@@ -65,7 +65,7 @@ class Question(NamedTuple):
 class Posterior(UncertainJudge):
     """Ask what is worth its price, and report the probability of the choice; inherited fields: the judge."""
 
-    capabilities: ClassVar = Capabilities(uses_judge_profile=True)
+    capabilities: ClassVar = Capabilities(uses_judge_profile=True, uses_feature=True)
 
     votes: float = setting(2.1, "an answer of n candidates weighs n to this power", least=0)
     loose_votes: float = setting(1.5, "the same where several answers may be right", least=0)
@@ -80,6 +80,8 @@ class Posterior(UncertainJudge):
     tests: float = setting(5.0, "log-odds lost by failing all public examples", least=0)
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
+    feature: str = setting("", "a further number of candidates that counts, such as rm_score")
+    feature_weight: float = setting(0.5, "log-odds a standard deviation of the feature", least=0)
     answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
     apart: float = setting(
         0.7, "auto: several may be right if at least this share of candidates has no equal", least=0, most=1
@@ -125,7 +127,7 @@ class Posterior(UncertainJudge):
         note("nothing known", ContestState(replace(cast(Any, self), **without), entrants, luck))
         for name, what in WEIGHTS.items():
             del without[name]
-            note(what, ContestState(replace(cast(Any, self), **without), entrants, luck))
+            note(what or self.feature, ContestState(replace(cast(Any, self), **without), entrants, luck))
         state = ContestState(self, entrants, luck)
         for asks, answers in rounds:
             for ask, answer in zip(asks, answers, strict=True):
@@ -150,6 +152,7 @@ class Posterior(UncertainJudge):
         """Log-weight of each answer before the judge is asked."""
         failing = {"parses": self.parses, "tests_passed": self.tests}
         scored = {"score": self.score, "logprob": self.logprob}
+        scored |= {self.feature: self.feature_weight} if self.feature else {}
         votes = self.loose_votes if self.several(groups) else self.votes
         return weigh(groups, votes=votes, failing=failing, scored=scored)
 

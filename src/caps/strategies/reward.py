@@ -15,9 +15,9 @@ from caps.core.types import Entrant, Selection
 class Reward:
     """The largest value of one feature; who lacks it comes last, ties as sampled."""
 
-    capabilities: ClassVar = Capabilities(asks_judge=False)
+    capabilities: ClassVar = Capabilities(asks_judge=False, uses_feature=True)
 
-    feature: str = setting("score", "the number to go by: score, logprob, tests_passed")
+    feature: str = setting("score", "score, logprob, tests_passed, or any numeric field of candidates")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -27,6 +27,9 @@ class Reward:
         yield from ()
         values = {e.id: e.features[self.feature] for e in entrants if self.feature in e.features}
         if not values:
-            raise InputError(f"no candidate carries a {self.feature!r}, which strategy 'reward' goes by")
+            raise InputError(
+                f"no candidate has the number {self.feature!r}, by which strategy 'reward' chooses: caps "
+                "score adds the scores of a reward model, and --set feature=NAME names another field"
+            )
         order = sorted((e.id for e in entrants), key=lambda c: values.get(c, float("-inf")), reverse=True)
         return Selection(order[0], tuple(order), scores=values, score_kind="score")

@@ -15,7 +15,13 @@ from caps.engines.base import EXHAUSTED, Engine, Outcome, PerCase, in_order
 from caps.judging.profiles import NAMES, profile_fields, with_profile
 from caps.statistics.judge_errors import WeightedObservation
 from caps.statistics.judge_measures import Learned, learn
-from caps.statistics.observations import Ballot, Observation, fit_loose_odds, fit_vote_strengths
+from caps.statistics.observations import (
+    Ballot,
+    Observation,
+    fit_feature_weight,
+    fit_loose_odds,
+    fit_vote_strengths,
+)
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.posterior import Posterior, beliefs
 
@@ -95,9 +101,11 @@ def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
     groups = clusters(entrants)
     if any(probe.labels[one.id] is None for one in entrants):
         return None
-    besides = replace(probe.believer, votes=0.0, loose_votes=0.0).prior(groups)
+    plain = replace(probe.believer, votes=0.0, loose_votes=0.0, feature_weight=0.0)
+    besides, with_feature = plain.prior(groups), replace(plain, feature_weight=1.0).prior(groups)
     right = tuple(any(probe.labels[one.id] for one in group) for group in groups)
-    return Ballot(tuple(map(len, groups)), tuple(besides), right)
+    feature = tuple(x - y for x, y in zip(with_feature, besides, strict=True))
+    return Ballot(tuple(map(len, groups)), tuple(besides), right, feature)
 
 
 class _Odds:
@@ -217,14 +225,27 @@ async def calibrate(
 def conclude(
     probed: Sequence[ProbedCase], believer: Posterior, *, fixed: Collection[str] = ()
 ) -> Calibration:
-    """Fit what votes are worth, if there are labels and the user set none of it; then the judge."""
-    ballots, found = _ballots(probed, believer), dict[str, float | bool]()
-    if sum(map(len, ballots)) >= LEAST_LABELLED and not set(fixed) & {*STRENGTHS, "loose_odds"}:
+    """Fit what the feature and votes are worth, if there are labels and the user set none; then the judge."""
+    (single, several), found = _ballots(probed, believer), dict[str, float | bool]()
+    enough = len(single) + len(several) >= LEAST_LABELLED
+    if enough and believer.feature and "feature_weight" not in fixed:
+        weight = fit_feature_weight(
+            single,
+            several,
+            believer.feature_weight,
+            strengths=(believer.votes, believer.nobody),
+            loose_power=believer.loose_votes,
+            base=[believer.odds_alone(sum(ballot.votes)) for ballot in several],
+        )
+        found["feature_weight"] = round(weight, 4)
+    weight = float(found.get("feature_weight", believer.feature_weight))
+    ballots = [[ballot.weighed(weight) for ballot in some] for some in (single, several)]
+    if enough and not set(fixed) & {*STRENGTHS, "loose_odds"}:
         votes, nobody = fit_vote_strengths(ballots[False], believer.votes, believer.nobody)
         wiser = replace(believer, votes=votes, nobody=nobody)
         alone = [wiser.odds_alone(sum(ballot.votes)) for ballot in ballots[True]]
         fitted = (votes, nobody, fit_loose_odds(ballots[True], believer.loose_votes, alone))
-        found = dict(zip((*STRENGTHS, "loose_odds"), (round(x, 4) for x in fitted), strict=True))
+        found |= dict(zip((*STRENGTHS, "loose_odds"), (round(x, 4) for x in fitted), strict=True))
         found |= {"calibrated": True}
     wiser = replace(cast(Any, believer), **found)
     weighted = [

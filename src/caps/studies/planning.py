@@ -52,6 +52,8 @@ class CasePrompts:
 
     def _render_without_views(self, ask: Ask) -> int:
         prepared = self._prepare
+        if not self._templates:  # a reward server reads the problem with each answer
+            return len(prepared.case.problem.text)
         _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
         shown = render(
             template,

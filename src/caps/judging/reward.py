@@ -1,0 +1,75 @@
+"""A reward server as the judge: it rates answers one by one, without a prompt.
+
+The rating is `5.5 + 4.5 * s / (1 + |s|)` of the score s: it rises with the score everywhere and stays between
+1 and 10, whatever the scale of the server. A probability becomes a rating between 5.5 and 7.75.
+"""
+
+from collections.abc import Mapping
+
+from caps.core.errors import AccessError, ModelError, UnknownModelError
+from caps.core.play import AskKind
+from caps.core.types import Ask, Level, Message, Rating, Solo, Unanswered, Usage
+from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
+from caps.judging.llm import LevelModel, at_most, in_time, no_reply, pay
+from caps.models.base import Request
+from caps.models.rewards import Form
+
+ONLY_RATES = "a reward server only rates"
+
+
+def rating_of(score: float) -> float:
+    """The rating from 1 to 10 of a score; higher scores have higher ratings."""
+    return 5.5 + 4.5 * score / (1 + abs(score))
+
+
+class RewardJudge:
+    """Rates answers with a reward server, optionally a different one at each level."""
+
+    answers: frozenset[AskKind] = frozenset({"rating"})
+
+    def __init__(self, level_models: Mapping[Level, LevelModel], form: Form) -> None:
+        self._models, self._form = level_models, form
+
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:
+        """Ask for the score of an answer; a failed call leaves it unrated."""
+        if not isinstance(ask, Solo):
+            return Ruling(Unanswered(ONLY_RATES))
+        model, request = self._models[ask.level].model, self.request(prepared, ask)
+        call = pay(model, request, budget)
+        try:
+            done = await (call if budget.deadline is None else in_time(call, budget.deadline))
+        except TimeoutError:
+            return Ruling(Unanswered("time"), (no_reply("time", requests=1),))
+        except (AccessError, UnknownModelError):
+            raise
+        except ModelError as error:
+            return Ruling(Unanswered(error.cause), (no_reply(error.cause, error.attempts),))
+        if done is None:
+            return Ruling(Unanswered("budget"))
+        score = float(done.text)
+        attempt = Attempt(
+            done.key, done.usage, done.finish, "score", None, done.latency, done.replayed, done.attempts
+        )
+        return Ruling(Rating(rating_of(score)), (attempt,), score=score)
+
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
+        """One call; there is no reply to write."""
+        return at_most(self.request(prepared, ask)) if isinstance(ask, Solo) else NOTHING
+
+    def request(self, prepared: PreparedCase, ask: Solo) -> Request:
+        """The problem and the answer; control tokens of chat templates in either are made inert.
+
+        A further draw is the same request: a reward model repeats its score.
+        """
+        level_model = self._models[ask.level]
+        texts = [*prepared.case.problem.messages]
+        texts.append(Message("assistant", prepared.evidence.view(ask.entrant, ask.level)))
+        messages = tuple(Message(one.role, prepared.showing(one.content, prepared.nonce)) for one in texts)
+        return Request(
+            messages,
+            level_model.name,
+            template=self._form.name,
+            max_tokens=0,
+            extra=level_model.extra,
+            group=prepared.nonce,
+        )
