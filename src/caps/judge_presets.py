@@ -1,7 +1,8 @@
 """Presets of judges: room for replies and reasoning, temperature and effort by family of models.
 
-The values follow what the makers of the models recommend; they were not measured here. A preset fills in what
-is not set: an explicit setting always wins. Nothing applies a preset that was not named.
+Temperatures and sampling fields follow the recommendations of the models' makers; effort and the room for
+replies are ours. None was measured. A preset fills in what is not set: an explicit setting always wins.
+Nothing applies a preset that was not named.
 """
 
 from collections.abc import Mapping

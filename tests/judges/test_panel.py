@@ -282,6 +282,14 @@ def test_all_judges_are_asked_once_a_resumed_run_pays_nothing_and_a_replay_asks_
     assert [one["panel"] for one in json_lines(replayed)] == [line["panel"] for line in lines]
 
 
+def test_a_judge_on_the_command_line_replaces_the_panel_of_a_file(panel):
+    where = ("--model", "stub-0", "--base-url", panel.servers[0].url)
+    done = panel.run("select", "--judge", "model", *where)
+    assert done.returncode == 0, done.stderr
+    assert panel.asked()[0] > 0 == panel.asked()[1]
+    assert "panel" not in panel.lines()[0]
+
+
 def test_the_dollars_of_a_panel_are_those_of_each_judge(panel):
     assert panel.run().returncode == 0
     rulings = panel.lines(name="rulings")

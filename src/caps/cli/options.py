@@ -179,7 +179,7 @@ def _one_or_several(
     one: Option, words: list[str], tables: tuple[JudgeTable, ...]
 ) -> tuple[str, tuple[JudgeTable, ...]]:
     """The value of an option that was given once, or the tables that several of them, or a file, make."""
-    if not words or words == [one.default]:
+    if not words:
         return one.default, tables
     parsed = [parse_word(word) for word in words]
     if len(parsed) == 1 and isinstance(parsed[0], str):
