@@ -66,6 +66,7 @@ def test_python_runs(page, body, server, tmp_path, monkeypatch):
 def test_commands_run(page, server, tmp_path, monkeypatch):
     """A page's own commands are run in order, against a stub where they name an endpoint; make targets must exist."""
     monkeypatch.chdir(tmp_path)
+    write_files(page, tmp_path)
     case = {
         "id": "sum",
         "domain": "math",

@@ -96,8 +96,9 @@ class ModelOptions(TypedDict, total=False):
     reply_format: Literal["free", "tags"] | None
     extra: Mapping[str, object] | None
     extra_e1: Mapping[str, object] | None
+    criteria: str | None
     prompts: str | Path | None
-    prompt_version: Literal["v1", "v2"]
+    prompt_version: Literal["v1", "v2", "v3"]
     tokenizer: str | Path | None
     strategy: Strategy | str
     settings: Mapping[str, object] | None

@@ -38,7 +38,7 @@ from caps.registry import (
 
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
-PROMPT_VERSIONS = ("v1", "v2")
+PROMPT_VERSIONS = ("v1", "v2", "v3")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 PREFIX = "CAPS_"  # of environment variables
 #: Variables of single commands and downloads, which are not settings of a run.
@@ -296,12 +296,21 @@ class RunConfig:
         shown=False,
         advanced=True,
     )
+    criteria: str | None = option(
+        None,
+        "What makes an answer better, for general cases: 'faithful to the source; fluent', or @FILE with one "
+        "criterion per line. A case may state its own.",
+        "asking",
+        metavar="TEXT",
+        guarded=True,
+        per_request=True,
+    )
     prompts: str | None = option(
         None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True, advanced=True
     )
     prompt_version: str = option(
         PROMPT_VERSIONS[-1],
-        "Version of the prompts: v2, or v1 to reuse the journal of an older release.",
+        "Version of the prompts; v1 and v2 reuse the journal of an older release.",
         "asking",
         metavar="VERSION",
         choices=PROMPT_VERSIONS,

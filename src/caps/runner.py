@@ -46,6 +46,7 @@ from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
 from caps.evidence.domains import domain_named
+from caps.files import read_text
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -65,7 +66,9 @@ from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
 from caps.models.weights import Report
+from caps.prompts.criteria import MOST_BYTES, parse_criteria
 from caps.prompts.grammar import WORD
+from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
 from caps.registry import DEFAULT_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
@@ -355,10 +358,44 @@ class Runner:
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     def apply_to_case(self, case: CaseOrError) -> CaseOrError:
-        """Apply the config to a case: its domain, if the case states none. All paths to a judge call this."""
-        if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
+        """Apply the config to a case: its domain and criteria, if it states none.
+
+        All paths to a judge call this.
+        """
+        if isinstance(case, InputError):
             return case
-        return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+        if self.config.domain is not None and case.guessed:
+            case = replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+        if self.criteria and not case.criteria:
+            if takes_criteria(domain_named(case.domain)):
+                return replace(case, criteria=self.criteria)
+            if case.domain not in self._without_criteria:
+                self._without_criteria.add(case.domain)
+                self._warn(
+                    f"criteria: not used for cases of the domain {case.domain!r}, whose prompts ask what is "
+                    "correct; --domain general judges cases that state no domain by them"
+                )
+        return case
+
+    @cached_property
+    def criteria(self) -> tuple[str, ...]:
+        """What makes an answer better, for cases that state no criteria of their own."""
+        stated = self.config.criteria
+        if stated is None:
+            return ()
+        if VERSIONS.index(self.config.prompt_version) < VERSIONS.index(CRITERIA_SINCE):
+            raise SettingError(
+                f"criteria: the prompts of version {self.config.prompt_version} take none; "
+                f"leave out --prompt-version {self.config.prompt_version}"
+            )
+        if stated.startswith("@"):
+            stated = read_text(stated[1:], option="--criteria", most=MOST_BYTES)
+        return parse_criteria(stated, "criteria")
+
+    @cached_property
+    def _without_criteria(self) -> set[str]:
+        """The domains of cases that were not judged by the criteria."""
+        return set()
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -448,6 +485,7 @@ class Runner:
         config, settings = self.config, settings_of(self.strategy)
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
         changes["settings"] = settings or dict(config.settings)
+        changes["criteria"] = "\n".join(self.criteria) or None
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
         changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())

@@ -87,7 +87,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred."""
+    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred.
+
+    `criteria` say what makes an answer better, for domains whose prompts ask by them.
+    """
 
     id: str
     problem: Problem
@@ -95,6 +98,7 @@ class Case:
     domain: str = "general"
     guessed: bool = False
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    criteria: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from caps.core.errors import InputError
+from caps.core.errors import InputError, SettingError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.datasets.reading import Row, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
 from caps.evidence.domains import check_stated, guess_domain
+from caps.prompts.criteria import parse_criteria
 
 T = TypeVar("T")
 
@@ -84,7 +85,7 @@ def parse_row(
     domain = row.get("domain")
     if domain is not None:
         check_stated(domain, registered)
-    known = {"id", "problem", "candidates", "domain"}
+    known = {"id", "problem", "candidates", "domain", "criteria"}
     parsed = tuple(_candidate(item, f"candidates[{i}]") for i, item in enumerate(candidates))
     return Case(
         id=str(row.get("id", default_id)),
@@ -93,6 +94,7 @@ def parse_row(
         domain=domain or guess_domain(row, parsed),
         guessed=domain is None,
         extra={name: value for name, value in row.items() if name not in known},
+        criteria=_criteria(row.get("criteria")),
     )
 
 
@@ -118,6 +120,19 @@ def _problem(row: dict[str, Any]) -> Problem:
             Message(required(message, "role", str, where), required(message, "content", str, where))
         )
     return Problem(tuple(messages))
+
+
+def _criteria(stated: object) -> tuple[str, ...]:
+    if stated is None:
+        return ()
+    if not isinstance(stated, str) and not (
+        isinstance(stated, list) and all(isinstance(one, str) for one in stated)
+    ):
+        raise InputError(f"criteria: must be a text or a list of texts, not {kind_of(stated)}")
+    try:
+        return parse_criteria(stated, "criteria")
+    except SettingError as error:
+        raise InputError(str(error)) from None
 
 
 def _candidate(item: object, where: str) -> Candidate:
@@ -170,6 +185,8 @@ def case_row(case: Case) -> Row:
     if not case.guessed:
         row["domain"] = case.domain
     row["problem"] = problem_value(case.problem)
+    if case.criteria:
+        row["criteria"] = list(case.criteria)
     row |= {name: value for name, value in case.extra.items() if name not in row}
     if case.candidates:
         row["candidates"] = [candidate_value(one) for one in case.candidates]

@@ -81,7 +81,8 @@ class Attempt(msgspec.Struct, frozen=True):
 class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
-    `substituted` names the substitutions of a recorded judge without an exact answer.
+    `substituted` names the substitutions of a recorded judge without an exact answer. `criteria` is what the
+    reply says by each criterion of the case: a side, a rating or the place of the best.
     """
 
     answer: Answer
@@ -90,6 +91,7 @@ class Ruling(msgspec.Struct, frozen=True):
     winner: str | None = None
     confidence: str | None = None
     substituted: tuple[str, ...] = ()
+    criteria: tuple[str | None, ...] = ()
 
     @property
     def unanswered(self) -> str | None:

@@ -33,6 +33,7 @@ from caps.evidence.domains import domain_named
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
+from caps.prompts.criteria import ByCriterion, take_criteria
 from caps.prompts.grammar import grammar_for, room_for
 from caps.prompts.parse import Reading, read_reply, read_terse
 from caps.prompts.render import asks_for_code, find_template, render
@@ -113,7 +114,7 @@ class LlmJudge:
                 break
             if completion is None:
                 return Ruling(Unanswered("budget"))
-            reading = await self._read(prepared, ask, completion, code, budget.deadline)
+            reading, by_criterion = await self._read(prepared, ask, completion, code, budget.deadline)
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
@@ -128,7 +129,9 @@ class LlmJudge:
                         bound_only=self._could_fake(prepared, ask),
                     )
                     answer = weighed or answer
-                return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
+                return Ruling(
+                    answer, tuple(attempts), None, reading.winner, reading.confidence, criteria=by_criterion
+                )
             cut = reading.cause == "truncated" and request.max_tokens <= room
             request = self._again(request, ask, further + 1, cut=cut)
         cause = reading.cause if reading is not None else None
@@ -136,36 +139,41 @@ class LlmJudge:
 
     async def _read(
         self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
-    ) -> Reading:
+    ) -> tuple[Reading, ByCriterion]:
         """Parse a reply, a long one in a worker process; one that takes too long counts as unreadable.
 
-        Whether the texts shown could fake a verdict is checked only if the reply is not terse.
+        Beside it is what the reply says by each criterion. Whether the texts shown could fake a verdict is
+        checked only if the reply is not terse.
         """
         text, truncated = completion.text, completion.finish == "length"
+        apart: ByCriterion = ()
+        if prepared.case.criteria and "<criterion_" in text:
+            text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
-            return terse
+            return terse, apart
         bound_only = self._could_fake(prepared, ask)
         read = partial(
             read_reply, ask, text, truncated=truncated, nonce=prepared.nonce, code=code, bound_only=bound_only
         )
         if self._texts is None:
-            return read()
+            return read(), apart
         try:
-            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until)
+            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until), apart
         except SlowTextError:
-            return Reading(None, "none", "no-tag")
+            return Reading(None, "none", "no-tag"), apart
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """All tries with full replies; the prompt is estimated from the size of its texts."""
         views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
-        shown = sum(len(view.encode("utf-8", "replace")) for view in (prepared.case.problem.text, *views))
+        texts = (prepared.case.problem.text, *prepared.case.criteria, *views)
+        shown = sum(len(text.encode("utf-8", "replace")) for text in texts)
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
         return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        name, template = self._template(prepared, ask)
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
         messages = render(
@@ -174,6 +182,7 @@ class LlmJudge:
             views=[prepared.evidence.view(one, ask.level) for one in ask.entrants],
             nonce=prepared.nonce,
             code=prepared.code,
+            criteria=prepared.case.criteria,
             quoting=prepared.quoting if code is None else prepared.showing,
         )
         return Request(
@@ -191,14 +200,18 @@ class LlmJudge:
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as quoted in its prompt."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        _, template = self._template(prepared, ask)
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
         return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code that a verdict must carry, if its prompt asks for one."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        _, template = self._template(prepared, ask)
         return prepared.code if asks_for_code(template) else None
+
+    def _template(self, prepared: PreparedCase, ask: Ask) -> tuple[str, str]:
+        case = prepared.case
+        return find_template(self._templates, ask, domain_named(case.domain), criteria=bool(case.criteria))
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
         """Whether a text shown could be read as a verdict if the judge repeats it."""

@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 
-from caps.core.domains import PROMPT_KINDS, Domain
+from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
 from caps.core.errors import SettingError
 from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
+from caps.prompts.criteria import UNSTATED
 from caps.prompts.fence import Quoting, fenced, quote, show
 
-VERSIONS = ("v1", "v2")
+VERSIONS = ("v1", "v2", "v3")
 VERSION = VERSIONS[-1]
-SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce", "code")
+CRITERIA_SINCE = "v3"
+SLOTS = ("problem", "a", "b", "candidate", "candidates", "criteria", "nonce", "code")
 
 _FORMS = (("a", "b"), ("candidate",), ("candidates",))
 _REPEATED = ("nonce", "code")  # may occur any number of times
@@ -33,22 +35,35 @@ def template_stem(ask: Ask) -> str:
     raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
 
 
-def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
+def template_name(ask: Ask, kind: str, version: str) -> str:
     """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
-    return f"{template_stem(ask)}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
+    known = kind in PROMPT_KINDS or kind == CRITERIA_PROMPTS
+    return f"{template_stem(ask)}-{kind if known else PROMPT_KINDS[-1]}.{version}.txt"
 
 
-def find_template(templates: Mapping[str, str], ask: Ask, domain: Domain) -> tuple[str, str]:
-    """The name and text of the template for an ask: the domain's own, or the newest available version."""
+def takes_criteria(domain: Domain) -> bool:
+    """Whether the prompts of a domain ask by the criteria of a case."""
+    own = any("{criteria}" in text for text in domain.templates.values())
+    return own or not (domain.templates or domain.has_own_prompts)
+
+
+def find_template(
+    templates: Mapping[str, str], ask: Ask, domain: Domain, *, criteria: bool = False
+) -> tuple[str, str]:
+    """The name and text of the template for an ask: the domain's own, or the newest available version.
+
+    `criteria`: the case states what makes an answer better.
+    """
     own = domain.templates.get(template_stem(ask))
     if own is not None:
         digest = sha256(own.encode()).hexdigest()[:12]
         return f"{template_stem(ask)}-{domain.name}.{digest}.txt", own
+    kind = CRITERIA_PROMPTS if criteria and takes_criteria(domain) else domain.prompts
     for version in reversed(VERSIONS):
-        name = template_name(ask, domain.prompts, version)
+        name = template_name(ask, kind, version)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, domain.prompts)
+    name = template_name(ask, kind, VERSION)
     raise SettingError(f"there is no prompt template {name!r}")
 
 
@@ -65,6 +80,7 @@ def render(
     views: Sequence[str],
     nonce: str,
     code: str = "",
+    criteria: Sequence[str] = (),
     quoting: Quoting | None = None,
 ) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
@@ -79,6 +95,9 @@ def render(
         quoting = quoting or show
     quoting = quoting or quote
     values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce, "code": code}
+    values["criteria"] = "\n".join(
+        f"{number}. {quoting(one, nonce)}" for number, one in enumerate(criteria or (UNSTATED,), 1)
+    )
     if form == ("a", "b"):
         values["a"] = fenced("CANDIDATE A", views[0], nonce, quoting=quoting)
         values["b"] = fenced("CANDIDATE B", views[1], nonce, quoting=quoting)
@@ -127,7 +146,7 @@ def _form_of(template: str, count: int) -> tuple[str, ...]:
             raise SettingError(f"slot {{{slot}}} occurs twice in a prompt template: use it once")
     if "problem" not in slots:
         raise SettingError("slot {problem} is missing from a prompt template: it is always needed")
-    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", *_REPEATED))
+    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", "criteria", *_REPEATED))
     if form not in _FORMS:
         choices = "; or ".join(_listed(one) for one in _FORMS)
         has = _listed(form) or "none"

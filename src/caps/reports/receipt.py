@@ -46,6 +46,7 @@ class Game:
     cached: int
     output: int
     tries: int
+    criteria: tuple[tuple[str, str], ...] = ()  # what the judge said by each criterion
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
             cached=cached,
             output=output,
             tries=sum("attempt" in line for line in attempts),
+            criteria=tuple((last.get("criteria") or {}).items()),
         )
         games.append((last["stage"], ask, game))
     return games

@@ -264,6 +264,8 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             changes[option.name] = option.check(value, "")
         except SettingError:
             raise invalid_value(f"caps.{name}", f"must be {option.expected}") from None
+    if str(changes.get("criteria") or "").startswith("@"):
+        raise invalid_value("caps.criteria", "must be the criteria themselves, not the name of a file")
     strategy = _listed_strategy(changes.get("strategy", base.strategy), base)
     kept = base.settings if strategy == base.strategy else {}
     changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.max_samples)}
@@ -279,10 +281,12 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             raise invalid_value(f"caps.{name}", f"must be {kind} from {lowest:g} to {highest:g}")
     stated = {name: value for name, value in changes.items() if value is not None}
     config = replace(config, **stated)
-    try:
-        _ = Runner(config, offline=True).strategy
-    except SettingError as error:
-        raise invalid_value("caps.set", str(error)) from None
+    own = Runner(config, offline=True)
+    for name, part in (("set", "strategy"), ("criteria", "criteria")):
+        try:
+            getattr(own, part)
+        except SettingError as error:
+            raise invalid_value(f"caps.{name}", str(error)) from None
     return replace(config, samples=max(config.samples, least))
 
 

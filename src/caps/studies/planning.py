@@ -52,13 +52,17 @@ class CasePrompts:
 
     def _render_without_views(self, ask: Ask) -> int:
         prepared = self._prepare
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        case = prepared.case
+        _, template = find_template(
+            self._templates, ask, domain_named(case.domain), criteria=bool(case.criteria)
+        )
         shown = render(
             template,
-            problem=prepared.case.problem,
+            problem=case.problem,
             views=[""] * len(ask.entrants),
             nonce=prepared.nonce,
             code=prepared.code,
+            criteria=case.criteria,
             quoting=self._quoting,
         )
         return sum(len(message.content) for message in shown)
