@@ -43,7 +43,7 @@ def write_files(page, folder):
 
 @pytest.fixture
 def server():
-    with BatchServer() as running:
+    with BatchServer(holds=("tags", "json")) as running:
         yield running
 
 

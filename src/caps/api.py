@@ -93,7 +93,7 @@ class ModelOptions(TypedDict, total=False):
     confidence: Literal["verbal", "logprobs", "auto"]
     max_tokens: int
     max_tokens_e1: int | None
-    reply_format: Literal["free", "tags"] | None
+    reply: Literal["auto", "free", "tags", "json", "choice", "guided-choice", "regex"] | None
     extra: Mapping[str, object] | None
     extra_e1: Mapping[str, object] | None
     criteria: str | None
@@ -112,6 +112,8 @@ class ModelOptions(TypedDict, total=False):
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
+    warm_prefix: Literal["auto", "on", "off"]
+    cache_hints: Literal["auto", "on", "off"]
     timeout: float
     context_tokens: int | None
     threads: int | None
@@ -347,7 +349,7 @@ def _current_name(name: str) -> str:
 
 async def _select_one(case: Case, runner: Runner) -> Selected:
     await _find_models(runner)
-    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+    async with runner.session(probe=runner.needs_probe) as session:
         (outcome,) = [one async for one in session.run([case])]
     return _selected(outcome, runner)
 
@@ -367,7 +369,7 @@ async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[t
     """Results with the number of their case, in order of completion."""
     runner = _runner(keywords, ManyOptions)
     await _find_models(runner)
-    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+    async with runner.session(probe=runner.needs_probe) as session:
         with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
             async with aclosing(session.run(source)) as outcomes:
                 async for outcome in outcomes:

@@ -40,6 +40,8 @@ LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
 PROMPT_VERSIONS = ("v1", "v2", "v3")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
+#: Forms of a judge's replies; all but free and json are ways to hold it to the bare verdict, by server.
+REPLIES = ("free", "tags", "json", "choice", "guided-choice", "regex")
 PREFIX = "CAPS_"  # of environment variables
 #: Variables of single commands and downloads, which are not settings of a run.
 OTHER_VARIABLES = {
@@ -268,15 +270,17 @@ class RunConfig:
         least=1,
         advanced=True,
     )
-    reply_format: str | None = option(
+    reply: str | None = option(
         None,
-        "Form of the judge's replies: free (it may explain) or tags (the bare verdict; llama.cpp only). "
-        "Default: tags for embedded models, else free.",
+        "Form of the judge's replies: free (it may explain), tags (the bare verdict), json (an object with "
+        "reasoning and verdict), or auto: json or tags if the server holds replies to them. choice, "
+        "guided-choice and regex name one server's way of tags. Default: tags for the small embedded model, "
+        "else free.",
         "asking",
         metavar="FORM",
-        choices=("free", "tags"),
+        choices=("auto", *REPLIES),
         advanced=True,
-        formerly=("reply",),
+        formerly=("reply_format",),
     )
     extra: Mapping[str, object] = option(
         {},
@@ -445,6 +449,25 @@ class RunConfig:
     )
     max_connections: int | Literal["auto"] = option(
         "auto", "Most concurrent calls to one server: a number, or auto.", "performance", metavar="N"
+    )
+    warm_prefix: str = option(
+        "auto",
+        "Send one call for each shared beginning of prompts (problem, slot A) before the others, so that "
+        "they find it in the server's cache: on, off, or auto: where cached tokens are cheaper and the "
+        "beginning is long. It adds up to two waves to a round.",
+        "performance",
+        metavar="MODE",
+        choices=("auto", "on", "off"),
+        advanced=True,
+    )
+    cache_hints: str = option(
+        "auto",
+        "Mark the shared beginnings with cache_control, for servers that cache only on request: on, off, or "
+        "auto: by the address.",
+        "performance",
+        metavar="MODE",
+        choices=("auto", "on", "off"),
+        advanced=True,
     )
     timeout: float = option(
         600.0, "Seconds to wait for one reply.", "performance", metavar="SECONDS", least=0.1

@@ -59,16 +59,16 @@ from caps.judging.recorded import RecordedJudge
 from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
-from caps.models.canary import canary
-from caps.models.discovery import connect, locate
+from caps.models.canary import canary, find_reply
+from caps.models.discovery import connect, locate, takes_cache_control
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
 from caps.models.weights import Report
 from caps.prompts.criteria import MOST_BYTES, parse_criteria
-from caps.prompts.grammar import WORD
 from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
+from caps.prompts.reply_forms import TAGS
 from caps.registry import DEFAULT_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
@@ -82,8 +82,11 @@ if TYPE_CHECKING:
     from caps.models.tokenizing import Tokenizer
 
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
+#: The forms of replies that a server is asked for, by the setting `reply`.
+_WANTED = {"tags": TAGS, "json": ("json",), "auto": ("json", *TAGS)}
 SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
+CACHED_FROM = 1024  # tokens of a shared beginning that hosted servers cache
 OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
 
 
@@ -158,6 +161,7 @@ class Runner:
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
+        self._found_reply: str | None = None  # the form that the servers hold replies to
 
     @property
     def has_own_judge(self) -> bool:
@@ -275,16 +279,22 @@ class Runner:
         place, name = locate(model, address or None, cache=user_cache_path("caps"), report=self._fetching)
         return Endpoint(place, name, None if place.startswith("file:") else key or None)
 
-    @cached_property
+    @property
     def judge_settings(self) -> JudgeSettings:
         """How the judge is asked; the small embedded model replies with bare tags by default."""
-        reply = self.config.reply_format
+        reply = self._found_reply or self.config.reply
         if reply is None:
             _, full, at_partial = self.endpoints
             small = all(where.model == weights.NAME for where in (full, at_partial))
             reply = "tags" if small else "free"
+        reply = reply.replace("auto", "free")  # until a server was asked
         confidence = self.config.confidence.replace("auto", "verbal")
         return JudgeSettings(max_tokens=self.config.max_tokens, reply=reply, confidence=confidence)
+
+    @property
+    def needs_probe(self) -> bool:
+        """Whether a server must be asked before the judge is: what it can do is to be found out."""
+        return self.config.confidence != "verbal" or self.config.reply in _WANTED
 
     @property
     def extra_e1(self) -> Mapping[str, object]:
@@ -464,6 +474,8 @@ class Runner:
         )
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
+        if config.reply == self.config.reply:
+            runner._found_reply = self._found_reply
         return runner
 
     def __getstate__(self) -> dict[str, Any]:
@@ -500,7 +512,8 @@ class Runner:
                 changes |= {"judge_model": full.model, "judge_base_url": full.base_url}
             if at_partial != full:
                 changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
-            changes["reply_format"] = self.judge_settings.reply
+            known = self._found_reply is not None or config.reply != "auto"
+            changes["reply"] = self.judge_settings.reply if known else config.reply
             changes["confidence"] = confidence or config.confidence
         price = self.price
         if price is not None:
@@ -531,7 +544,14 @@ class Runner:
         settings = self.judge_settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
-        return LlmJudge(level_models, self.templates, settings, texts=texts)
+        return LlmJudge(level_models, self.templates, settings, texts=texts, cache_hints=self._cache_hints)
+
+    @property
+    def _cache_hints(self) -> bool:
+        """Whether prompts mark their shared beginnings for the server's cache."""
+        if self.config.cache_hints != "auto":
+            return self.config.cache_hints == "on"
+        return any(takes_cache_control(where.base_url, where.model) for where in self.endpoints[1:])
 
     def replayed_judge(self, journal: Journal, unanswered: Mapping[tuple[str, Ask], str]) -> Judge:
         """The judge of the run, answering only from its journal."""
@@ -574,7 +594,23 @@ class Runner:
             find=None if findings is None else findings.find,
             budget_pool=budget_pool,
             texts=texts,
+            warm_prefix=self._warms_prefix,
         )
+
+    def _warms_prefix(self, prepared: PreparedCase) -> bool:
+        """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
+
+        `auto` weighs the wave against the price: cached tokens are cheaper, there are enough of them that
+        hosted servers cache them at all, and no time limit of the case is at stake.
+        """
+        price, mode = self.price, self.config.warm_prefix
+        if mode != "auto":
+            return mode == "on"
+        if price is None or price.cached is None or price.cached >= price.input:
+            return False
+        sizes = [entrant.sizes[Level.FULL] for entrant in prepared.evidence.entrants]
+        shared = prepared.statement + min(sizes, default=0)
+        return shared >= CACHED_FROM and self.config.budget_seconds is None
 
     @asynccontextmanager
     async def session(
@@ -834,16 +870,34 @@ class Runner:
         if not probe or not models:
             return self.judge_settings.confidence if models else "verbal"
         wanted = self.config.confidence != "verbal"
-        grammar = {"grammar": WORD} if self.judge_settings.reply == "tags" else {}
+        found = "logprobs" if wanted else "verbal"
         try:
             for where, model in models.items():
-                extra = {**grammar, **self.config.extra}
-                await canary(model, where.model, want_logprobs=wanted, extra=extra, paid=paid)
+                await canary(model, where.model, want_logprobs=wanted, extra=self.config.extra, paid=paid)
         except MissingFeatureError:
             if self.config.confidence == "logprobs":
                 raise
-            return "verbal"
-        return "logprobs" if wanted else "verbal"
+            found = "verbal"
+        if self.config.reply in _WANTED:
+            self._found_reply = await self._held_reply(models, paid)
+        return found
+
+    async def _held_reply(
+        self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object]
+    ) -> str:
+        """The form that all servers hold replies to; `auto` is free if there is none."""
+        stated = str(self.config.reply)
+        wanted = _WANTED[stated]
+        for where, model in models.items():
+            extra = self.config.extra
+            found = await find_reply(model, where.model, wanted, extra=extra, paid=paid)
+            if found is None and stated != "auto":
+                raise MissingFeatureError(
+                    f"{shown_address(where.base_url)} holds replies to no form of {stated}: it refuses or "
+                    "ignores the field; use --reply free, or auto"
+                )
+            wanted = (found,) if found else ()
+        return wanted[0] if wanted else "free"
 
 
 class NoJudge:

@@ -99,7 +99,7 @@ def test_a_selection_inside_the_process_needs_no_endpoint_and_replays(prompts, t
     assert not line["tokens"]["estimated"]
     made = json.loads((tmp_path / "run" / "run.json").read_text())
     config = made["config"]
-    assert (config["reply_format"], config["confidence"], config["model"]) == ("tags", "logprobs", NAME)
+    assert (config["reply"], config["confidence"], config["model"]) == ("tags", "logprobs", NAME)
     again = caps("replay", tmp_path / "run")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["order"] == line["order"]

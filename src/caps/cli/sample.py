@@ -72,7 +72,7 @@ DryRun = Annotated[
     "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "embedded", "journal",
     "price", "total budget",
     defaults={"strategy": "vanilla"},
-    without=("strategy", "skip_failing", "judge_profile", "confidence", "reply_format", "max_tokens"),
+    without=("strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens"),
 )  # fmt: skip
 def sample(
     problems: Problems,

@@ -11,6 +11,7 @@ Invariants:
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,9 +35,10 @@ from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, Un
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.criteria import ByCriterion, take_criteria
-from caps.prompts.grammar import grammar_for, room_for
+from caps.prompts.grammar import room_for
 from caps.prompts.parse import Reading, read_reply, read_terse
-from caps.prompts.render import asks_for_code, find_template, render
+from caps.prompts.render import asks_for_code, find_template, render, shared_until
+from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, read_json
 from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
@@ -59,9 +61,7 @@ class JudgeSettings:
     retries: int = setting(2, "further tries when a reply cannot be read", least=0)
     draw_temperature: float = setting(0.7, "temperature of further draws; the first is at 0", least=0, most=2)
     confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
-    reply: str = setting(
-        "free", "as the judge likes, or held to the bare tags (llama.cpp)", choices=("free", "tags")
-    )
+    reply: str = setting("free", "as the judge likes, or held to a form by the server", choices=REPLIES)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -90,7 +90,9 @@ class LlmJudge:
         settings: JudgeSettings | None = None,
         *,
         texts: TextWorkers | None = None,
+        cache_hints: bool = False,
     ) -> None:
+        self._cache_hints = cache_hints
         self._models, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
 
@@ -127,6 +129,7 @@ class LlmJudge:
                         nonce=prepared.nonce,
                         code=code,
                         bound_only=self._could_fake(prepared, ask),
+                        fields=reading.how == "json",
                     )
                     answer = weighed or answer
                 return Ruling(
@@ -147,6 +150,17 @@ class LlmJudge:
         """
         text, truncated = completion.text, completion.finish == "length"
         apart: ByCriterion = ()
+        if self._settings.reply == "json":
+            row = read_json(
+                ask,
+                text,
+                truncated=truncated,
+                code=code,
+                bound_only=self._could_fake(prepared, ask),
+                criteria=self._criteria(prepared, self._template(prepared, ask)[1]),
+            )
+            if row is not None:
+                return row
         if prepared.case.criteria and "<criterion_" in text:
             text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
@@ -176,7 +190,8 @@ class LlmJudge:
         name, template = self._template(prepared, ask)
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
-        messages = render(
+        reply, criteria = self._settings.reply, self._criteria(prepared, template)
+        (prompt,) = render(
             template,
             problem=prepared.case.problem,
             views=[prepared.evidence.view(one, ask.level) for one in ask.entrants],
@@ -185,8 +200,9 @@ class LlmJudge:
             criteria=prepared.case.criteria,
             quoting=prepared.quoting if code is None else prepared.showing,
         )
+        asked = prompt.content + instructions(reply, ask, code, criteria)
         return Request(
-            messages,
+            (dataclasses.replace(prompt, content=asked),),
             level_model.name,
             template=name,
             max_tokens=self._room(ask, code),
@@ -194,8 +210,9 @@ class LlmJudge:
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra=self._extra_fields(ask, level_model.extra, code),
+            extra={**held_to(reply, ask, code, criteria), **level_model.extra},
             group=prepared.nonce,  # one per case: its prompts begin with the same problem
+            cache_at=shared_until(asked, prepared.nonce) if self._cache_hints else (),
         )
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
@@ -219,14 +236,15 @@ class LlmJudge:
         views = (prepared.evidence.view(one, ask.level) for one in ask.entrants)
         return any(prepared.could_fake(text, ask) for text in (*problem, *views))
 
-    def _extra_fields(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
-        """Extra request fields, with a grammar if replies are bare tags."""
-        return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask, code), **extra}
+    @staticmethod
+    def _criteria(prepared: PreparedCase, template: str) -> int:
+        """How many criteria a prompt asks by."""
+        return len(prepared.case.criteria) if "{criteria}" in template else 0
 
     def _room(self, ask: Ask, code: str | None) -> int:
         """Maximum tokens of a reply; bare tags need few."""
         most = self._models[ask.level].max_tokens or self._settings.max_tokens
-        return most if self._settings.reply == "free" else min(most, room_for(ask, code))
+        return min(most, room_for(ask, code)) if self._settings.reply in TAGS else most
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
         """The next request: the same with twice the tokens after a first truncation, otherwise a new sample.

@@ -1,7 +1,7 @@
 """A small test call before a run: a wrong key, model or address is reported once, and clearly."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -19,12 +19,15 @@ from caps.core.errors import (
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, ListsModels, Model, Request
 from caps.models.journaled import JournaledModel
+from caps.prompts.reply_forms import probe_fields, was_held
 
 if TYPE_CHECKING:
     from caps.models.fleet import FleetModel
     from caps.models.http import HttpModel
 
 TOKENS = 64  # room for reasoning models that refuse smaller limits
+HELD_TOKENS = 1024  # for a test of a form: a model that reasons does so first
+ASKED = Message("user", "Reply with the word OK.")
 _SHOWN = 10
 
 
@@ -59,7 +62,7 @@ async def canary(
     if isinstance(model, FleetModel):
         return await _check_fleet(model, request_model, want_logprobs=want_logprobs, extra=extra, paid=paid)
     request = Request(
-        (Message("user", "Reply with the word OK."),),
+        (ASKED,),
         request_model,
         template="canary",
         max_tokens=TOKENS,
@@ -90,6 +93,46 @@ async def canary(
         not completion.usage.estimated,
         completion,
     )
+
+
+async def find_reply(
+    model: Model,
+    request_model: str,
+    wanted: Sequence[str],
+    *,
+    extra: Mapping[str, object] | None = None,
+    paid: Callable[[Usage], object] = lambda _: None,
+) -> str | None:
+    """The first of these forms that the server holds replies to (`prompts.reply_forms`); None if it is none.
+
+    A server that ignores a field it does not know answers the test call as it likes, which shows.
+    """
+    while isinstance(model, JournaledModel):
+        model = model.inner
+    from caps.models.fleet import FleetModel  # noqa: PLC0415
+
+    members = model.members if isinstance(model, FleetModel) else (model,)
+    for reply in wanted:
+        held = [await _holds(one, request_model, reply, extra or {}, paid) for one in members]
+        if any(held) and False not in held:
+            return reply
+    return None
+
+
+async def _holds(
+    model: Model, name: str, reply: str, extra: Mapping[str, object], paid: Callable[[Usage], object]
+) -> bool | None:
+    """Whether a server holds replies to a form; None if it is down."""
+    fields = {**probe_fields(reply), **extra}
+    request = Request((ASKED,), name, template="canary", max_tokens=HELD_TOKENS, extra=fields)
+    try:
+        completion = await model.complete(request)
+    except ModelError as error:
+        if _is_temporary(error) and not isinstance(error, BrokenServerError):
+            return None
+        return False
+    paid(completion.usage)
+    return was_held(reply, completion.text)
 
 
 async def _check_fleet(

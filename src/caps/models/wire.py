@@ -8,6 +8,7 @@ contain no lone surrogates, and counts fit 64 bits.
 import json
 import math
 from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
 from typing import Any
 
 import aiohttp
@@ -44,7 +45,7 @@ def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
     """Serialize a request; `extra` is merged last, and null in it removes a field."""
     body: dict[str, object] = {
         "model": request.model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "messages": _messages(request),
         limit_name: request.max_tokens,
         "temperature": request.temperature,
     }
@@ -65,6 +66,19 @@ def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:  # a lone surrogate in a candidate; the standard library escapes it
         return json.dumps(body).encode()
+
+
+def _messages(request: Request) -> list[dict[str, object]]:
+    """The messages; a text with places to cache is divided there, with a hint at the end of each part."""
+    found: list[dict[str, object]] = [{"role": m.role, "content": m.content} for m in request.messages]
+    if request.cache_at:
+        text, cuts = request.messages[-1].content, (0, *request.cache_at)
+        parts: list[dict[str, object]] = [
+            {"type": "text", "text": text[start:end], "cache_control": {"type": "ephemeral"}}
+            for start, end in pairwise(cuts)
+        ]
+        found[-1]["content"] = [*parts, {"type": "text", "text": text[cuts[-1] :]}]
+    return found
 
 
 def decode(payload: bytes) -> Any:

@@ -112,6 +112,17 @@ def render(
     return (Message("user", "".join(filled)),)
 
 
+def shared_until(prompt: str, nonce: str) -> tuple[int, ...]:
+    """Where a prompt may differ from others of its case: at the first candidate, and at the second.
+
+    Texts do not contain the nonce, so no candidate can move these places.
+    """
+    starts = [
+        found.start() for found in re.finditer(rf"<<<BEGIN CANDIDATE (?:\w{{1,10}} )?{nonce}>>>", prompt)
+    ]
+    return tuple(starts[:2])
+
+
 def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
     """The problem in a fence; each of several messages has its own, so that no text can fake a role."""
     if len(problem.messages) <= 1:

@@ -11,6 +11,7 @@ from caps.reports.run_page import section
 
 HOW = {
     "tags": "The verdict was read from the tags of the reply.",
+    "json": "The verdict was read from the fields of the reply, which is one JSON object.",
     "plain": "No tags: the verdict was read from the last lines of the reply.",
     "none": "The reply could not be read.",
 }
