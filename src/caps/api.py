@@ -97,6 +97,7 @@ class ModelOptions(TypedDict, total=False):
     extra: Mapping[str, object] | None
     extra_e1: Mapping[str, object] | None
     criteria: str | None
+    vision: Literal["auto", "yes", "no"]
     prompts: str | Path | None
     prompt_version: Literal["v1", "v2", "v3"]
     tokenizer: str | Path | None

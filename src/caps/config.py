@@ -309,6 +309,15 @@ class RunConfig:
         guarded=True,
         per_request=True,
     )
+    vision: str = option(
+        "auto",
+        "Whether the judge can see images and documents: yes, no, or auto: a test call with an image finds "
+        "out, once there is one to judge.",
+        "asking",
+        metavar="MODE",
+        choices=("auto", "yes", "no"),
+        advanced=True,
+    )
     prompts: str | None = option(
         None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True, advanced=True
     )

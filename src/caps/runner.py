@@ -59,7 +59,7 @@ from caps.judging.recorded import RecordedJudge
 from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
-from caps.models.canary import canary, find_reply
+from caps.models.canary import can_see, canary, find_reply
 from caps.models.discovery import connect, locate, takes_cache_control
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
@@ -161,6 +161,7 @@ class Runner:
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
+        self._seeing: dict[tuple[str, str], asyncio.Future[bool]] = {}  # by address and model
         self._found_reply: str | None = None  # the form that the servers hold replies to
 
     @property
@@ -474,6 +475,7 @@ class Runner:
         )
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
+        runner._seeing = self._seeing
         if config.reply == self.config.reply:
             runner._found_reply = self._found_reply
         return runner
@@ -481,7 +483,7 @@ class Runner:
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
         state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
-        return {**state, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
+        return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state, and allow the user's `py:` names in the worker process."""
@@ -528,8 +530,12 @@ class Runner:
         *,
         confidence: str | None = None,
         texts: TextWorkers | None = None,
+        servers: Mapping[Endpoint, Model] | None = None,
     ) -> Judge:
-        """Create the judge of the run; the only place that does."""
+        """Create the judge of the run; the only place that does.
+
+        `servers` are the models without a journal, which are asked whether they can see.
+        """
         if self.own_judge is not None:
             return self.own_judge
         if not self.asks_judge:
@@ -537,14 +543,39 @@ class Runner:
         _, full, at_partial = self.endpoints
         level_models = {
             Level.PARTIAL: LevelModel(
-                model_at(at_partial), at_partial.model, self.extra_e1, self.config.max_tokens_e1
+                model_at(at_partial),
+                at_partial.model,
+                self.extra_e1,
+                self.config.max_tokens_e1,
+                partial(self._sees, at_partial, (servers or {}).get(at_partial)),
             ),
-            Level.FULL: LevelModel(model_at(full), full.model, self.config.extra),
+            Level.FULL: LevelModel(
+                model_at(full),
+                full.model,
+                self.config.extra,
+                sees=partial(self._sees, full, (servers or {}).get(full)),
+            ),
         }
         settings = self.judge_settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
         return LlmJudge(level_models, self.templates, settings, texts=texts, cache_hints=self._cache_hints)
+
+    async def _sees(self, where: Endpoint, server: Model | None) -> bool:
+        """Whether the judge at an endpoint can see; `auto` asks its server once."""
+        if self.config.vision != "auto":
+            return self.config.vision == "yes"
+        if server is None:  # a replay, or a batch
+            return True
+        name = (where.base_url, where.model)
+        if name not in self._seeing:  # one test call for all that wait for it
+            self._seeing[name] = asyncio.ensure_future(can_see(server, where.model, extra=self.config.extra))
+            if not await asyncio.shield(self._seeing[name]):
+                self._warn(
+                    f"model {where.model!r} cannot see images: calls about images or documents stay "
+                    "unanswered; use a judge that sees, or --vision yes if this one does"
+                )
+        return await asyncio.shield(self._seeing[name])
 
     @property
     def _cache_hints(self) -> bool:
@@ -580,7 +611,7 @@ class Runner:
         """Create the engine that runs contests in this process; the only place that does."""
         journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
-        judge = self.judge(journaled.__getitem__, confidence=confidence, texts=texts)
+        judge = self.judge(journaled.__getitem__, confidence=confidence, texts=texts, servers=models)
         if journal is not None and isinstance(judge, CallableJudge):
             judge = judge.kept_in(journal)
         return LocalEngine(

@@ -4,6 +4,7 @@ A line that cannot be read is yielded as an `InputError`; reading goes on with t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from caps.core.errors import InputError, SettingError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.media import content_of, read_content
 from caps.datasets.reading import Row, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
 from caps.evidence.domains import check_stated, guess_domain
@@ -27,7 +29,10 @@ def read_cases(path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
 def cases_in(lines: Iterable[bytes], path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
     """Read the cases of the lines of the file at `path`."""
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-    return _parse_unique(numbered, path, lambda line, name: parse_case(line, default_id=name, bare=bare))
+    folder = None if path == "-" or "://" in path else Path(path).parent
+    return _parse_unique(
+        numbered, path, lambda line, name: parse_case(line, default_id=name, bare=bare, folder=folder)
+    )
 
 
 def cases_in_rows(rows: Iterable[dict[str, Any]], path: str) -> Iterator[Case | InputError]:
@@ -59,7 +64,12 @@ def _parse_unique(
 
 
 def parse_case(
-    line: str | bytes, *, default_id: str, bare: bool = False, registered: Sequence[str] = ()
+    line: str | bytes,
+    *,
+    default_id: str,
+    bare: bool = False,
+    registered: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Case:
     """Parse one line; see `parse_row`."""
     check_value_count(line)
@@ -69,15 +79,21 @@ def parse_case(
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"must be an object, not {kind_of(row)}")
-    return parse_row(row, default_id=default_id, bare=bare, registered=registered)
+    return parse_row(row, default_id=default_id, bare=bare, registered=registered, folder=folder)
 
 
 def parse_row(
-    row: dict[str, Any], *, default_id: str, bare: bool = False, registered: Sequence[str] = ()
+    row: dict[str, Any],
+    *,
+    default_id: str,
+    bare: bool = False,
+    registered: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Case:
     """Parse one object, or raise an `InputError` that names the field; `bare` cases need no candidates.
 
-    A case may state a domain known to this process, or one `registered` in the process it is read for.
+    A case may state a domain known to this process, or one `registered` in the process it is read for. Files
+    with images may be named only if a `folder` is given.
     """
     candidates = required(row, "candidates", list) if "candidates" in row or not bare else []
     if not candidates and not bare:
@@ -86,10 +102,10 @@ def parse_row(
     if domain is not None:
         check_stated(domain, registered)
     known = {"id", "problem", "candidates", "domain", "criteria"}
-    parsed = tuple(_candidate(item, f"candidates[{i}]") for i, item in enumerate(candidates))
+    parsed = tuple(_candidate(item, f"candidates[{i}]", folder) for i, item in enumerate(candidates))
     return Case(
         id=str(row.get("id", default_id)),
-        problem=_problem(row),
+        problem=_problem(row, folder),
         candidates=parsed,
         domain=domain or guess_domain(row, parsed),
         guessed=domain is None,
@@ -105,10 +121,12 @@ def _present(value: Any) -> Any:
     return [_present(one) for one in value] if isinstance(value, list) else value
 
 
-def _problem(row: dict[str, Any]) -> Problem:
+def _problem(row: dict[str, Any], folder: Path | None) -> Problem:
     problem = row.get("problem")
     if isinstance(problem, str):
         return Problem.of(problem)
+    if isinstance(problem, list) and problem and isinstance(problem[0], dict) and "type" in problem[0]:
+        return Problem((Message("user", *read_content(problem, "problem", folder)),))
     if not isinstance(problem, list) or not problem:
         raise InputError(f"problem: must be a text or a list of chat messages, not {kind_of(problem)}")
     messages = []
@@ -116,9 +134,11 @@ def _problem(row: dict[str, Any]) -> Problem:
         if not isinstance(message, dict):
             raise InputError(f"problem[{i}]: must be an object, not {kind_of(message)}")
         where = f"problem[{i}]."
-        messages.append(
-            Message(required(message, "role", str, where), required(message, "content", str, where))
-        )
+        role, content = required(message, "role", str, where), message.get("content")
+        if isinstance(content, list):
+            messages.append(Message(role, *read_content(content, f"{where}content", folder)))
+        else:
+            messages.append(Message(role, required(message, "content", str, where)))
     return Problem(tuple(messages))
 
 
@@ -135,12 +155,16 @@ def _criteria(stated: object) -> tuple[str, ...]:
         raise InputError(str(error)) from None
 
 
-def _candidate(item: object, where: str) -> Candidate:
+def _candidate(item: object, where: str, folder: Path | None) -> Candidate:
     if isinstance(item, str):
         return Candidate(item)
     if not isinstance(item, dict):
         raise InputError(f"{where}: must be a text or an object with a text, not {kind_of(item)}")
-    fields: dict[str, Any] = {"text": required(item, "text", str, f"{where}.")}
+    fields: dict[str, Any] = {}
+    if isinstance(content := item.get("content"), list) and "text" not in item:
+        fields["text"], fields["media"] = read_content(content, f"{where}.content", folder)
+    else:
+        fields["text"] = required(item, "text", str, f"{where}.")
     for name, kind in (
         ("code", str),
         ("answer", str),
@@ -202,16 +226,19 @@ def problem_value(problem: Problem) -> str | list[Row]:
 
 def message_value(message: Message) -> Row:
     """A chat message as a JSON object."""
-    return {"role": message.role, "content": message.content}
+    return {"role": message.role, "content": content_of(message.content, message.media)}
 
 
 def candidate_value(candidate: Candidate) -> str | Row:
     """A candidate as a text, or as an object if it has more than a text."""
     row = candidate_row(candidate)
-    return row if len(row) > 1 else candidate.text
+    return row if len(row) > 1 or candidate.media else candidate.text
 
 
 def candidate_row(candidate: Candidate) -> Row:
     """A candidate as a JSON object, without unknown fields."""
     known = {name: getattr(candidate, name) for name in _CANDIDATE_FIELDS}
-    return {"text": candidate.text, **{name: value for name, value in known.items() if value is not None}}
+    text: Row = {"text": candidate.text}
+    if candidate.media:
+        text = {"content": content_of(candidate.text, candidate.media)}
+    return {**text, **{name: value for name, value in known.items() if value is not None}}

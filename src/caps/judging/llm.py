@@ -12,7 +12,7 @@ Invariants:
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from caps.core.errors import (
 from caps.core.settings import check_settings, setting
 from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
 from caps.evidence.domains import domain_named
+from caps.evidence.entrants import shown_media
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
@@ -48,6 +49,8 @@ PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
 LONG_REPLY = 20_000  # characters; more than a judge writes with the default `max_tokens`
+MOST_MEDIA = 5  # times the estimate: what the most expensive servers count for an image
+BLIND = "cannot see images"
 OPEN = UnlimitedBudget()
 
 T = TypeVar("T")
@@ -71,13 +74,15 @@ class JudgeSettings:
 class LevelModel:
     """The model for one evidence level: its client, its name, and extra request fields.
 
-    `max_tokens` limits replies at this level, in place of the setting of the judge.
+    `max_tokens` limits replies at this level, in place of the setting of the judge. `sees` finds out whether
+    it can see images and documents; without it, they are sent as they are.
     """
 
     model: Model
     name: str
     extra: Mapping[str, object] = field(default_factory=dict)
     max_tokens: int | None = None
+    sees: Callable[[], Awaitable[bool]] | None = None
 
 
 class LlmJudge:
@@ -100,6 +105,9 @@ class LlmJudge:
         """Ask until a reply can be read, with at most `retries` retries and within the budget."""
         request = self.request(prepared, ask)
         room, code = request.max_tokens, self._code(prepared, ask)
+        sees = self._models[ask.level].sees
+        if request.messages[0].media and sees is not None and not await sees():
+            return Ruling(Unanswered(BLIND))
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
@@ -181,6 +189,11 @@ class LlmJudge:
         views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
         texts = (prepared.case.problem.text, *prepared.case.criteria, *views)
         shown = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        media = (
+            *prepared.case.problem.media,
+            *(m for one in ask.entrants for m in prepared.case.candidates[one].media),
+        )
+        shown += MOST_MEDIA * DENSEST_BYTES * sum(one.tokens for one in media)
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
         return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
@@ -191,10 +204,13 @@ class LlmJudge:
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
         reply, criteria = self._settings.reply, self._criteria(prepared, template)
+        views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
+        media = [prepared.case.candidates[one].media for one in ask.entrants]
         (prompt,) = render(
             template,
             problem=prepared.case.problem,
-            views=[prepared.evidence.view(one, ask.level) for one in ask.entrants],
+            views=views,
+            media=[shown_media(own, view) for own, view in zip(media, views, strict=True)],
             nonce=prepared.nonce,
             code=prepared.code,
             criteria=prepared.case.criteria,
@@ -283,7 +299,8 @@ async def _settled(model: Model, request: Request, budget: Budget) -> Completion
 def at_most(request: Request) -> Usage:
     """The most that a request may cost: one token for two bytes of the prompt, and a full reply."""
     shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
-    return Usage(_tokens_at_most(shown), request.max_tokens)
+    media = sum(one.tokens for message in request.messages for one in message.media)
+    return Usage(_tokens_at_most(shown) + MOST_MEDIA * media, request.max_tokens)
 
 
 def _tokens_at_most(count: int) -> int:

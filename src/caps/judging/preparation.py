@@ -64,7 +64,7 @@ class CasePreparation:
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         pairs = zip(case.candidates, done.read, strict=True)
         ready = views_of(case, [_rebuilt(candidate, read) for candidate, read in pairs], estimate_tokens)
-        prepared = PreparedCase(case, ready, done.nonce, estimate_tokens(case.problem.text), done.code)
+        prepared = PreparedCase(case, ready, done.nonce, statement_tokens(case.problem), done.code)
         for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
             shown, quoted, fakes = made
             kinds = dict(zip(map(type, ASKS), fakes, strict=True))
@@ -116,9 +116,14 @@ def size_of(case: Case) -> int:
     return candidates + sum(len(message.content) for message in case.problem.messages)
 
 
+def statement_tokens(problem: Problem) -> int:
+    """Estimated tokens of a problem, with its images and documents."""
+    return estimate_tokens(problem.text) + sum(one.tokens for one in problem.media)
+
+
 def _prepare(case: Case, ready: Views) -> PreparedCase:
     nonce, code = _marks(case.problem, ready.views, case.criteria)
-    return PreparedCase(case, ready, nonce, estimate_tokens(case.problem.text), code)
+    return PreparedCase(case, ready, nonce, statement_tokens(case.problem), code)
 
 
 def _marks(

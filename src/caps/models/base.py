@@ -132,4 +132,6 @@ def estimate_usage(messages: Iterable[Message], output: str) -> Usage:
 
 def estimate_prompt(messages: Iterable[Message]) -> int:
     """Estimate the tokens of a prompt."""
-    return sum(estimate_tokens(message.content) for message in messages)
+    return sum(
+        estimate_tokens(message.content) + sum(one.tokens for one in message.media) for message in messages
+    )

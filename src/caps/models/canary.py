@@ -1,22 +1,25 @@
 """A small test call before a run: a wrong key, model or address is reported once, and clearly."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from caps.core.errors import (
+    AccessError,
     BrokenServerError,
     BusyError,
     MissingFeatureError,
     ModelError,
     RefusedError,
     TimedOutError,
+    TooLongError,
     UnknownModelError,
     UnreachableError,
 )
-from caps.core.types import Message, Usage
+from caps.core.types import Media, Message, Usage
 from caps.models.base import Completion, ListsModels, Model, Request
 from caps.models.journaled import JournaledModel
 from caps.prompts.reply_forms import probe_fields, was_held
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
     from caps.models.http import HttpModel
 
 TOKENS = 64  # room for reasoning models that refuse smaller limits
+COLOUR = "Which colour fills this image: red, green, blue or yellow? Reply with one word."
+#: A PNG of 32 x 32 blue pixels.
+BLUE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJklEQVR42u3NsQkAAAjAsP"
+    "7/tF7hIASyp5pjAoFAIBAIBAKB4EmwOkv8Lom8x/sAAAAASUVORK5CYII="
+)
 HELD_TOKENS = 1024  # for a test of a form: a model that reasons does so first
 ASKED = Message("user", "Reply with the word OK.")
 _SHOWN = 10
@@ -93,6 +102,30 @@ async def canary(
         not completion.usage.estimated,
         completion,
     )
+
+
+async def can_see(model: Model, request_model: str, *, extra: Mapping[str, object] | None = None) -> bool:
+    """Whether a model sees images: it is shown a colour; a refusal or another colour means that it does not.
+
+    A model that is still reasoning when its tokens run out is believed to see.
+    """
+    picture = Media("image", BLUE, "", "blue", at=len(COLOUR))
+    message = Message("user", COLOUR, (picture,))
+    request = Request((message,), request_model, template="canary", max_tokens=HELD_TOKENS, extra=extra or {})
+    try:
+        completion = await model.complete(request)
+    except (
+        RefusedError,
+        BrokenServerError,
+        TooLongError,
+    ):  # servers without vision fail in any of these ways
+        return False
+    except (AccessError, UnknownModelError):
+        raise
+    except ModelError:  # not known: the call that needs it meets the same
+        return True
+    said = set(re.findall(r"red|green|blue|yellow", completion.text.lower()))
+    return not said or "blue" in said
 
 
 async def find_reply(

@@ -4,13 +4,15 @@ Slots are filled in one pass, so a `{b}` inside a candidate is not a slot.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain, islice
+from typing import TypeAlias
 
 from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
 from caps.core.errors import SettingError
-from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
+from caps.core.types import Ask, Level, Media, Message, Pairing, Problem, Solo
 from caps.prompts.criteria import UNSTATED
 from caps.prompts.fence import Quoting, fenced, quote, show
 
@@ -20,6 +22,8 @@ CRITERIA_SINCE = "v3"
 SLOTS = ("problem", "a", "b", "candidate", "candidates", "criteria", "nonce", "code")
 
 _FORMS = (("a", "b"), ("candidate",), ("candidates",))
+_LABELS = {("a", "b"): ("CANDIDATE A", "CANDIDATE B"), ("candidate",): ("CANDIDATE",)}
+_Pieces: TypeAlias = list[str | Media]
 _REPEATED = ("nonce", "code")  # may occur any number of times
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
@@ -81,12 +85,14 @@ def render(
     nonce: str,
     code: str = "",
     criteria: Sequence[str] = (),
+    media: Sequence[Sequence[Media]] = (),
     quoting: Quoting | None = None,
 ) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
 
-    `quoting` defaults to `show` if the template asks for a code, else to `quote`. There is one user message,
-    since many servers have no system role and prefix caching does not need one.
+    `media` are the images and documents of each view, which follow its block. `quoting` defaults to `show` if
+    the template asks for a code, else to `quote`. There is one user message, since many servers have no
+    system role and prefix caching does not need one.
     """
     form = _form_of(template, len(views))
     if asks_for_code(template):
@@ -94,22 +100,39 @@ def render(
             raise SettingError("a prompt template with {code} needs the code of the case")
         quoting = quoting or show
     quoting = quoting or quote
-    values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce, "code": code}
-    values["criteria"] = "\n".join(
-        f"{number}. {quoting(one, nonce)}" for number, one in enumerate(criteria or (UNSTATED,), 1)
-    )
-    if form == ("a", "b"):
-        values["a"] = fenced("CANDIDATE A", views[0], nonce, quoting=quoting)
-        values["b"] = fenced("CANDIDATE B", views[1], nonce, quoting=quoting)
-    elif form == ("candidate",):
-        values["candidate"] = fenced("CANDIDATE", views[0], nonce, quoting=quoting)
+    listed = (f"{number}. {quoting(one, nonce)}" for number, one in enumerate(criteria or (UNSTATED,), 1))
+    values: dict[str, _Pieces] = {"nonce": [nonce], "code": [code], "criteria": ["\n".join(listed)]}
+    values["problem"] = _problem_pieces(problem, nonce, quoting)
+    labels = _LABELS.get(form) or [f"CANDIDATE {number}" for number in range(1, len(views) + 1)]
+    shown = zip(labels, views, media or [()] * len(views), strict=True)
+    blocks: list[_Pieces] = [
+        [fenced(label, view, nonce, quoting=quoting), *own] for label, view, own in shown
+    ]
+    if form == ("candidates",):
+        values["candidates"] = _joined(blocks)
     else:
-        blocks = (
-            fenced(f"CANDIDATE {index}", view, nonce, quoting=quoting) for index, view in enumerate(views, 1)
-        )
-        values["candidates"] = "\n\n".join(blocks)
-    filled = [values[piece] if slot else piece for slot, piece in _pieces_of(template)]
-    return (Message("user", "".join(filled)),)
+        values |= dict(zip(form, blocks, strict=True))
+    pieces = (values[piece] if slot else [piece] for slot, piece in _pieces_of(template))
+    return (_message(chain.from_iterable(pieces), nonce),)
+
+
+def _message(pieces: Iterable[str | Media], nonce: str) -> Message:
+    """The pieces as one message; a line with the nonce, which no text contains, leads each medium."""
+    texts: list[str] = []
+    media: list[Media] = []
+    length = 0
+    for piece in pieces:
+        text = piece if isinstance(piece, str) else f"\n<<<{piece.label[1:-1]} {nonce}>>>"
+        texts.append(text)
+        length += len(text)
+        if isinstance(piece, Media):
+            media.append(piece.moved(length))
+    return Message("user", "".join(texts), tuple(media))
+
+
+def _joined(blocks: Sequence[Sequence[str | Media]]) -> _Pieces:
+    """Blocks one after the other, with an empty line between them."""
+    return [piece for place, block in enumerate(blocks) for piece in (["\n\n"] * (place > 0) + [*block])]
 
 
 def shared_until(prompt: str, nonce: str) -> tuple[int, ...]:
@@ -117,19 +140,19 @@ def shared_until(prompt: str, nonce: str) -> tuple[int, ...]:
 
     Texts do not contain the nonce, so no candidate can move these places.
     """
-    starts = [
-        found.start() for found in re.finditer(rf"<<<BEGIN CANDIDATE (?:\w{{1,10}} )?{nonce}>>>", prompt)
-    ]
-    return tuple(starts[:2])
+    begins = re.finditer(rf"<<<BEGIN CANDIDATE (?:\w{{1,10}} )?{nonce}>>>", prompt)
+    return tuple(found.start() for found in islice(begins, 2))
 
 
-def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
+def _problem_pieces(problem: Problem, nonce: str, quoting: Quoting) -> _Pieces:
     """The problem in a fence; each of several messages has its own, so that no text can fake a role."""
     if len(problem.messages) <= 1:
-        return fenced("PROBLEM", problem.text, nonce, quoting=quoting)
+        return [fenced("PROBLEM", problem.text, nonce, quoting=quoting), *problem.media]
     roles = (" ".join(re.findall(r"\w{1,20}", one.role)[:1]).upper() or "MESSAGE" for one in problem.messages)
     turns = zip(roles, problem.messages, strict=True)
-    return "\n\n".join(fenced(f"PROBLEM {role}", one.content, nonce, quoting=quoting) for role, one in turns)
+    return _joined(
+        [[fenced(f"PROBLEM {role}", one.content, nonce, quoting=quoting), *one.media] for role, one in turns]
+    )
 
 
 @lru_cache(maxsize=256)
@@ -200,8 +223,15 @@ def ask_for_answer(template: str, problem: Problem, *, interface: str = "") -> t
         raise SettingError("slot {problem} is missing from the last turn of a generation template")
     user_turns = [index for index, one in enumerate(problem.messages) if one.role == "user"]
     at = user_turns[-1] if user_turns else len(problem.messages) - 1
-    values = {"problem": problem.messages[at].content, "interface": interface}
-    question = Message("user", _GENERATION_SLOT.sub(lambda slot: values[slot[1]], last.content))
+    asked = problem.messages[at]
+    values = {"problem": asked.content, "interface": interface}
+
+    def filled(text: str) -> str:
+        return _GENERATION_SLOT.sub(lambda slot: values[slot[1]], text)
+
+    start = len(filled(last.content.partition("{problem}")[0]))
+    media = tuple(one.moved(start + one.at) for one in asked.media)
+    question = Message("user", filled(last.content), media)
     before, after = problem.messages[:at], problem.messages[at + 1 :]
     system = [one for one in before if one.role == "system"]
     earlier = [one for one in before if one.role != "system"]
