@@ -11,9 +11,11 @@ from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.types import Case, Group, Solo
 from caps.datasets.case_files import case_row, parse_case
+from caps.evidence.domains import domain_named
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from caps.prompts.criteria import LONGEST, parse_criteria, take_criteria
+from caps.prompts.render import find_template
 from caps.runner import Runner
 from models.server import Reply, StubServer
 from shell import caps
@@ -81,6 +83,13 @@ def test_general_cases_without_criteria_are_asked_for_the_better_answer_and_othe
     _, request = ruled(case_of(domain="math"), PAIR, "<winner>A-CODE</winner>")
     assert request.template == "pair-e2-math.v2.txt"
     assert TWO[0] not in request.messages[0].content
+
+
+def test_prompts_of_an_earlier_version_ask_as_they_did_whatever_a_case_states():
+    templates = load_templates(version="v2")
+    assert (
+        find_template(templates, PAIR, domain_named("general"), criteria=True)[0] == "pair-e2-general.v2.txt"
+    )
 
 
 def test_criteria_of_the_run_are_for_general_cases_that_state_none(tmp_path):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import TypeAlias
 
 from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
@@ -56,18 +56,18 @@ def find_template(
 ) -> tuple[str, str]:
     """The name and text of the template for an ask: the domain's own, or the newest available version.
 
-    `criteria`: the case states what makes an answer better.
+    `criteria`: the case states what makes an answer better; templates before `CRITERIA_SINCE` ignore it.
     """
     own = domain.templates.get(template_stem(ask))
     if own is not None:
         digest = sha256(own.encode()).hexdigest()[:12]
         return f"{template_stem(ask)}-{domain.name}.{digest}.txt", own
-    kind = CRITERIA_PROMPTS if criteria and takes_criteria(domain) else domain.prompts
-    for version in reversed(VERSIONS):
+    by_criteria = (CRITERIA_PROMPTS,) if criteria and takes_criteria(domain) else ()
+    for kind, version in product((*by_criteria, domain.prompts), reversed(VERSIONS)):
         name = template_name(ask, kind, version)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, kind, VERSION)
+    name = template_name(ask, domain.prompts, VERSION)
     raise SettingError(f"there is no prompt template {name!r}")
 
 
