@@ -3,7 +3,7 @@
 A llama.cpp server counts the tokens that it took from its cache. What could be taken is computed from the
 token ids of all prompts of a run: every token of a beginning that an earlier prompt of the run has too.
 
-    python -m benchmarks.prefixes --cases 3 --slots 4
+    python -m benchmarks.prefixes --cases 2 --candidates 6 --words 60
 """
 
 import argparse
@@ -15,9 +15,6 @@ from pathlib import Path
 from random import Random
 from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
-
-from rich.console import Console
-from rich.table import Table
 
 from caps import Candidate, Case, Problem
 from caps.config import RunConfig
@@ -112,9 +109,9 @@ async def play(
 def main() -> None:
     """Measure every strategy with and without the first wave."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=3)
-    parser.add_argument("--candidates", type=int, default=8)
-    parser.add_argument("--words", type=int, default=120, help="of a problem and of a candidate")
+    parser.add_argument("--cases", type=int, default=2)
+    parser.add_argument("--candidates", type=int, default=6)
+    parser.add_argument("--words", type=int, default=60, help="of a problem and of a candidate")
     parser.add_argument("--slots", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--weights", type=Path)
@@ -123,7 +120,7 @@ def main() -> None:
     weights = options.weights or default_weights(Path.home() / ".cache" / "caps")
     cases = cases_of(options.cases, options.candidates, options.words)
     names = ("strategy", "warm-prefix", "calls", "prompt", "cached", "share", "shareable", "of it", "seconds")
-    table = Table(*names)
+    print("| " + " | ".join(names) + " |\n|" + "---|" * len(names), flush=True)
     for strategy in options.strategies.split(","):
         for warm in ("off", "on"):
             with LlamaServer(
@@ -137,8 +134,8 @@ def main() -> None:
             cached = sum(done.usage.cached for _, done in seen)
             most = shareable(prompts)
             shares = (f"{cached / total:.2f}", f"{most:,}", f"{cached / most:.2f}", f"{seconds:.0f}")
-            table.add_row(strategy, warm, str(len(seen)), f"{total:,}", f"{cached:,}", *shares)
-    Console(width=120).print(table)
+            cells = (strategy, warm, str(len(seen)), f"{total:,}", f"{cached:,}", *shares)
+            print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,11 @@ from caps.core.errors import InputError, TooLongError
 from caps.core.types import Case, Group, Level, Message, Pairing, Solo, Unanswered
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Request
+from caps.models.canary import can_see, find_reply
 from caps.models.embedded import EmbeddedModel, LlamaServer
+from caps.models.http import HttpModel
 from caps.models.weights import NAME, default_weights
+from caps.prompts.reply_forms import TAGS
 from sandboxing import why_not
 from shell import CAPS, caps
 
@@ -180,3 +183,15 @@ def test_without_a_network_what_was_fetched_before_still_judges(prompts, tmp_pat
     done = subprocess.run([*cut, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["winner"] in (0, 1)
+
+
+def test_what_the_server_holds_replies_to_and_that_it_cannot_see_is_found_out(server):
+    async def find():
+        model = HttpModel(server.url)
+        try:
+            forms = [await find_reply(model, NAME, wanted) for wanted in (("json",), TAGS, ("choice",))]
+            return forms, await can_see(model, NAME)
+        finally:
+            await model.close()
+
+    assert asyncio.run(find()) == (["json", "tags", None], False)
