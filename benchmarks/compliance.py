@@ -119,10 +119,11 @@ def count_tokens(weights: Path) -> Table:
     table = Table("template", *VERSIONS)
     shown = {version: load_templates(version=version) for version in VERSIONS}
     with LlamaServer(weights, context=256) as server:
-        for name in sorted(shown[VERSIONS[0]]):
+        for stem in sorted({name.partition(".")[0] for texts in shown.values() for name in texts}):
             row = []
             for version in VERSIONS:
-                words = shown[version][name.replace(VERSIONS[0], version)].replace("{code}", "k7f3")
+                texts = (text for name, text in shown[version].items() if name.startswith(f"{stem}."))
+                words = next(texts, "").replace("{code}", "k7f3")
                 request = Request(  # noqa: S310  (our own server)
                     server.url.removesuffix("/v1") + "/tokenize",
                     json.dumps({"content": re.sub(r"\{\w+\}", "", words)}).encode(),
@@ -130,7 +131,7 @@ def count_tokens(weights: Path) -> Table:
                 )
                 with urlopen(request) as answer:  # noqa: S310
                     row.append(str(len(json.load(answer)["tokens"])))
-            table.add_row(name.partition(".")[0], *row)
+            table.add_row(stem, *row)
     return table
 
 

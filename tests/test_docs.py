@@ -48,7 +48,7 @@ class DocsServer(RewardServer, BatchServer):
 
 @pytest.fixture
 def server():
-    with DocsServer() as running:
+    with DocsServer(holds=("tags", "json")) as running:
         yield running
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from caps.building import load_templates, make_prepare
 from caps.core.types import Level, Pairing, Rating, Solo, Verdict
+from caps.evidence.domains import domain_named
 from caps.prompts.parse import read_reply
-from caps.prompts.render import render, template_name
+from caps.prompts.render import find_template, render
 
 ROOT = Path(__file__).parents[1] / "benchmarks"
 
@@ -57,7 +58,7 @@ def test_our_own_questions_get_replies_we_can_read(peers, bench, ask, kind):
     case = peers[2].marked_cases(2, n=4, tokens=300)[1].case
     prepared = make_prepare()(case)
     views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
-    template = load_templates()[template_name(ask, case.domain)]
+    template = find_template(load_templates(), ask, domain_named(case.domain))[1]
     (message,) = render(template, problem=case.problem, views=views, nonce=prepared.nonce, code=prepared.code)
     reply = bench.reply(asked(message.content))
     reading = read_reply(ask, reply.texts[0], truncated=False, nonce=prepared.nonce)

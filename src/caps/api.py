@@ -104,11 +104,13 @@ class ModelOptions(TypedDict, total=False):
     max_tokens: int | None
     judge_temperature: float | None
     max_tokens_e1: int | None
-    reply_format: Literal["free", "tags"] | None
+    reply: Literal["auto", "free", "tags", "json", "choice", "guided-choice", "regex"] | None
     extra: Mapping[str, object] | None
     extra_e1: Mapping[str, object] | None
+    criteria: str | None
+    vision: Literal["auto", "yes", "no"]
     prompts: str | Path | None
-    prompt_version: Literal["v1", "v2"]
+    prompt_version: Literal["v1", "v2", "v3"]
     tokenizer: str | Path | None
     strategy: Strategy | str
     settings: Mapping[str, object] | None
@@ -122,6 +124,8 @@ class ModelOptions(TypedDict, total=False):
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
+    warm_prefix: Literal["auto", "on", "off"]
+    cache_hints: Literal["auto", "on", "off"]
     timeout: float
     context_tokens: int | None
     threads: int | None
@@ -378,7 +382,7 @@ def _current_name(name: str) -> str:
 
 async def _select_one(case: Case, runner: Runner) -> Selected:
     await _find_models(runner)
-    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+    async with runner.session(probe=runner.needs_probe) as session:
         (outcome,) = [one async for one in session.run([case])]
     return _selected(outcome, runner)
 
@@ -398,7 +402,7 @@ async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[t
     """Results with the number of their case, in order of completion."""
     runner = _runner(keywords, ManyOptions)
     await _find_models(runner)
-    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+    async with runner.session(probe=runner.needs_probe) as session:
         with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
             async with aclosing(session.run(source)) as outcomes:
                 async for outcome in outcomes:

@@ -67,22 +67,23 @@ def load_templates(
 ) -> dict[str, str]:
     """The prompt templates by name: the built-in ones, replaced by those of a folder.
 
-    Judge templates (`templates`) have several versions, of which one is loaded; those of samplers are
-    `generation`. A folder may contain both. Its templates of an earlier version replace built-in ones of a
-    later version and keep their names, which are part of journal keys.
+    Judge templates (`templates`) have several versions, of which the newest up to `version` is loaded: what
+    did not change keeps its name, and with it its journal. Those of samplers are `generation`. A folder may
+    contain both. Its templates of an earlier version replace built-in ones of a later version and keep their
+    names, which are part of journal keys.
     """
     shelves = {name: _built_in(name) for name in ("templates", "generation")}
     own = {} if folder is None else _own_templates(folder, {name for one in shelves.values() for name in one})
     if shelf == "generation":
         return {**shelves[shelf], **{name: text for name, text in own.items() if name in shelves[shelf]}}
     found: dict[str, str] = {}
-    for name, text in shelves[shelf].items():
-        stem, _, template_version = name.removesuffix(".txt").rpartition(".")
-        if template_version == version:
-            usable = VERSIONS[VERSIONS.index(version) :: -1]
-            names = (f"{stem}.{one}.txt" for one in usable)
-            chosen = next((one for one in names if one in own), name)
-            found[chosen] = own.get(chosen, text)
+    usable = VERSIONS[VERSIONS.index(version) :: -1]
+    for stem in dict.fromkeys(name.removesuffix(".txt").rpartition(".")[0] for name in shelves[shelf]):
+        names = [f"{stem}.{one}.txt" for one in usable]
+        for texts in (own, shelves[shelf]):
+            if name := next((one for one in names if one in texts), None):
+                found[name] = texts[name]
+                break
     return found
 
 

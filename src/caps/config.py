@@ -27,7 +27,7 @@ from caps.core.panel import DEFAULT_CORRELATION, DEFAULT_SURE
 from caps.core.settings import nearest
 from caps.files import read_toml
 from caps.judge_presets import DEFAULT_MAX_TOKENS, JUDGE_PRESETS
-from caps.judge_tables import JudgeTable, read_tables
+from caps.judge_tables import REPLIES, JudgeTable, read_tables
 from caps.registry import (
     DEFAULT_JUDGE,
     DEFAULT_STRATEGY,
@@ -42,7 +42,7 @@ from caps.registry import (
 
 LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
-PROMPT_VERSIONS = ("v1", "v2")
+PROMPT_VERSIONS = ("v1", "v2", "v3")
 REWARD_APIS = ("vllm-score", "vllm-classify", "vllm-pooling", "sglang", "rerank", "tei")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
 PREFIX = "CAPS_"  # of environment variables
@@ -377,15 +377,17 @@ class RunConfig:
         least=1,
         advanced=True,
     )
-    reply_format: str | None = option(
+    reply: str | None = option(
         None,
-        "Form of the judge's replies: free (it may explain) or tags (the bare verdict; llama.cpp only). "
-        "Default: tags for embedded models, else free.",
+        "Form of the judge's replies: free (it may explain), tags (the bare verdict), json (an object with "
+        "reasoning and verdict), or auto: json or tags if the server holds replies to them. choice, "
+        "guided-choice and regex name one server's way of tags. Default: tags for the small embedded model, "
+        "else free.",
         "asking",
         metavar="FORM",
-        choices=("free", "tags"),
+        choices=("auto", *REPLIES),
         advanced=True,
-        formerly=("reply",),
+        formerly=("reply_format",),
     )
     extra: Mapping[str, object] = option(
         {},
@@ -405,12 +407,30 @@ class RunConfig:
         shown=False,
         advanced=True,
     )
+    criteria: str | None = option(
+        None,
+        "What makes an answer better, for general cases: 'faithful to the source; fluent', or @FILE with one "
+        "criterion per line. A case may state its own.",
+        "asking",
+        metavar="TEXT",
+        guarded=True,
+        per_request=True,
+    )
+    vision: str = option(
+        "auto",
+        "Whether the judge can see images and documents: yes, no, or auto: a test call with an image finds "
+        "out, once there is one to judge.",
+        "asking",
+        metavar="MODE",
+        choices=("auto", "yes", "no"),
+        advanced=True,
+    )
     prompts: str | None = option(
         None, "Folder with your own prompt templates.", "asking", metavar="DIR", guarded=True, advanced=True
     )
     prompt_version: str = option(
         PROMPT_VERSIONS[-1],
-        "Version of the prompts: v2, or v1 to reuse the journal of an older release.",
+        "Version of the prompts; v1 and v2 reuse the journal of an older release.",
         "asking",
         metavar="VERSION",
         choices=PROMPT_VERSIONS,
@@ -550,6 +570,25 @@ class RunConfig:
     )
     max_connections: int | Literal["auto"] = option(
         "auto", "Most concurrent calls to one server: a number, or auto.", "performance", metavar="N"
+    )
+    warm_prefix: str = option(
+        "auto",
+        "Send one call for each shared beginning of prompts (problem, slot A) before the others, so that "
+        "they find it in the server's cache: on, off, or auto: where cached tokens are cheaper and the "
+        "beginning is long. It adds up to two waves to a round.",
+        "performance",
+        metavar="MODE",
+        choices=("auto", "on", "off"),
+        advanced=True,
+    )
+    cache_hints: str = option(
+        "auto",
+        "Mark the shared beginnings with cache_control, for servers that cache only on request: on, off, or "
+        "auto: by the address.",
+        "performance",
+        metavar="MODE",
+        choices=("auto", "on", "off"),
+        advanced=True,
     )
     timeout: float = option(
         600.0, "Seconds to wait for one reply.", "performance", metavar="SECONDS", least=0.1

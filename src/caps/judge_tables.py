@@ -31,6 +31,8 @@ from caps.core.types import Level
 from caps.judge_presets import JUDGE_PRESETS
 from caps.registry import DEFAULT_JUDGE
 
+#: Forms of a judge's replies; all but free and json are ways to hold it to the bare verdict, by server.
+REPLIES = ("free", "tags", "json", "choice", "guided-choice", "regex")
 LEVELS = {"both": BOTH, "partial": frozenset({Level.PARTIAL}), "full": frozenset({Level.FULL})}
 PROFILE_FIELDS = tuple(spec.name for spec in fields(JudgeProfile))
 
@@ -56,7 +58,7 @@ class JudgeTable:
     preset: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
-    reply_format: str | None = None
+    reply: str | None = None
     extra: Mapping[str, object] = field(default_factory=dict, repr=False, hash=False)
     price_input: float | None = None
     price_output: float | None = None
@@ -71,7 +73,7 @@ class JudgeTable:
     @property
     def requests(self) -> tuple[object, ...]:
         """What its requests consist of, beside what they ask."""
-        asked = (self.model, self.preset, self.max_tokens, self.temperature, self.reply_format)
+        asked = (self.model, self.preset, self.max_tokens, self.temperature, self.reply)
         return (*asked, dict(self.extra))
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,7 +262,7 @@ _KINDS: Mapping[str, _Kind] = {
     "preset": _Kind(_one_of(*JUDGE_PRESETS), f"one of {', '.join(JUDGE_PRESETS)}"),
     "max_tokens": _Kind(_whole, "a whole number of at least 1"),
     "temperature": _Kind(_number(0, 2), "a number from 0 to 2"),
-    "reply_format": _Kind(_one_of("free", "tags"), "one of free, tags"),
+    "reply": _Kind(_one_of("auto", *REPLIES), f"one of auto, {', '.join(REPLIES)}"),
     "extra": _Kind(_mapping, "a table of request fields"),
     "price_input": _PRICE,
     "price_output": _PRICE,

@@ -76,8 +76,8 @@ from caps.judging.replayed import ReplayedJudge
 from caps.judging.reward import RewardJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
-from caps.models.canary import canary
-from caps.models.discovery import connect, locate
+from caps.models.canary import can_see, canary, find_reply
+from caps.models.discovery import connect, locate, takes_cache_control
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
@@ -85,7 +85,9 @@ from caps.models.replayed import ReplayedModel
 from caps.models.rewards import TEMPLATES, Form, RewardModel
 from caps.models.rewards import check as check_rewards
 from caps.models.weights import Report
-from caps.prompts.grammar import WORD
+from caps.prompts.criteria import MOST_BYTES, parse_criteria
+from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
+from caps.prompts.reply_forms import TAGS
 from caps.registry import MODEL_JUDGES, REWARD_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
@@ -101,9 +103,12 @@ if TYPE_CHECKING:
 #: Why asks had no answer, by judge of a panel; those of the run itself are under an empty name.
 UnansweredAsks: TypeAlias = Mapping[str, Mapping[tuple[str, Ask], str]]
 CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
+#: The forms of replies that a server is asked for, by the setting `reply`.
+_WANTED = {"tags": TAGS, "json": ("json",), "auto": ("json", *TAGS)}
 SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
 MOST_WARNINGS = 5  # about cases whose candidates lack a number; the rest is counted
+CACHED_FROM = 1024  # tokens of a shared beginning that hosted servers cache
 OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
 
 
@@ -196,6 +201,8 @@ class Runner:
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
+        self._seeing: dict[tuple[str, str], asyncio.Future[bool]] = {}  # by address and model
+        self._found_reply: str | None = None  # the form that the servers hold replies to
 
     @cached_property
     def members(self) -> tuple[PanelMember, ...]:
@@ -387,17 +394,18 @@ class Runner:
         place, name = locate(model, address or None, cache=user_cache_path("caps"), report=self._fetching)
         return Endpoint(place, name, None if place.startswith("file:") else key or None)
 
-    @cached_property
+    @property
     def judge_settings(self) -> JudgeSettings:
         """How the judge is asked; the small embedded model replies with bare tags by default."""
         models = [one.runner for one in self.members if not one.runner.has_own_judge]
         if models:
             return models[0].judge_settings
-        reply = self.config.reply_format
+        reply = self._found_reply or self.config.reply
         if reply is None:
             _, full, at_partial = self.endpoints
             small = all(where.model == weights.NAME for where in (full, at_partial))
             reply = "tags" if small else "free"
+        reply = reply.replace("auto", "free")  # until a server was asked
         confidence = self.config.confidence.replace("auto", "verbal")
         temperature, preset = self.config.judge_temperature, self.judge_preset
         return JudgeSettings(
@@ -417,6 +425,11 @@ class Runner:
     def judge_extra(self) -> Mapping[str, object]:
         """Extra request fields of the judge: those of the preset, and the stated ones."""
         return {**self.judge_preset.extra, **self.config.extra}
+
+    @property
+    def needs_probe(self) -> bool:
+        """Whether a server must be asked before the judge is: what it can do is to be found out."""
+        return self.config.confidence != "verbal" or self.config.reply in _WANTED
 
     @property
     def extra_e1(self) -> Mapping[str, object]:
@@ -506,10 +519,44 @@ class Runner:
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
     def apply_to_case(self, case: CaseOrError) -> CaseOrError:
-        """Apply the config to a case: its domain, if the case states none. All paths to a judge call this."""
-        if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
+        """Apply the config to a case: its domain and criteria, if it states none.
+
+        All paths to a judge call this.
+        """
+        if isinstance(case, InputError):
             return case
-        return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+        if self.config.domain is not None and case.guessed:
+            case = replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+        if self.criteria and not case.criteria:
+            if takes_criteria(domain_named(case.domain)):
+                return replace(case, criteria=self.criteria)
+            if case.domain not in self._without_criteria:
+                self._without_criteria.add(case.domain)
+                self._warn(
+                    f"criteria: not used for cases of the domain {case.domain!r}, whose prompts ask what is "
+                    "correct; --domain general judges cases that state no domain by them"
+                )
+        return case
+
+    @cached_property
+    def criteria(self) -> tuple[str, ...]:
+        """What makes an answer better, for cases that state no criteria of their own."""
+        stated = self.config.criteria
+        if stated is None:
+            return ()
+        if VERSIONS.index(self.config.prompt_version) < VERSIONS.index(CRITERIA_SINCE):
+            raise SettingError(
+                f"criteria: the prompts of version {self.config.prompt_version} take none; "
+                f"leave out --prompt-version {self.config.prompt_version}"
+            )
+        if stated.startswith("@"):
+            stated = read_text(stated[1:], option="--criteria", most=MOST_BYTES)
+        return parse_criteria(stated, "criteria")
+
+    @cached_property
+    def _without_criteria(self) -> set[str]:
+        """The domains of cases that were not judged by the criteria."""
+        return set()
 
     def with_feature_warnings(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase
@@ -601,12 +648,15 @@ class Runner:
         )
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
+        runner._seeing = self._seeing
+        if config.reply == self.config.reply:
+            runner._found_reply = self._found_reply
         return runner
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
         state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
-        return {**state, "_warn": ignore, "_fetching": None, "_allowed": allowed()}
+        return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the state, and allow the user's `py:` names in the worker process."""
@@ -622,6 +672,7 @@ class Runner:
         config, settings = self.config, settings_of(self.strategy)
         changes: dict[str, Any] = {"strategy": self.strategy_name, "judge_profile": None}
         changes["settings"] = settings or dict(config.settings)
+        changes["criteria"] = "\n".join(self.criteria) or None
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
         changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
@@ -656,12 +707,13 @@ class Runner:
 
     def _stated_asking(self) -> dict[str, Any]:
         """How the judge is asked, with the values of a preset as if they were set."""
-        settings = self.judge_settings
+        settings, stated = self.judge_settings, self.config.reply
+        known = self._found_reply is not None or stated != "auto"
         return {
             "judge_preset": None,
             "max_tokens": settings.max_tokens,
             "judge_temperature": settings.temperature or None,
-            "reply_format": settings.reply,
+            "reply": settings.reply if known else stated,
             "extra": self.judge_extra,
         }
 
@@ -678,7 +730,7 @@ class Runner:
             preset=None,
             max_tokens=asking["max_tokens"],
             temperature=asking["judge_temperature"],
-            reply_format=asking["reply_format"],
+            reply=asking["reply"],
             extra=asking["extra"],
             **({} if price is None else {f"price_{name}": value for name, value in asdict(price).items()}),
         )
@@ -694,18 +746,20 @@ class Runner:
         journal: ReplyStore | None = None,
         recorded: bool = False,
         unanswered: UnansweredAsks = MappingProxyType({}),
+        servers: Mapping[Endpoint, Model] | None = None,
     ) -> Judge:
         """Create the judge of the run; the only place that does.
 
         A function stores its answers in the journal. With `recorded`, models answer from records at once;
-        `unanswered` holds the asks that had no answer.
+        `unanswered` holds the asks that had no answer. `servers` are the models without a journal, which are
+        asked whether they can see.
         """
         if self.members and self.asks_judge:
             judges = {
                 table.name: PricedJudge(
                     runner.judge(
                         model_at, confidence=confidence, texts=texts, journal=journal, recorded=recorded,
-                        unanswered={"": unanswered.get(table.name, {})},
+                        unanswered={"": unanswered.get(table.name, {})}, servers=servers,
                     ),
                     runner.price,
                 )
@@ -714,7 +768,7 @@ class Runner:
             mode = cast(Mode, self.config.panel)
             judge: Judge = PanelJudge(self.panel_rule, judges, mode=mode, waits=not recorded, warn=self._warn)
         else:
-            judge = self._single_judge(model_at, confidence, texts)
+            judge = self._single_judge(model_at, confidence, texts, servers or {})
         if journal is not None and isinstance(judge, CallableJudge):
             return judge.kept_in(journal)
         silent = unanswered.get("")
@@ -725,7 +779,11 @@ class Runner:
         )
 
     def _single_judge(
-        self, model_at: Callable[[Endpoint], Model], confidence: str | None, texts: TextWorkers | None
+        self,
+        model_at: Callable[[Endpoint], Model],
+        confidence: str | None,
+        texts: TextWorkers | None,
+        servers: Mapping[Endpoint, Model],
     ) -> Judge:
         if self.own_judge is not None:
             return self.own_judge
@@ -734,16 +792,48 @@ class Runner:
         _, full, at_partial = self.endpoints
         level_models = {
             Level.PARTIAL: LevelModel(
-                model_at(at_partial), at_partial.model, self.extra_e1, self.config.max_tokens_e1
+                model_at(at_partial),
+                at_partial.model,
+                self.extra_e1,
+                self.config.max_tokens_e1,
+                partial(self._sees, at_partial, servers.get(at_partial)),
             ),
-            Level.FULL: LevelModel(model_at(full), full.model, self.judge_extra),
+            Level.FULL: LevelModel(
+                model_at(full),
+                full.model,
+                self.judge_extra,
+                sees=partial(self._sees, full, servers.get(full)),
+            ),
         }
         if self.has_reward_judge:
             return RewardJudge(level_models, self.reward_form)
         settings = self.judge_settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
-        return LlmJudge(level_models, self.templates, settings, texts=texts)
+        return LlmJudge(level_models, self.templates, settings, texts=texts, cache_hints=self._cache_hints)
+
+    async def _sees(self, where: Endpoint, server: Model | None) -> bool:
+        """Whether the judge at an endpoint can see; `auto` asks its server once."""
+        if self.config.vision != "auto":
+            return self.config.vision == "yes"
+        if server is None:  # a replay, or a batch
+            return True
+        name = (where.base_url, where.model)
+        if name not in self._seeing:  # one test call for all that wait for it
+            self._seeing[name] = asyncio.ensure_future(can_see(server, where.model, extra=self.judge_extra))
+            if not await asyncio.shield(self._seeing[name]):
+                self._warn(
+                    f"model {where.model!r} cannot see images: calls about images or documents stay "
+                    "unanswered; use a judge that sees, or --vision yes if this one does"
+                )
+        return await asyncio.shield(self._seeing[name])
+
+    @property
+    def _cache_hints(self) -> bool:
+        """Whether prompts mark their shared beginnings for the server's cache."""
+        if self.config.cache_hints != "auto":
+            return self.config.cache_hints == "on"
+        return any(takes_cache_control(where.base_url, where.model) for where in self.endpoints[1:])
 
     @property
     def replays_from_journal(self) -> bool:
@@ -777,7 +867,9 @@ class Runner:
         """Create the engine that runs contests in this process; the only place that does."""
         journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
         total = replace(self.total_budget, seconds=seconds)
-        judge = self.judge(journaled.__getitem__, confidence=confidence, texts=texts, journal=journal)
+        judge = self.judge(
+            journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
+        )
         return LocalEngine(
             judge,
             self.prepare,
@@ -789,7 +881,23 @@ class Runner:
             find=None if findings is None else findings.find,
             budget_pool=budget_pool,
             texts=texts,
+            warm_prefix=self._warms_prefix,
         )
+
+    def _warms_prefix(self, prepared: PreparedCase) -> bool:
+        """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
+
+        `auto` weighs the wave against the price: cached tokens are cheaper, there are enough of them that
+        hosted servers cache them at all, and no time limit of the case is at stake.
+        """
+        price, mode = self.price, self.config.warm_prefix
+        if mode != "auto":
+            return mode == "on"
+        if price is None or price.cached is None or price.cached >= price.input:
+            return False
+        sizes = [entrant.sizes[Level.FULL] for entrant in prepared.evidence.entrants]
+        shared = prepared.statement + min(sizes, default=0)
+        return shared >= CACHED_FROM and self.config.budget_seconds is None
 
     @asynccontextmanager
     async def session(
@@ -1105,16 +1213,34 @@ class Runner:
         if self.members:
             return await self._panel_confidence(models, paid)
         wanted = self.config.confidence != "verbal"
-        grammar = {"grammar": WORD} if self.judge_settings.reply == "tags" else {}
+        found = "logprobs" if wanted else "verbal"
         try:
             for where, model in models.items():
-                extra = {**grammar, **self.judge_extra}
-                await canary(model, where.model, want_logprobs=wanted, extra=extra, paid=paid)
+                await canary(model, where.model, want_logprobs=wanted, extra=self.judge_extra, paid=paid)
         except MissingFeatureError:
             if self.config.confidence == "logprobs":
                 raise
-            return "verbal"
-        return "logprobs" if wanted else "verbal"
+            found = "verbal"
+        if self.config.reply in _WANTED:
+            self._found_reply = await self._held_reply(models, paid)
+        return found
+
+    async def _held_reply(
+        self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object]
+    ) -> str:
+        """The form that all servers hold replies to; `auto` is free if there is none."""
+        stated = str(self.config.reply)
+        wanted = _WANTED[stated]
+        for where, model in models.items():
+            extra = self.judge_extra
+            found = await find_reply(model, where.model, wanted, extra=extra, paid=paid)
+            if found is None and stated != "auto":
+                raise MissingFeatureError(
+                    f"{shown_address(where.base_url)} holds replies to no form of {stated}: it refuses or "
+                    "ignores the field; use --reply free, or auto"
+                )
+            wanted = (found,) if found else ()
+        return wanted[0] if wanted else "free"
 
     async def _panel_confidence(
         self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object]
@@ -1177,7 +1303,7 @@ def _member_config(config: RunConfig, table: JudgeTable) -> RunConfig:
         judge_preset=table.preset or config.judge_preset,
         max_tokens=table.max_tokens or config.max_tokens,
         judge_temperature=config.judge_temperature if table.temperature is None else table.temperature,
-        reply_format=table.reply_format or config.reply_format,
+        reply=table.reply or config.reply,
         extra={**config.extra, **table.extra},
         **({} if table.price_input is None else price),
     )

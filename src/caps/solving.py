@@ -27,7 +27,7 @@ async def solve_case(
     if sampled.case is None:
         return sampled, None
     sampled.case = with_domain(sampled.case)
-    async with runner.session(probe=runner.config.confidence != "verbal") as session:
+    async with runner.session(probe=runner.needs_probe) as session:
         (outcome,) = [one async for one in session.run([sampled.case])]
     return sampled, outcome
 
@@ -42,7 +42,7 @@ async def sampling_tools(
         yield SamplingTools(grade=grade)
         return
     judging = runner.with_config(replace(runner.config, strategy=fitness, settings={}))
-    async with judging.session(probe=runner.config.confidence != "verbal") as session:
+    async with judging.session(probe=runner.needs_probe) as session:
         yield SamplingTools(_ranking(session, paid or Ledger()), grade)
 
 

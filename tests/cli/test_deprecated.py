@@ -19,14 +19,14 @@ def dry(tmp_path):
     return lambda *words, **environment: caps("select", cases, "--dry-run", *words, **environment)
 
 
-@pytest.mark.parametrize("words", [("--reply", "tags"), ("--reply=tags",)])
+@pytest.mark.parametrize("words", [("--context", "512"), ("--context=512",)])
 def test_a_former_option_works_with_a_notice(dry, words):
     done = dry(*words)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [NOTICE.format("--reply", "--reply-format")]
+    assert done.stderr.splitlines() == [NOTICE.format("--context", "--context-tokens")]
     assert (
-        dry("--reply", "prose").stderr.splitlines()[-1]
-        == "caps: --reply-format 'prose': must be one of free, tags"
+        dry("--context", "1").stderr.splitlines()[-1]
+        == "caps: --context-tokens 1: must be a whole number of at least 256"
     )
 
 
@@ -40,15 +40,15 @@ def test_a_former_variable_works_with_a_notice(dry):
 
 
 def test_a_former_key_of_a_settings_file_works_with_a_notice(dry, tmp_path):
-    (tmp_path / "my.toml").write_text('reply = "tags"\n')
+    (tmp_path / "my.toml").write_text("context = 512\n")
     lines = dry("--config", tmp_path / "my.toml").stderr.splitlines()
-    assert NOTICE.format(f"{tmp_path / 'my.toml'}: reply", "reply_format") in lines
+    assert NOTICE.format(f"{tmp_path / 'my.toml'}: context", "context_tokens") in lines
 
 
 def test_the_help_names_only_the_new_option():
     said = caps("select", "--help").stdout
-    assert "--reply-format" in said
-    assert "--reply " not in said
+    assert "--context-tokens" in said
+    assert "--context " not in said
 
 
 @pytest.mark.parametrize(("old", "one"), FORMER)
@@ -64,7 +64,7 @@ def test_a_run_file_with_a_former_name_is_read(old, one):
 def test_a_former_keyword_works_with_a_warning():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        assert best_sync("?", ["a", "b"], judge=lambda *_: "A", reply="free", journal=None)
+        assert best_sync("?", ["a", "b"], judge=lambda *_: "A", context=512, journal=None)
     assert [str(one.message) for one in caught if one.category is DeprecationWarning] == [
-        "the keyword 'reply' is now 'reply_format'"
+        "the keyword 'context' is now 'context_tokens'"
     ]

@@ -252,15 +252,15 @@ def test_what_is_asked_for_a_run_of_version_0_1_is_asked_in_its_words(old_run):
 def test_a_new_run_is_asked_in_the_new_words_and_says_so(run):
     out, _ = run
     made = json.loads((out / "run.json").read_text())
-    assert made["config"]["prompt_version"] == "v2"
-    assert all(name.endswith(".v2.txt") for name in made["prompt_digests"])
+    assert made["config"]["prompt_version"] == "v3"
+    assert all(name.endswith((".v2.txt", ".v3.txt")) for name in made["prompt_digests"])
 
 
 def test_an_unknown_version_of_the_prompts_is_named(tmp_path):
     cases = write_cases(tmp_path / "cases.jsonl", 1)
-    done = caps("select", cases, "--model", "m", "--base-url", "http://127.0.0.1:9", "--prompt-version", "v3")
+    done = caps("select", cases, "--model", "m", "--base-url", "http://127.0.0.1:9", "--prompt-version", "v9")
     assert done.returncode == 2
-    assert "--prompt-version 'v3': must be one of v1, v2" in done.stderr
+    assert "--prompt-version 'v9': must be one of v1, v2, v3" in done.stderr
 
 
 def test_own_prompts_of_an_earlier_version_keep_their_name_and_so_their_replies(tmp_path):
@@ -282,4 +282,4 @@ def test_own_prompts_of_an_earlier_version_keep_their_name_and_so_their_replies(
     made = json.loads((tmp_path / "run" / "run.json").read_text())
     own = {name for name in made["prompt_digests"] if name.endswith(".v1.txt")}
     assert own == {"pair-e1-math.v1.txt", "pair-e2-math.v1.txt"}
-    assert len(made["prompt_digests"]) == 15
+    assert len(made["prompt_digests"]) == 20

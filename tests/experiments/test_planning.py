@@ -10,7 +10,8 @@ from caps.core.text import estimate_tokens
 from caps.core.types import Case, Level, Pairing
 from caps.costs.forecast import forecast_contest
 from caps.costs.prices import Price, Terms
-from caps.prompts.render import render, template_name
+from caps.evidence.domains import domain_named
+from caps.prompts.render import find_template, render
 from caps.studies.planning import CasePrompts, Task, forecast_case, plan_cases
 from playing import JUDGED, asks_of, erratic, play
 
@@ -32,7 +33,7 @@ def bout_of(sizes, **more):
 def rendered_tokens(prepared, ask):
     """Tokens of an ask as a judge would really be sent it."""
     views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
-    template = TEMPLATES[template_name(ask, prepared.case.domain)]
+    template = find_template(TEMPLATES, ask, domain_named(prepared.case.domain))[1]
     (message,) = render(
         template, problem=prepared.case.problem, views=views, nonce=prepared.nonce, code=prepared.code
     )

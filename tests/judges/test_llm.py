@@ -149,7 +149,7 @@ def test_another_judge_may_sit_at_partial_evidence():
 def test_a_missing_template_is_named():
     model = ScriptedModel([GOOD])
     judge = LlmJudge({Level.FULL: LevelModel(model, "m")}, {})
-    with pytest.raises(SettingError, match=r"pair-e2-math\.v2\.txt"):
+    with pytest.raises(SettingError, match=r"pair-e2-math\.v3\.txt"):
         asyncio.run(judge.rule(BOUT, PAIR))
 
 

@@ -14,10 +14,12 @@ from caps.core.errors import InputError, TooLongError
 from caps.core.types import Case, Group, Level, Message, Pairing, Solo, Unanswered
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.base import Request
+from caps.models.canary import can_see, find_reply
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.http import HttpModel
 from caps.models.rewards import Form, RewardModel
 from caps.models.weights import NAME, default_weights
+from caps.prompts.reply_forms import TAGS
 from sandboxing import why_not
 from shell import CAPS, caps
 
@@ -101,7 +103,7 @@ def test_a_selection_inside_the_process_needs_no_endpoint_and_replays(prompts, t
     assert not line["tokens"]["estimated"]
     made = json.loads((tmp_path / "run" / "run.json").read_text())
     config = made["config"]
-    assert (config["reply_format"], config["confidence"], config["model"]) == ("tags", "logprobs", NAME)
+    assert (config["reply"], config["confidence"], config["model"]) == ("tags", "logprobs", NAME)
     again = caps("replay", tmp_path / "run")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["order"] == line["order"]
@@ -208,3 +210,15 @@ def test_its_reranking_server_speaks_the_format_that_is_read():
     assert float(first.text) != float(second.text)
     assert 0 < first.usage.prompt < second.usage.prompt
     assert not first.usage.estimated
+
+
+def test_what_the_server_holds_replies_to_and_that_it_cannot_see_is_found_out(server):
+    async def find():
+        model = HttpModel(server.url)
+        try:
+            forms = [await find_reply(model, NAME, wanted) for wanted in (("json",), TAGS, ("choice",))]
+            return forms, await can_see(model, NAME)
+        finally:
+            await model.close()
+
+    assert asyncio.run(find()) == (["json", "tags", None], False)

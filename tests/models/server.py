@@ -21,6 +21,7 @@ from typing import Any
 
 from aiohttp import web
 
+from caps.prompts.reply_forms import probe_fields
 from waiting import Condition, until
 
 
@@ -110,8 +111,10 @@ class StubServer:
         check_model: bool = False,
         api_key: str | None = None,
         port: int = 0,
+        holds: Sequence[str] = (),
     ) -> None:
         self._behaviours = behaviours
+        self._holds = holds
         self._models = models
         self._check_model = check_model
         self._api_key = api_key
@@ -181,6 +184,13 @@ class StubServer:
         finally:
             self.busy -= 1
 
+    def _held(self, body: dict) -> Behaviour | None:
+        """The answer to a test of a form of replies that this server holds to."""
+        for form in self._holds:
+            if all(body.get(name) == value for name, value in probe_fields(form).items()):
+                return Reply('{"word": "held"}' if form == "json" else "held")
+        return None
+
     async def _behave(self, request: web.Request, body: dict, number: int) -> web.StreamResponse:
         if self._api_key and request.headers.get("Authorization") != f"Bearer {self._api_key}":
             said = f"Incorrect API key provided: {request.headers.get('Authorization')}"
@@ -190,7 +200,7 @@ class StubServer:
             return web.json_response(
                 {"object": "error", "message": said, "type": "NotFoundError"}, status=404
             )
-        behaviour = self._pick(body, number)
+        behaviour = self._held(body) or self._pick(body, number)
         match behaviour:
             case Reply():
                 return await self._reply(behaviour, body)

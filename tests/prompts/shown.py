@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from caps.core.domains import PROMPT_KINDS
+from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS
 from caps.core.types import Ask, Group, Level, Message, Pairing, Problem, Solo
 from caps.prompts.fence import code_for, nonce_for
 from caps.prompts.render import VERSIONS, asks_for_code, render, template_name
@@ -20,8 +20,9 @@ ASKS: tuple[Ask, ...] = (PARTIAL, FULL, RATINGS, SOLO, GROUP)
 ASK_OF = {
     template_name(ask, domain, version): ask
     for ask in ASKS
-    for domain in PROMPT_KINDS
+    for domain in (*PROMPT_KINDS, CRITERIA_PROMPTS)
     for version in VERSIONS
+    if template_name(ask, domain, version) in TEMPLATES
 }
 PROBLEM = Problem.of("Add two numbers.")
 

@@ -42,7 +42,7 @@ from prompts.shown import (
 def test_a_template_is_named_by_ask_level_dialect_domain_and_version(
     ask: Ask, domain: str, name: str
 ) -> None:
-    assert template_name(ask, domain) == f"{name}.v2.txt"
+    assert template_name(ask, domain, "v2") == f"{name}.v2.txt"
     assert template_name(ask, domain, "v1") == f"{name}.v1.txt"
 
 
@@ -50,7 +50,7 @@ def test_of_several_versions_the_newest_that_is_there_is_asked_with() -> None:
     old, new = "pair-e2-math.v1.txt", "pair-e2-math.v2.txt"
     assert find_template({old: "old", new: "new"}, FULL, domain_named("math")) == (new, "new")
     assert find_template({old: "old"}, FULL, domain_named("math")) == (old, "old")
-    with pytest.raises(SettingError, match=r"pair-e2-math\.v2\.txt"):
+    with pytest.raises(SettingError, match=r"pair-e2-math\.v3\.txt"):
         find_template({}, FULL, domain_named("math"))
 
 
@@ -65,7 +65,7 @@ def test_a_template_with_a_code_is_never_rendered_without_one() -> None:
 
 def test_an_unknown_dialect_is_named() -> None:
     with pytest.raises(SettingError, match="'stars'.*verdicts, ratings"):
-        template_name(Pairing(0, 1, Level.FULL, dialect="stars"), "code")
+        template_name(Pairing(0, 1, Level.FULL, dialect="stars"), "code", "v2")
 
 
 def test_a_pair_is_shown_in_order_each_in_its_fence() -> None:

@@ -5,31 +5,38 @@ from os.path import commonprefix
 
 import pytest
 
+from caps.prompts.criteria import take_criteria
 from caps.prompts.parse import read_reply
 from prompts.shown import ASK_OF, ASKS, TEMPLATES
 
 V1 = [name for name in TEMPLATES if name.endswith(".v1.txt")]
 V2 = [name for name in TEMPLATES if name.endswith(".v2.txt")]
-PAIRWISE = [name for name in TEMPLATES if name.startswith("pair-")]
+V3 = [name for name in TEMPLATES if name.endswith(".v3.txt")]
+BY_CRITERIA = [name for name in TEMPLATES if "-criteria." in name]
 OWN_WORDS = "## Task\n"
 
 
 def test_every_ask_in_every_domain_has_a_template_and_there_are_no_others() -> None:
     assert set(TEMPLATES) == set(ASK_OF)
-    assert len(TEMPLATES) == 30
+    assert len(TEMPLATES) == 40
 
 
 def test_all_templates_share_the_preamble_up_to_the_problem() -> None:
-    preambles = {text.partition("{problem}")[0] for text in TEMPLATES.values()}
-    assert len(preambles) == 1
-    assert len(preambles.pop()) > 200
+    for names in (V1 + V2, sorted({*V3} - {*BY_CRITERIA}), BY_CRITERIA):
+        preambles = {TEMPLATES[name].partition("{problem}")[0] for name in names}
+        assert len(preambles) == 1
+        assert len(preambles.pop()) > 200
+    # Criteria are the same for all cases of a run: they stand before what differs.
+    assert all("{criteria}" in TEMPLATES[name].partition("{problem}")[0] for name in BY_CRITERIA)
 
 
 def test_all_pairwise_templates_share_everything_up_to_the_stages_own_words() -> None:
-    heads = {TEMPLATES[name].partition(OWN_WORDS)[0] for name in PAIRWISE}
-    assert len(heads) == 1
-    assert re.findall(r"\{\w+\}", heads.pop()) == ["{problem}", "{a}", "{b}"]
-    assert commonprefix([TEMPLATES[name] for name in PAIRWISE]).endswith(OWN_WORDS)
+    for some in (V1 + V2, sorted({*V3} - {*BY_CRITERIA}), BY_CRITERIA):
+        pairwise = [name for name in some if name.startswith("pair-")]
+        heads = {TEMPLATES[name].partition(OWN_WORDS)[0] for name in pairwise}
+        assert len(heads) == 1
+        assert re.findall(r"\{\w+\}", heads.pop())[-3:] == ["{problem}", "{a}", "{b}"]
+        assert OWN_WORDS in commonprefix([TEMPLATES[name] for name in pairwise])
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -58,15 +65,15 @@ def test_a_template_of_v1_asks_for_the_tags_its_parser_reads(name: str) -> None:
     assert [line for line in TEMPLATES[name].splitlines() if line.startswith("<")] == wanted
 
 
-@pytest.mark.parametrize("name", [name for name in TEMPLATES if name.startswith(("pair-ratings", "solo"))])
+@pytest.mark.parametrize("name", [name for name in V1 + V2 if name.startswith(("pair-ratings", "solo"))])
 def test_a_rating_prompt_keeps_the_papers_anchors(name: str) -> None:
     code = "10 = correct and robust, 5 = borderline, 1 = incorrect"
     other = "10 = certainly correct, 8 = very likely, 5 = uncertain, 3 = likely incorrect, 1 = certainly incorrect"
     assert (code if "code" in name else other) in TEMPLATES[name]
 
 
-@pytest.mark.parametrize("name", V2)
-def test_a_template_of_v2_asks_for_the_tags_its_parser_reads_and_for_the_code(name: str) -> None:
+@pytest.mark.parametrize("name", V2 + V3)
+def test_a_template_since_v2_asks_for_the_tags_its_parser_reads_and_for_the_code(name: str) -> None:
     wanted = {
         "pair-e1": ["winner", "confidence"],
         "pair-e2": ["winner", "confidence"],
@@ -80,11 +87,12 @@ def test_a_template_of_v2_asks_for_the_tags_its_parser_reads_and_for_the_code(na
     assert re.search(r"write .*(?:A|1)-\{code\}", TEMPLATES[name].splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", V2)
+@pytest.mark.parametrize("name", V2 + V3)
 def test_what_a_template_shows_as_an_example_is_no_verdict_when_it_is_copied(name: str) -> None:
     own = TEMPLATES[name].rpartition("\n\n")[2].replace("{code}", "k7f3")
     lines = own.splitlines()
     tagged = "\n".join(line for line in lines if line.startswith("<"))
+    assert take_criteria(ASKS[0], own, "k7f3", 2)[1] == (None, None)
     for copied in (own, tagged, tagged.replace(" k7f3", ""), *lines):
         for ask in ASKS:
             assert read_reply(ask, copied, truncated=False, nonce="abc123", code="k7f3").answer is None
@@ -93,3 +101,10 @@ def test_what_a_template_shows_as_an_example_is_no_verdict_when_it_is_copied(nam
 @pytest.mark.parametrize("name", [name for name in V2 if name.startswith(("pair-e1", "pair-e2"))])
 def test_a_template_says_when_a_tie_is_right(name: str) -> None:
     assert re.search(r"TIE-\{code\} if both are equally right or equally wrong", TEMPLATES[name])
+
+
+@pytest.mark.parametrize("name", V3)
+def test_general_prompts_do_not_speak_of_correctness_alone(name: str) -> None:
+    assert "Only correctness counts" not in TEMPLATES[name]
+    assert ("{criteria}" in TEMPLATES[name]) == (name in BY_CRITERIA)
+    assert ("helpful, correct and complete" in TEMPLATES[name]) == (name not in BY_CRITERIA)

@@ -33,7 +33,7 @@ def test_usage_is_what_the_model_server_counted(prompts):
     options = {"n": 2, "strategy": "pointwise"}
     more = {"cache_prompt": False, "caps": options}
     with LlamaServer(default_weights(user_cache_path("caps")), context=2048) as model:
-        words = ("--reply-format", "tags", "--extra", "cache_prompt=false", "--prompts", prompts)
+        words = ("--reply", "tags", "--extra", "cache_prompt=false", "--prompts", prompts)
         with running(model.url, *words) as up, openai.OpenAI(base_url=up.url, api_key="any") as client:
             before = counted(model)
             answer = client.chat.completions.create(

@@ -102,6 +102,8 @@ def prepare(
             raise SettingError("no folder for the files of this run: give --out DIR")
         if config.confidence == "auto":
             raise SettingError("--confidence auto needs a server to ask: choose verbal or logprobs")
+        if config.reply == "auto":
+            raise SettingError("--reply auto needs a server to ask: choose free, tags or json")
         if limit_name not in ("max_tokens", RENAMED):
             raise SettingError(f"--limit-name {limit_name!r}: must be max_tokens or {RENAMED}")
         if not (config.judge_model or config.model or config.judges):

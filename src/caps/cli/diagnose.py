@@ -325,7 +325,7 @@ def _again(config: RunConfig) -> tuple[str, ...]:
         ("--judge-model-e1", config.judge_model_e1),
         ("--judge-base-url-e1", join_addresses(config.judge_base_url_e1)),
         ("--profile", config.profile),
-        ("--reply-format", config.reply_format),
+        ("--reply", config.reply),
         ("--confidence", None if config.confidence == "verbal" else config.confidence),
     )
     return tuple(word for option, value in given if value for word in (option, value))

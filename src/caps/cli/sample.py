@@ -65,7 +65,10 @@ DryRun = Annotated[
     "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "embedded", "journal",
     "cases", "price", "total budget",
     defaults={"strategy": "vanilla"},
-    without=("strategy", "skip_failing", "judge_profile", "confidence", "reply_format", "max_tokens"),
+    without=(
+        "strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens", "criteria",
+        "vision", "warm_prefix", "cache_hints",
+    ),
 )  # fmt: skip
 def sample(
     problems: Problems,

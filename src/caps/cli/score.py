@@ -46,10 +46,13 @@ Field = Annotated[
 
 
 @configured(
-    "judge", "asking", "evidence", "domain", "performance", "journal", "price", "budget", "budget seconds",
-    "total budget",
+    "judge", "asking", "evidence", "domain", "performance", "journal", "cases", "price", "budget",
+    "budget seconds", "total budget",
     defaults={"judge": REWARD_JUDGE},
-    without=("confidence", "reply_format", "max_tokens", "max_tokens_e1", "prompts", "prompt_version"),
+    without=(
+        "confidence", "reply", "max_tokens", "max_tokens_e1", "prompts", "prompt_version", "criteria",
+        "vision", "warm_prefix", "cache_hints",
+    ),
 )  # fmt: skip
 def score(
     cases: Cases,

@@ -21,6 +21,7 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
 from caps.engines.ray import connect as join
+from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
 from caps.runs.run_file import read_run_file
 
@@ -107,14 +108,17 @@ def select_cases(
 
 
 def _with_prompts_of_run(config: RunConfig, out: Path | None) -> RunConfig:
-    """Continue a run with the prompts it began with, unless another version is named."""
-    if out is None or config.prompt_version != RunConfig().prompt_version:
+    """Continue a run with the prompts and the form of replies it began with, unless others are named."""
+    if out is None:
         return config
     try:
-        begun = read_run_file(out).config.prompt_version
+        begun = read_run_file(out).config
     except (OSError, CapsError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return config  # no run, or a damaged one, which is reported when it is written to
-    return replace(config, prompt_version=begun)
+    if config.prompt_version == RunConfig().prompt_version:
+        config = replace(config, prompt_version=begun.prompt_version)
+    found_out = config.reply == "auto" or (config.reply == TAGS[0] and begun.reply in TAGS)
+    return replace(config, reply=begun.reply) if found_out and begun.reply is not None else config
 
 
 def _total(cases: str, limit: int | None, fields: str) -> int | None:

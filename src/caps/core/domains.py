@@ -14,6 +14,8 @@ from caps.core.types import Candidate, Case, Found
 
 #: Kinds of tasks with their own prompts; the last is for all others.
 PROMPT_KINDS = ("code", "math", "general")
+#: The prompts of the last kind for a case that states what makes an answer better.
+CRITERIA_PROMPTS = "criteria"
 #: Templates that a domain may bring: a pair on partial and on full views, with ratings; one candidate; many.
 TEMPLATES = ("pair-e1", "pair-e2", "pair-ratings", "solo", "group")
 
@@ -122,7 +124,8 @@ class Domain:
     """Which prompts ask judge and generator, and which temperature: those of code, math or general."""
     templates: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Its own judge prompts, by the names of `TEMPLATES`; `prompts` serves the others. Each has the slots
-    `{problem}`, `{code}`, which the judge repeats in its verdict, and those of the candidates it shows."""
+    `{problem}`, `{code}`, which the judge repeats in its verdict, and those of the candidates it shows; one
+    with `{criteria}` is asked by the criteria of the case."""
     finder: str | MakeFinder | None = None
     """Hard evidence, found before any judge is asked."""
     grader: str | MakeGrader | None = None

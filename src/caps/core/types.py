@@ -4,13 +4,15 @@ A strategy sees only `Entrant`s, never texts or labels.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
 #: The id of a single case without one, equal to that of the first line of a file. Pairings depend on the id,
 #: so it is the same at every entry point.
 DEFAULT_ID = "1"
+IMAGE_TOKENS = 1100  # of an image of a megapixel, as common servers count it
+BYTES_PER_TOKEN = 100  # of a document: a page of 50 kB has some 500 tokens
 
 
 class Level(IntEnum):
@@ -25,11 +27,48 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Media:
+    """An image or a document in a text: a `data:` or `https:` address, which is sent to the judge.
+
+    The text has its `label` in its place, ending at `at`, so what is made from the text tells media apart.
+    """
+
+    kind: str  # image or file
+    url: str = field(repr=False)
+    name: str
+    digest: str
+    detail: str = ""
+    at: int = 0
+
+    @property
+    def label(self) -> str:
+        """What stands for it in a text."""
+        return f"[{self.kind} {self.digest[:12]}{f': {self.name}' if self.name else ''}]"
+
+    @property
+    def tokens(self) -> int:
+        """An estimate of what it costs to read: a large image, or the pages of a document."""
+        return IMAGE_TOKENS if self.kind == "image" else max(IMAGE_TOKENS, len(self.url) // BYTES_PER_TOKEN)
+
+    def moved(self, at: int) -> "Media":
+        """The same at another place."""
+        return replace(self, at=at)
+
+    def part(self) -> dict[str, object]:
+        """The content part of the OpenAI chat format."""
+        if self.kind == "image":
+            more = {"detail": self.detail} if self.detail else {}
+            return {"type": "image_url", "image_url": {"url": self.url, **more}}
+        return {"type": "file", "file": {"filename": self.name or "document.pdf", "file_data": self.url}}
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat."""
+    """One message of a chat, and the images and documents in its text."""
 
     role: str
     content: str
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +88,11 @@ class Problem:
         if len(self.messages) == 1:
             return self.messages[0].content
         return "\n\n".join(f"[{m.role}]\n{m.content}" for m in self.messages)
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """The images and documents of all messages."""
+        return tuple(one for message in self.messages for one in message.media)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +116,8 @@ class Candidate:
     `correct` is a label from hidden tests or a reference answer. Public tests give no label, since a
     candidate may have been written for them; if there are no others, `passed_public_tests` has their result.
     `grade` is a label on a scale, such as a human score; higher is better. `numbers` holds its other numeric
-    fields, such as the score of a reward model; None stands for a field that is not a number.
+    fields, such as the score of a reward model; None stands for a field that is not a number. `media` are the
+    images and documents in its text.
     """
 
     text: str
@@ -85,13 +130,15 @@ class Candidate:
     passed_public_tests: bool | None = None
     grade: float | None = None
     numbers: Mapping[str, float | None] = field(default_factory=dict, hash=False)
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred.
 
-    `where` is the file and line it was read from, for messages.
+    `where` is the file and line it was read from, for messages. `criteria` say what makes an answer better,
+    for domains whose prompts ask by them.
     """
 
     id: str
@@ -101,6 +148,7 @@ class Case:
     guessed: bool = False
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     where: str = field(default="", compare=False)
+    criteria: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -6,16 +6,19 @@ A line that cannot be read is yielded as an `InputError`; reading goes on with t
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from caps.core.errors import InputError
+from caps.core.errors import InputError, SettingError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.media import content_of, read_content
 from caps.datasets.reading import Row, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
 from caps.evidence.domains import check_stated, guess_domain
+from caps.prompts.criteria import parse_criteria
 
 T = TypeVar("T")
 
@@ -28,7 +31,10 @@ def read_cases(path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
 def cases_in(lines: Iterable[bytes], path: str, *, bare: bool = False) -> Iterator[Case | InputError]:
     """Read the cases of the lines of the file at `path`."""
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-    return _parse_unique(numbered, path, lambda line, name: parse_case(line, default_id=name, bare=bare))
+    folder = None if path == "-" or "://" in path else Path(path).parent
+    return _parse_unique(
+        numbered, path, lambda line, name: parse_case(line, default_id=name, bare=bare, folder=folder)
+    )
 
 
 def cases_in_rows(
@@ -70,7 +76,12 @@ def _parse_unique(
 
 
 def parse_case(
-    line: str | bytes, *, default_id: str, bare: bool = False, registered: Sequence[str] = ()
+    line: str | bytes,
+    *,
+    default_id: str,
+    bare: bool = False,
+    registered: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Case:
     """Parse one line; see `parse_row`."""
     check_value_count(line)
@@ -80,15 +91,21 @@ def parse_case(
         raise InputError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"must be an object, not {kind_of(row)}")
-    return parse_row(row, default_id=default_id, bare=bare, registered=registered)
+    return parse_row(row, default_id=default_id, bare=bare, registered=registered, folder=folder)
 
 
 def parse_row(
-    row: dict[str, Any], *, default_id: str, bare: bool = False, registered: Sequence[str] = ()
+    row: dict[str, Any],
+    *,
+    default_id: str,
+    bare: bool = False,
+    registered: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Case:
     """Parse one object, or raise an `InputError` that names the field; `bare` cases need no candidates.
 
-    A case may state a domain known to this process, or one `registered` in the process it is read for.
+    A case may state a domain known to this process, or one `registered` in the process it is read for. Files
+    with images may be named only if a `folder` is given.
     """
     candidates = required(row, "candidates", list) if "candidates" in row or not bare else []
     if not candidates and not bare:
@@ -96,15 +113,16 @@ def parse_row(
     domain = row.get("domain")
     if domain is not None:
         check_stated(domain, registered)
-    known = {"id", "problem", "candidates", "domain"}
-    parsed = tuple(_candidate(item, f"candidates[{i}]") for i, item in enumerate(candidates))
+    known = {"id", "problem", "candidates", "domain", "criteria"}
+    parsed = tuple(_candidate(item, f"candidates[{i}]", folder) for i, item in enumerate(candidates))
     return Case(
         id=str(row.get("id", default_id)),
-        problem=_problem(row),
+        problem=_problem(row, folder),
         candidates=parsed,
         domain=domain or guess_domain(row, parsed),
         guessed=domain is None,
         extra={name: value for name, value in row.items() if name not in known},
+        criteria=_criteria(row.get("criteria")),
     )
 
 
@@ -115,10 +133,12 @@ def present(value: Any) -> Any:
     return [present(one) for one in value] if isinstance(value, list) else value
 
 
-def _problem(row: dict[str, Any]) -> Problem:
+def _problem(row: dict[str, Any], folder: Path | None) -> Problem:
     problem = row.get("problem")
     if isinstance(problem, str):
         return Problem.of(problem)
+    if isinstance(problem, list) and problem and isinstance(problem[0], dict) and "type" in problem[0]:
+        return Problem((Message("user", *read_content(problem, "problem", folder)),))
     if not isinstance(problem, list) or not problem:
         raise InputError(f"problem: must be a text or a list of chat messages, not {kind_of(problem)}")
     messages = []
@@ -126,18 +146,37 @@ def _problem(row: dict[str, Any]) -> Problem:
         if not isinstance(message, dict):
             raise InputError(f"problem[{i}]: must be an object, not {kind_of(message)}")
         where = f"problem[{i}]."
-        messages.append(
-            Message(required(message, "role", str, where), required(message, "content", str, where))
-        )
+        role, content = required(message, "role", str, where), message.get("content")
+        if isinstance(content, list):
+            messages.append(Message(role, *read_content(content, f"{where}content", folder)))
+        else:
+            messages.append(Message(role, required(message, "content", str, where)))
     return Problem(tuple(messages))
 
 
-def _candidate(item: object, where: str) -> Candidate:
+def _criteria(stated: object) -> tuple[str, ...]:
+    if stated is None:
+        return ()
+    if not isinstance(stated, str) and not (
+        isinstance(stated, list) and all(isinstance(one, str) for one in stated)
+    ):
+        raise InputError(f"criteria: must be a text or a list of texts, not {kind_of(stated)}")
+    try:
+        return parse_criteria(stated, "criteria")
+    except SettingError as error:
+        raise InputError(str(error)) from None
+
+
+def _candidate(item: object, where: str, folder: Path | None) -> Candidate:
     if isinstance(item, str):
         return Candidate(item)
     if not isinstance(item, dict):
         raise InputError(f"{where}: must be a text or an object with a text, not {kind_of(item)}")
-    fields: dict[str, Any] = {"text": required(item, "text", str, f"{where}.")}
+    fields: dict[str, Any] = {}
+    if isinstance(content := item.get("content"), list) and "text" not in item:
+        fields["text"], fields["media"] = read_content(content, f"{where}.content", folder)
+    else:
+        fields["text"] = required(item, "text", str, f"{where}.")
     for name, kind in (
         ("code", str),
         ("answer", str),
@@ -193,6 +232,8 @@ def case_row(case: Case) -> Row:
     if not case.guessed:
         row["domain"] = case.domain
     row["problem"] = problem_value(case.problem)
+    if case.criteria:
+        row["criteria"] = list(case.criteria)
     row |= {name: value for name, value in case.extra.items() if name not in row}
     if case.candidates:
         row["candidates"] = [candidate_value(one) for one in case.candidates]
@@ -208,17 +249,20 @@ def problem_value(problem: Problem) -> str | list[Row]:
 
 def message_value(message: Message) -> Row:
     """A chat message as a JSON object."""
-    return {"role": message.role, "content": message.content}
+    return {"role": message.role, "content": content_of(message.content, message.media)}
 
 
 def candidate_value(candidate: Candidate) -> str | Row:
     """A candidate as a text, or as an object if it has more than a text."""
     row = candidate_row(candidate)
-    return row if len(row) > 1 else candidate.text
+    return row if len(row) > 1 or candidate.media else candidate.text
 
 
 def candidate_row(candidate: Candidate) -> Row:
     """A candidate as a JSON object, without unknown fields that are not numbers."""
     known = {name: getattr(candidate, name) for name in _CANDIDATE_FIELDS}
     known |= {name: value for name, value in candidate.numbers.items() if name not in {"text", *known}}
-    return {"text": candidate.text, **{name: value for name, value in known.items() if value is not None}}
+    text: Row = {"text": candidate.text}
+    if candidate.media:
+        text = {"content": content_of(candidate.text, candidate.media)}
+    return {**text, **{name: value for name, value in known.items() if value is not None}}

@@ -18,6 +18,7 @@ from caps.text_workers import TextWorkers
 
 Prepare = Callable[[Case], PreparedCase]
 T = TypeVar("T")
+Prefix = tuple[object, ...]  # the empty one: the problem
 
 EXHAUSTED = ("budget", "time")
 NOT_FAILED = (None, "malformed", *EXHAUSTED)  # the judge replied, or was not asked
@@ -118,11 +119,19 @@ class CaseRun:
     """A running contest, with the rulings on its pending round so far.
 
     If the case's budget might not cover a whole round, its asks are sent one by one. Otherwise the order of
-    replies would decide what the case can afford.
+    replies would decide what the case can afford. With `warm_prefix` an ask waits while the beginning of its
+    prompt is on its way to the server for the first time: the problem, then problem and slot A.
     """
 
     def __init__(
-        self, number: int, prepared: PreparedCase, strategy: Strategy, seed: int, budget: Budget | None = None
+        self,
+        number: int,
+        prepared: PreparedCase,
+        strategy: Strategy,
+        seed: int,
+        budget: Budget | None = None,
+        *,
+        warm_prefix: bool = False,
     ) -> None:
         self.outcome = Outcome(number, prepared.case.id, prepared)
         self.contest = Contest(strategy, prepared.evidence.entrants, seed=f"{seed}/{prepared.case.id}")
@@ -131,6 +140,9 @@ class CaseRun:
         self.budget = budget or UnlimitedBudget()
         self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
+        self._warm_prefix = warm_prefix
+        self._warm: set[Prefix] = set()  # beginnings of prompts that the server has read
+        self._sent: set[int] = set()  # asks of this round
 
     @property
     def round(self) -> Round | None:
@@ -156,11 +168,32 @@ class CaseRun:
                 (judge.max_usage(self.prepared, ask) for ask in self.round.asks), start=Usage(0, 0)
             )
             self._one_by_one = not self.budget.covers(max_usage)
-        return indices[:1] if self._one_by_one else indices
+        self._sent.clear()
+        return indices[:1] if self._one_by_one else self._wave() if self._warm_prefix else indices
 
     def next_asks(self) -> list[int]:
         """Indices of the asks to send after a ruling that did not finish the round."""
-        return self.open_asks()[:1] if self._one_by_one else []
+        if self._one_by_one:
+            return self.open_asks()[:1]
+        return self._wave() if self._warm_prefix else []
+
+    def _wave(self) -> list[int]:
+        """Indices of the asks whose prompts share no beginning that another one is to bring first."""
+        under_way = {self._prefix(index) for index in self._sent if index not in self._rulings}
+        wave = []
+        for index in self.open_asks():
+            prefix = self._prefix(index)
+            first = not under_way if () not in self._warm else prefix in self._warm or prefix not in under_way
+            if index not in self._sent and first:
+                wave.append(index)
+                under_way.add(prefix)
+        self._sent.update(wave)
+        return wave
+
+    def _prefix(self, index: int) -> "Prefix":
+        """What a prompt has after the problem: the first candidate, as template and level show it."""
+        ask = self.ask_at(index)
+        return (type(ask).__name__, ask.level, ask.entrants[0])
 
     def open_asks(self) -> list[int]:
         """Indices of the asks of the pending round that have no ruling, in order."""
@@ -177,6 +210,8 @@ class CaseRun:
         if round_ is None:
             return False
         self._rulings[index] = ruling
+        if self._warm_prefix:
+            self._warm |= {(), self._prefix(index)}
         if self._one_by_one and ruling.unanswered in EXHAUSTED:
             self._rulings |= dict.fromkeys(self.open_asks(), Ruling(ruling.answer))
         if len(self._rulings) < len(round_.asks):

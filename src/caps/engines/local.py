@@ -44,8 +44,9 @@ class LocalEngine:
     `capacity` returns the current limit on concurrent calls. The total budget covers all runs of this engine,
     from the start of the first. `find` computes the findings of a case before its contest. `watch` is called
     with every ruling. `budget_pool` replaces the total budget if several engines share one. `texts` prepares
-    long cases in worker processes. A case's time starts when it is admitted, and includes finding and
-    preparing.
+    long cases in worker processes. `warm_prefix` says of a case whether its first calls go ahead, so that the
+    others find the beginning of their prompts in the server's cache. A case's time starts when it is
+    admitted, and includes finding and preparing.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class LocalEngine:
         find: FindFacts | None = None,
         budget_pool: BudgetPool | None = None,
         texts: TextWorkers | None = None,
+        warm_prefix: Callable[[PreparedCase], bool] = lambda _: False,
     ) -> None:
+        self._warm_prefix = warm_prefix
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
         self._case_budget, self._total_budget = case_budget or BudgetLimits(), total_budget or BudgetLimits()
         self._price, self._grace, self._find = price, grace, find
@@ -75,7 +78,7 @@ class LocalEngine:
         """Run all cases and yield each outcome when it is known."""
         if self._started is None:
             self._started = asyncio.get_running_loop().time()
-        opener = _CaseOpener(self._new_budget, self._prepare, strategy, seed)
+        opener = _CaseOpener(self._new_budget, self._prepare, strategy, seed, self._warm_prefix)
         scheduler = Scheduler(iter(cases), opener.open, self._judge, prepares=self._prepares)
         calling: set[asyncio.Task[None]] = set()
         preparing: set[asyncio.Task[None]] = set()
@@ -191,6 +194,7 @@ class _CaseOpener:
     prepare: Prepare
     strategy: Strategy | PerCase
     seed: int
+    warm_prefix: Callable[[PreparedCase], bool]
 
     def open(self, number: int, case: Case) -> CaseRun:
         """Prepare a case here and start it."""
@@ -199,7 +203,8 @@ class _CaseOpener:
 
     def start(self, number: int, prepared: PreparedCase, budget: CaseBudget) -> CaseRun:
         """Start a prepared case."""
-        return CaseRun(number, prepared, strategy_for(number, self.strategy), self.seed, budget)
+        strategy, warm = strategy_for(number, self.strategy), self.warm_prefix(prepared)
+        return CaseRun(number, prepared, strategy, self.seed, budget, warm_prefix=warm)
 
 
 def _finding_deadline(deadline: float | None) -> float | None:

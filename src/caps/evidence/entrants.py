@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-from caps.core.types import Candidate, Case, Entrant, Found, Level
+from caps.core.types import Candidate, Case, Entrant, Found, Level, Media
 from caps.evidence.profiles import Profile, signature_named, view_named
 from caps.evidence.signatures import verbatim
 
@@ -60,7 +60,8 @@ def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> V
     counted = cache(count)
     entrants, views = [], []
     for index, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
-        sizes = (0, counted(shown), counted(whole))
+        partial, full = (counted(text) + media_tokens(candidate.media, text) for text in (shown, whole))
+        sizes = (0, partial, full)
         entrants.append(Entrant(index, signature, sizes, _features(candidate)))
         views.append((shown, whole))
     return Views(tuple(entrants), tuple(views))
@@ -82,6 +83,16 @@ def missing_numbers(case: Case, name: str) -> str:
     ]
     words += [f"and {len(lacking) - MOST_NAMED} more"] if len(lacking) > MOST_NAMED else []
     return f"{case.where or f'case {case.id!r}'}: {', '.join(words)}"
+
+
+def shown_media(media: Iterable[Media], view: str) -> tuple[Media, ...]:
+    """The images and documents of a candidate that a view shows: those whose label it kept."""
+    return tuple(one for one in media if one.label in view)
+
+
+def media_tokens(media: Iterable[Media], view: str) -> int:
+    """Estimated tokens of the images and documents that a view shows."""
+    return sum(one.tokens for one in shown_media(media, view))
 
 
 def _features(candidate: Candidate) -> dict[str, float]:

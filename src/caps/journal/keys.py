@@ -77,4 +77,6 @@ def prompt_digest(messages: Iterable[Message]) -> str:
         # Lengths come first, so that different lists of messages cannot produce the same bytes.
         digest.update(b"%d:%b%d:" % (len(role), role, len(content)))
         digest.update(content)
+        for one in message.media:
+            digest.update(f"{one.kind}:{one.digest}:{one.detail}:{one.at};".encode())
     return digest.hexdigest()

@@ -85,7 +85,8 @@ class Ruling(msgspec.Struct, frozen=True):
 
     `substituted` names the substitutions of a recorded judge without an exact answer. `opinions` are the
     answers of the judges of a panel. `score` is the number that a reward server gave, of which the answer is
-    a rating.
+    a rating. `criteria` is what the reply says by each criterion of the case: a side, a rating or the place
+    of the best.
     """
 
     answer: Answer
@@ -96,6 +97,7 @@ class Ruling(msgspec.Struct, frozen=True):
     substituted: tuple[str, ...] = ()
     opinions: tuple[Opinion, ...] = ()
     score: float | None = None
+    criteria: tuple[str | None, ...] = ()
 
     @property
     def unanswered(self) -> str | None:

@@ -11,7 +11,8 @@ Invariants:
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+import dataclasses
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -30,12 +31,15 @@ from caps.core.errors import (
 from caps.core.settings import check_settings, setting
 from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
 from caps.evidence.domains import domain_named
+from caps.evidence.entrants import shown_media
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
-from caps.prompts.grammar import grammar_for, room_for
+from caps.prompts.criteria import ByCriterion, take_criteria
+from caps.prompts.grammar import room_for
 from caps.prompts.parse import Reading, read_reply, read_terse
-from caps.prompts.render import asks_for_code, find_template, render
+from caps.prompts.render import asks_for_code, find_template, render, shared_until
+from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, read_json
 from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
@@ -45,6 +49,8 @@ PROMPT_AT_MOST = 2000
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
 LONG_REPLY = 20_000  # characters; more than a judge writes with the default `max_tokens`
+MOST_MEDIA = 5  # times the estimate: what the most expensive servers count for an image
+BLIND = "cannot see images"
 OPEN = UnlimitedBudget()
 
 T = TypeVar("T")
@@ -59,9 +65,7 @@ class JudgeSettings:
     draw_temperature: float = setting(0.7, "least temperature of further draws", least=0, most=2)
     temperature: float = setting(0.0, "temperature of the first draw", least=0, most=2)
     confidence: str = setting("verbal", "HIGH/LOW, or token probabilities", choices=("verbal", "logprobs"))
-    reply: str = setting(
-        "free", "as the judge likes, or held to the bare tags (llama.cpp)", choices=("free", "tags")
-    )
+    reply: str = setting("free", "as the judge likes, or held to a form by the server", choices=REPLIES)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -71,13 +75,15 @@ class JudgeSettings:
 class LevelModel:
     """The model for one evidence level: its client, its name, and extra request fields.
 
-    `max_tokens` limits replies at this level, in place of the setting of the judge.
+    `max_tokens` limits replies at this level, in place of the setting of the judge. `sees` finds out whether
+    it can see images and documents; without it, they are sent as they are.
     """
 
     model: Model
     name: str
     extra: Mapping[str, object] = field(default_factory=dict)
     max_tokens: int | None = None
+    sees: Callable[[], Awaitable[bool]] | None = None
 
 
 class LlmJudge:
@@ -90,7 +96,9 @@ class LlmJudge:
         settings: JudgeSettings | None = None,
         *,
         texts: TextWorkers | None = None,
+        cache_hints: bool = False,
     ) -> None:
+        self._cache_hints = cache_hints
         self._models, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
 
@@ -98,6 +106,9 @@ class LlmJudge:
         """Ask until a reply can be read, with at most `retries` retries and within the budget."""
         request = self.request(prepared, ask)
         room, code = request.max_tokens, self._code(prepared, ask)
+        sees = self._models[ask.level].sees
+        if request.messages[0].media and sees is not None and not await sees():
+            return Ruling(Unanswered(BLIND))
         attempts: list[Attempt] = []
         reading = None
         for further in range(self._settings.retries + 1):
@@ -114,7 +125,7 @@ class LlmJudge:
                 break
             if completion is None:
                 return Ruling(Unanswered("budget"))
-            reading = await self._read(prepared, ask, completion, code, budget.deadline)
+            reading, by_criterion = await self._read(prepared, ask, completion, code, budget.deadline)
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
@@ -127,9 +138,12 @@ class LlmJudge:
                         nonce=prepared.nonce,
                         code=code,
                         bound_only=self._could_fake(prepared, ask),
+                        fields=reading.how == "json",
                     )
                     answer = weighed or answer
-                return Ruling(answer, tuple(attempts), None, reading.winner, reading.confidence)
+                return Ruling(
+                    answer, tuple(attempts), None, reading.winner, reading.confidence, criteria=by_criterion
+                )
             cut = reading.cause == "truncated" and request.max_tokens <= room
             request = self._again(request, ask, further + 1, cut=cut)
         cause = reading.cause if reading is not None else None
@@ -137,48 +151,75 @@ class LlmJudge:
 
     async def _read(
         self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
-    ) -> Reading:
+    ) -> tuple[Reading, ByCriterion]:
         """Parse a reply, a long one in a worker process; one that takes too long counts as unreadable.
 
-        Whether the texts shown could fake a verdict is checked only if the reply is not terse.
+        Beside it is what the reply says by each criterion. Whether the texts shown could fake a verdict is
+        checked only if the reply is not terse.
         """
         text, truncated = completion.text, completion.finish == "length"
+        apart: ByCriterion = ()
+        if self._settings.reply == "json":
+            row = read_json(
+                ask,
+                text,
+                truncated=truncated,
+                code=code,
+                bound_only=self._could_fake(prepared, ask),
+                criteria=self._criteria(prepared, self._template(prepared, ask)[1]),
+            )
+            if row is not None:
+                return row
+        if prepared.case.criteria and "<criterion_" in text:
+            text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
-            return terse
+            return terse, apart
         bound_only = self._could_fake(prepared, ask)
         read = partial(
             read_reply, ask, text, truncated=truncated, nonce=prepared.nonce, code=code, bound_only=bound_only
         )
         if self._texts is None:
-            return read()
+            return read(), apart
         try:
-            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until)
+            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until), apart
         except SlowTextError:
-            return Reading(None, "none", "no-tag")
+            return Reading(None, "none", "no-tag"), apart
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """All tries with full replies; the prompt is estimated from the size of its texts."""
         views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
-        shown = sum(len(view.encode("utf-8", "replace")) for view in (prepared.case.problem.text, *views))
+        texts = (prepared.case.problem.text, *prepared.case.criteria, *views)
+        shown = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        media = (
+            *prepared.case.problem.media,
+            *(m for one in ask.entrants for m in prepared.case.candidates[one].media),
+        )
+        shown += MOST_MEDIA * DENSEST_BYTES * sum(one.tokens for one in media)
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
         return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        name, template = self._template(prepared, ask)
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
-        messages = render(
+        reply, criteria = self._settings.reply, self._criteria(prepared, template)
+        views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
+        media = [prepared.case.candidates[one].media for one in ask.entrants]
+        (prompt,) = render(
             template,
             problem=prepared.case.problem,
-            views=[prepared.evidence.view(one, ask.level) for one in ask.entrants],
+            views=views,
+            media=[shown_media(own, view) for own, view in zip(media, views, strict=True)],
             nonce=prepared.nonce,
             code=prepared.code,
+            criteria=prepared.case.criteria,
             quoting=prepared.quoting if code is None else prepared.showing,
         )
+        asked = prompt.content + instructions(reply, ask, code, criteria)
         return Request(
-            messages,
+            (dataclasses.replace(prompt, content=asked),),
             level_model.name,
             template=name,
             max_tokens=self._room(ask, code),
@@ -186,20 +227,25 @@ class LlmJudge:
             seed=ask.draw or None,
             draw=ask.draw,
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
-            extra=self._extra_fields(ask, level_model.extra, code),
+            extra={**held_to(reply, ask, code, criteria), **level_model.extra},
             group=prepared.nonce,  # one per case: its prompts begin with the same problem
+            cache_at=shared_until(asked, prepared.nonce) if self._cache_hints else (),
         )
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as quoted in its prompt."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        _, template = self._template(prepared, ask)
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
         return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code that a verdict must carry, if its prompt asks for one."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        _, template = self._template(prepared, ask)
         return prepared.code if asks_for_code(template) else None
+
+    def _template(self, prepared: PreparedCase, ask: Ask) -> tuple[str, str]:
+        case = prepared.case
+        return find_template(self._templates, ask, domain_named(case.domain), criteria=bool(case.criteria))
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
         """Whether a text shown could be read as a verdict if the judge repeats it."""
@@ -207,14 +253,15 @@ class LlmJudge:
         views = (prepared.evidence.view(one, ask.level) for one in ask.entrants)
         return any(prepared.could_fake(text, ask) for text in (*problem, *views))
 
-    def _extra_fields(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
-        """Extra request fields, with a grammar if replies are bare tags."""
-        return extra if self._settings.reply == "free" else {"grammar": grammar_for(ask, code), **extra}
+    @staticmethod
+    def _criteria(prepared: PreparedCase, template: str) -> int:
+        """How many criteria a prompt asks by."""
+        return len(prepared.case.criteria) if "{criteria}" in template else 0
 
     def _room(self, ask: Ask, code: str | None) -> int:
         """Maximum tokens of a reply; bare tags need few."""
         most = self._models[ask.level].max_tokens or self._settings.max_tokens
-        return most if self._settings.reply == "free" else min(most, room_for(ask, code))
+        return min(most, room_for(ask, code)) if self._settings.reply in TAGS else most
 
     def _again(self, request: Request, ask: Ask, further: int, *, cut: bool) -> Request:
         """The next request: the same with twice the tokens after a first truncation, otherwise a new sample.
@@ -257,7 +304,8 @@ async def _settled(model: Model, request: Request, budget: Budget) -> Completion
 def at_most(request: Request) -> Usage:
     """The most that a request may cost: one token for two bytes of the prompt, and a full reply."""
     shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
-    return Usage(_tokens_at_most(shown), request.max_tokens)
+    media = sum(one.tokens for message in request.messages for one in message.media)
+    return Usage(_tokens_at_most(shown) + MOST_MEDIA * media, request.max_tokens)
 
 
 def _tokens_at_most(count: int) -> int:

@@ -54,12 +54,17 @@ class CasePreparation:
         Raises `SlowTextError` if that takes too long.
         """
         work = partial(
-            prepare_texts, case.problem, case.candidates, self.profile_of(case), quotes=self.quotes
+            prepare_texts,
+            case.problem,
+            case.candidates,
+            self.profile_of(case),
+            quotes=self.quotes,
+            criteria=case.criteria,
         )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         pairs = zip(case.candidates, done.read, strict=True)
         ready = views_of(case, [_rebuilt(candidate, read) for candidate, read in pairs], estimate_tokens)
-        prepared = PreparedCase(case, ready, done.nonce, estimate_tokens(case.problem.text), done.code)
+        prepared = PreparedCase(case, ready, done.nonce, statement_tokens(case.problem), done.code)
         for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
             shown, quoted, fakes = made
             kinds = dict(zip(map(type, ASKS), fakes, strict=True))
@@ -82,12 +87,17 @@ class PreparedTexts(NamedTuple):
 
 
 def prepare_texts(
-    problem: Problem, candidates: tuple[Candidate, ...], profile: Profile, *, quotes: bool
+    problem: Problem,
+    candidates: tuple[Candidate, ...],
+    profile: Profile,
+    *,
+    quotes: bool,
+    criteria: tuple[str, ...] = (),
 ) -> PreparedTexts:
     """Parse and escape all texts of a case."""
     read = read_candidates(candidates, profile)
     views = tuple((shown, whole) for _, shown, whole in read)
-    nonce, code = _marks(problem, views)
+    nonce, code = _marks(problem, views, criteria)
     rows = [
         (signature, None if shown == whole else shown, None if whole == one.text else whole)
         for one, (signature, shown, whole) in zip(candidates, read, strict=True)
@@ -106,16 +116,23 @@ def size_of(case: Case) -> int:
     return candidates + sum(len(message.content) for message in case.problem.messages)
 
 
+def statement_tokens(problem: Problem) -> int:
+    """Estimated tokens of a problem, with its images and documents."""
+    return estimate_tokens(problem.text) + sum(one.tokens for one in problem.media)
+
+
 def _prepare(case: Case, ready: Views) -> PreparedCase:
-    nonce, code = _marks(case.problem, ready.views)
-    return PreparedCase(case, ready, nonce, estimate_tokens(case.problem.text), code)
+    nonce, code = _marks(case.problem, ready.views, case.criteria)
+    return PreparedCase(case, ready, nonce, statement_tokens(case.problem), code)
 
 
-def _marks(problem: Problem, views: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+def _marks(
+    problem: Problem, views: tuple[tuple[str, str], ...], criteria: tuple[str, ...]
+) -> tuple[str, str]:
     """The nonce of a case's fences and the code of its verdicts; neither occurs in a text shown."""
     shown = [view for pair in views for view in pair]
     nonce = nonce_for(problem.text, shown)
-    return nonce, code_for(nonce, [problem.text, *shown])
+    return nonce, code_for(nonce, [problem.text, *shown, *criteria])
 
 
 def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | None]) -> Read:

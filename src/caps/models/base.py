@@ -25,7 +25,9 @@ Notify: TypeAlias = Callable[[str], object]
 class Request(msgspec.Struct, frozen=True):
     """A chat request; `draw` distinguishes repeated samples, `extra` is merged into the body unchanged.
 
-    Requests of one `group` share a prompt prefix and are best sent to the same server; it changes no reply.
+    Requests of one `group` share a prompt prefix and are best sent to the same server. `cache_at` are places
+    in the last message up to which other requests have the same text, to be marked for the server's cache.
+    Neither changes a reply, so neither is part of the journal key.
     """
 
     messages: tuple[Message, ...]
@@ -39,6 +41,7 @@ class Request(msgspec.Struct, frozen=True):
     draw: int = 0
     extra: Mapping[str, object] = msgspec.field(default_factory=dict)
     group: str = ""
+    cache_at: tuple[int, ...] = ()
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -129,4 +132,6 @@ def estimate_usage(messages: Iterable[Message], output: str) -> Usage:
 
 def estimate_prompt(messages: Iterable[Message]) -> int:
     """Estimate the tokens of a prompt."""
-    return sum(estimate_tokens(message.content) for message in messages)
+    return sum(
+        estimate_tokens(message.content) + sum(one.tokens for one in message.media) for message in messages
+    )

@@ -1,30 +1,42 @@
 """A small test call before a run: a wrong key, model or address is reported once, and clearly."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from caps.core.errors import (
+    AccessError,
     BrokenServerError,
     BusyError,
     MissingFeatureError,
     ModelError,
     RefusedError,
     TimedOutError,
+    TooLongError,
     UnknownModelError,
     UnreachableError,
 )
-from caps.core.types import Message, Usage
+from caps.core.types import Media, Message, Usage
 from caps.models.base import Completion, ListsModels, Model, Request
 from caps.models.journaled import JournaledModel
+from caps.prompts.reply_forms import probe_fields, was_held
 
 if TYPE_CHECKING:
     from caps.models.fleet import FleetModel
     from caps.models.http import HttpModel
 
 TOKENS = 64  # room for reasoning models that refuse smaller limits
+COLOUR = "Which colour fills this image: red, green, blue or yellow? Reply with one word."
+#: A PNG of 32 x 32 blue pixels.
+BLUE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgCAIAAAD8GO2jAAAAJklEQVR42u3NsQkAAAjAsP"
+    "7/tF7hIASyp5pjAoFAIBAIBAKB4EmwOkv8Lom8x/sAAAAASUVORK5CYII="
+)
+HELD_TOKENS = 1024  # for a test of a form: a model that reasons does so first
+ASKED = Message("user", "Reply with the word OK.")
 _SHOWN = 10
 
 
@@ -59,7 +71,7 @@ async def canary(
     if isinstance(model, FleetModel):
         return await _check_fleet(model, request_model, want_logprobs=want_logprobs, extra=extra, paid=paid)
     request = Request(
-        (Message("user", "Reply with the word OK."),),
+        (ASKED,),
         request_model,
         template="canary",
         max_tokens=TOKENS,
@@ -90,6 +102,70 @@ async def canary(
         not completion.usage.estimated,
         completion,
     )
+
+
+async def can_see(model: Model, request_model: str, *, extra: Mapping[str, object] | None = None) -> bool:
+    """Whether a model sees images: it is shown a colour; a refusal or another colour means that it does not.
+
+    A model that is still reasoning when its tokens run out is believed to see.
+    """
+    picture = Media("image", BLUE, "", "blue", at=len(COLOUR))
+    message = Message("user", COLOUR, (picture,))
+    request = Request((message,), request_model, template="canary", max_tokens=HELD_TOKENS, extra=extra or {})
+    try:
+        completion = await model.complete(request)
+    except (
+        RefusedError,
+        BrokenServerError,
+        TooLongError,
+    ):  # servers without vision fail in any of these ways
+        return False
+    except (AccessError, UnknownModelError):
+        raise
+    except ModelError:  # not known: the call that needs it meets the same
+        return True
+    said = set(re.findall(r"red|green|blue|yellow", completion.text.lower()))
+    return not said or "blue" in said
+
+
+async def find_reply(
+    model: Model,
+    request_model: str,
+    wanted: Sequence[str],
+    *,
+    extra: Mapping[str, object] | None = None,
+    paid: Callable[[Usage], object] = lambda _: None,
+) -> str | None:
+    """The first of these forms that the server holds replies to (`prompts.reply_forms`); None if it is none.
+
+    A server that ignores a field it does not know answers the test call as it likes, which shows.
+    """
+    while isinstance(model, JournaledModel):
+        model = model.inner
+    from caps.models.fleet import FleetModel  # noqa: PLC0415
+
+    members = model.members if isinstance(model, FleetModel) else (model,)
+    for reply in wanted:
+        held = [await _holds(one, request_model, reply, extra or {}, paid) for one in members]
+        if any(held) and False not in held:
+            return reply
+    return None
+
+
+async def _holds(
+    model: Model, name: str, reply: str, extra: Mapping[str, object], paid: Callable[[Usage], object]
+) -> bool | None:
+    """Whether a server holds replies to a form; None if it is down."""
+    fields = {**probe_fields(reply), **extra}
+    request = Request((ASKED,), name, template="canary", max_tokens=HELD_TOKENS, extra=fields)
+    try:
+        completion = await model.complete(request)
+    except ModelError as error:
+        if _is_temporary(error) and not isinstance(error, BrokenServerError):
+            return None
+        return False
+    paid(completion.usage)
+    return was_held(reply, completion.text)
 
 
 async def _check_fleet(

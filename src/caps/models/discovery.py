@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -243,3 +244,16 @@ def _backend(address: str) -> str:
         return scheme if scheme in MODELS.aliases else "http"  # whose error message shows a valid address
     named = names_code(address) or address in names(MODELS)
     return address if named else "http"
+
+
+#: Hosts that cache the beginning of a prompt only where it is marked, and how the names of such models start.
+CACHE_CONTROL = {"openrouter.ai": "anthropic/", "dashscope-intl.aliyuncs.com": "qwen"}
+
+
+def takes_cache_control(address: str, model: str) -> bool:
+    """Whether the server at an address caches marked beginnings of prompts, and no others."""
+    host = urlsplit(address).hostname or ""
+    return any(
+        (host == known or host.endswith(f".{known}")) and model.startswith(start)
+        for known, start in CACHE_CONTROL.items()
+    )

@@ -15,7 +15,7 @@ import msgspec
 
 from caps.core.errors import SettingError
 from caps.core.text import estimate_tokens
-from caps.core.types import TokenLogprob, Usage
+from caps.core.types import Media, Message, TokenLogprob, Usage
 from caps.models.base import Completion, Request, estimate_prompt
 
 # Fields that `extra` may not set: parsing relies on one whole reply, to these messages, by this model.
@@ -44,7 +44,7 @@ def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
     """Serialize a request; `extra` is merged last, and null in it removes a field."""
     body: dict[str, object] = {
         "model": request.model,
-        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "messages": _messages(request),
         limit_name: request.max_tokens,
         "temperature": request.temperature,
     }
@@ -65,6 +65,34 @@ def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:  # a lone surrogate in a candidate; the standard library escapes it
         return json.dumps(body).encode()
+
+
+def _messages(request: Request) -> list[dict[str, object]]:
+    """The messages, the last with hints where its text is to be cached."""
+    if not request.messages:
+        return []
+    *before, last = request.messages
+    found: list[dict[str, object]] = [{"role": m.role, "content": _parts(m, ())} for m in before]
+    return [*found, {"role": last.role, "content": _parts(last, request.cache_at)}]
+
+
+def _parts(message: Message, cache_at: tuple[int, ...]) -> str | list[dict[str, object]]:
+    """The text, divided where an image or document stands and where it is to be cached."""
+    if not message.media and not cache_at:
+        return message.content
+    marks: list[tuple[int, Media | None]] = [(one.at, one) for one in message.media]
+    marks = sorted([*marks, *((at, None) for at in cache_at)], key=lambda mark: mark[0])
+    parts: list[dict[str, object]] = []
+    start = 0
+    for at, media in [*marks, (len(message.content), None)]:
+        if at > start:
+            parts.append({"type": "text", "text": message.content[start:at]})
+        if media is not None:
+            parts.append(media.part())
+        elif at in cache_at:
+            parts[-1]["cache_control"] = {"type": "ephemeral"}
+        start = at
+    return parts
 
 
 def decode(payload: bytes) -> Any:

@@ -31,13 +31,15 @@ def weigh(
     bound_only: bool = False,
     text: str | None = None,
     said: Answer | None = None,
+    fields: bool = False,
 ) -> Verdict | Rating | None:
     """Read the answer to `ask` from the distribution over its verdict tokens, or None.
 
     The tag that is weighed is the one `read_reply` reads: one with the code goes before one without. Of a
     model that thinks, servers may give the tokens of its thoughts too: only those of the reply's `text`
     count.
-    Where they cannot be told apart, the tag must say what was read from the text (`said`).
+    Where they cannot be told apart, the tag must say what was read from the text (`said`). With `fields`, the
+    reply was read as a JSON object, whose fields stand in place of tags.
     """
     if isinstance(ask, Group):
         return None
@@ -48,6 +50,10 @@ def weigh(
         tokens = tokens if own is None else own
     words = own_words("".join(one.token for one in tokens), nonce)
     spoken = _Spoken(tokens, plainly(words.text), not words.unfinished, code, bound_only)
+    if fields:
+        spoken = _Fields(
+            tokens, "".join(one.token for one in tokens), whole=True, code=code, bound_only=False
+        )
     if isinstance(ask, Solo):
         value = _expected(spoken, "rating")
         return None if value is None else Rating(value)
@@ -117,6 +123,21 @@ class _Spoken:
                 return None if choice is None or choice.value is None else choice.tag
         choice = Reply(self.text, self.whole, self.code, strict=self.bound_only).choose((name,), read)
         return None if choice is None or choice.value is None else choice.tag
+
+
+class _Fields(_Spoken):
+    """The tokens of a reply that is one JSON object: a field occurs once, and quotes in texts are escaped."""
+
+    def decides(self, name: str, read: Callable[[str], object | None]) -> Tag | None:
+        """The field of this name as a tag."""
+        found = list(
+            re.finditer(rf'(?<!\\)"{name}"[ \t\n]{{0,8}}:[ \t\n]{{0,8}}"?', self.text, re.IGNORECASE)
+        )
+        if len(found) != 1:
+            return None
+        start = found[0].end()
+        content = re.split(r'[",}]', self.text[start : start + 60], maxsplit=1)[0]
+        return Tag(name, content, start, closed=True) if read(content) is not None else None
 
 
 def _weigh_winner(spoken: _Spoken) -> Verdict | None:

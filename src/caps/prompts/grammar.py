@@ -8,7 +8,6 @@ from itertools import product
 
 from caps.core.types import Ask, Pairing, Solo
 
-WORD = 'root ::= "OK"'  # for the first test call to a server
 _RATINGS = tuple(map(str, range(1, 11)))
 _Tags = tuple[tuple[str, tuple[str, ...]], ...]
 

@@ -206,7 +206,7 @@ _NEAR = 300  # characters before a tag in which words may contradict it
 
 __all__ = ["Reading", "read_reply", "read_terse", "readable"]
 
-How = Literal["tags", "plain", "none"]
+How = Literal["tags", "json", "plain", "none"]
 
 _REFUSAL = re.compile(
     r"\b(?:i|we)(?: am|['’]m| are)? (?:(?:really )?sorry\b|must decline\b"

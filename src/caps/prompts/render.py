@@ -4,20 +4,26 @@ Slots are filled in one pass, so a `{b}` inside a candidate is not a slot.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain, islice, product
+from typing import TypeAlias
 
-from caps.core.domains import PROMPT_KINDS, Domain
+from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
 from caps.core.errors import SettingError
-from caps.core.types import Ask, Level, Message, Pairing, Problem, Solo
+from caps.core.types import Ask, Level, Media, Message, Pairing, Problem, Solo
+from caps.prompts.criteria import UNSTATED
 from caps.prompts.fence import Quoting, fenced, quote, show
 
-VERSIONS = ("v1", "v2")
+VERSIONS = ("v1", "v2", "v3")
 VERSION = VERSIONS[-1]
-SLOTS = ("problem", "a", "b", "candidate", "candidates", "nonce", "code")
+CRITERIA_SINCE = "v3"
+SLOTS = ("problem", "a", "b", "candidate", "candidates", "criteria", "nonce", "code")
 
 _FORMS = (("a", "b"), ("candidate",), ("candidates",))
+_LABELS = {("a", "b"): ("CANDIDATE A", "CANDIDATE B"), ("candidate",): ("CANDIDATE",)}
+_Pieces: TypeAlias = list[str | Media]
 _REPEATED = ("nonce", "code")  # may occur any number of times
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
@@ -33,22 +39,35 @@ def template_stem(ask: Ask) -> str:
     raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
 
 
-def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
+def template_name(ask: Ask, kind: str, version: str) -> str:
     """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
-    return f"{template_stem(ask)}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
+    known = kind in PROMPT_KINDS or kind == CRITERIA_PROMPTS
+    return f"{template_stem(ask)}-{kind if known else PROMPT_KINDS[-1]}.{version}.txt"
 
 
-def find_template(templates: Mapping[str, str], ask: Ask, domain: Domain) -> tuple[str, str]:
-    """The name and text of the template for an ask: the domain's own, or the newest available version."""
+def takes_criteria(domain: Domain) -> bool:
+    """Whether the prompts of a domain ask by the criteria of a case."""
+    own = any("{criteria}" in text for text in domain.templates.values())
+    return own or not (domain.templates or domain.has_own_prompts)
+
+
+def find_template(
+    templates: Mapping[str, str], ask: Ask, domain: Domain, *, criteria: bool = False
+) -> tuple[str, str]:
+    """The name and text of the template for an ask: the domain's own, or the newest available version.
+
+    `criteria`: the case states what makes an answer better; templates before `CRITERIA_SINCE` ignore it.
+    """
     own = domain.templates.get(template_stem(ask))
     if own is not None:
         digest = sha256(own.encode()).hexdigest()[:12]
         return f"{template_stem(ask)}-{domain.name}.{digest}.txt", own
-    for version in reversed(VERSIONS):
-        name = template_name(ask, domain.prompts, version)
+    by_criteria = (CRITERIA_PROMPTS,) if criteria and takes_criteria(domain) else ()
+    for kind, version in product((*by_criteria, domain.prompts), reversed(VERSIONS)):
+        name = template_name(ask, kind, version)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, domain.prompts)
+    name = template_name(ask, domain.prompts, VERSION)
     raise SettingError(f"there is no prompt template {name!r}")
 
 
@@ -65,12 +84,15 @@ def render(
     views: Sequence[str],
     nonce: str,
     code: str = "",
+    criteria: Sequence[str] = (),
+    media: Sequence[Sequence[Media]] = (),
     quoting: Quoting | None = None,
 ) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
 
-    `quoting` defaults to `show` if the template asks for a code, else to `quote`. There is one user message,
-    since many servers have no system role and prefix caching does not need one.
+    `media` are the images and documents of each view, which follow its block. `quoting` defaults to `show` if
+    the template asks for a code, else to `quote`. There is one user message, since many servers have no
+    system role and prefix caching does not need one.
     """
     form = _form_of(template, len(views))
     if asks_for_code(template):
@@ -78,28 +100,59 @@ def render(
             raise SettingError("a prompt template with {code} needs the code of the case")
         quoting = quoting or show
     quoting = quoting or quote
-    values = {"problem": _quoted(problem, nonce, quoting), "nonce": nonce, "code": code}
-    if form == ("a", "b"):
-        values["a"] = fenced("CANDIDATE A", views[0], nonce, quoting=quoting)
-        values["b"] = fenced("CANDIDATE B", views[1], nonce, quoting=quoting)
-    elif form == ("candidate",):
-        values["candidate"] = fenced("CANDIDATE", views[0], nonce, quoting=quoting)
+    listed = (f"{number}. {quoting(one, nonce)}" for number, one in enumerate(criteria or (UNSTATED,), 1))
+    values: dict[str, _Pieces] = {"nonce": [nonce], "code": [code], "criteria": ["\n".join(listed)]}
+    values["problem"] = _problem_pieces(problem, nonce, quoting)
+    labels = _LABELS.get(form) or [f"CANDIDATE {number}" for number in range(1, len(views) + 1)]
+    shown = zip(labels, views, media or [()] * len(views), strict=True)
+    blocks: list[_Pieces] = [
+        [fenced(label, view, nonce, quoting=quoting), *own] for label, view, own in shown
+    ]
+    if form == ("candidates",):
+        values["candidates"] = _joined(blocks)
     else:
-        blocks = (
-            fenced(f"CANDIDATE {index}", view, nonce, quoting=quoting) for index, view in enumerate(views, 1)
-        )
-        values["candidates"] = "\n\n".join(blocks)
-    filled = [values[piece] if slot else piece for slot, piece in _pieces_of(template)]
-    return (Message("user", "".join(filled)),)
+        values |= dict(zip(form, blocks, strict=True))
+    pieces = (values[piece] if slot else [piece] for slot, piece in _pieces_of(template))
+    return (_message(chain.from_iterable(pieces), nonce),)
 
 
-def _quoted(problem: Problem, nonce: str, quoting: Quoting) -> str:
+def _message(pieces: Iterable[str | Media], nonce: str) -> Message:
+    """The pieces as one message; a line with the nonce, which no text contains, leads each medium."""
+    texts: list[str] = []
+    media: list[Media] = []
+    length = 0
+    for piece in pieces:
+        text = piece if isinstance(piece, str) else f"\n<<<{piece.label[1:-1]} {nonce}>>>"
+        texts.append(text)
+        length += len(text)
+        if isinstance(piece, Media):
+            media.append(piece.moved(length))
+    return Message("user", "".join(texts), tuple(media))
+
+
+def _joined(blocks: Sequence[Sequence[str | Media]]) -> _Pieces:
+    """Blocks one after the other, with an empty line between them."""
+    return [piece for place, block in enumerate(blocks) for piece in (["\n\n"] * (place > 0) + [*block])]
+
+
+def shared_until(prompt: str, nonce: str) -> tuple[int, ...]:
+    """Where a prompt may differ from others of its case: at the first candidate, and at the second.
+
+    Texts do not contain the nonce, so no candidate can move these places.
+    """
+    begins = re.finditer(rf"<<<BEGIN CANDIDATE (?:\w{{1,10}} )?{nonce}>>>", prompt)
+    return tuple(found.start() for found in islice(begins, 2))
+
+
+def _problem_pieces(problem: Problem, nonce: str, quoting: Quoting) -> _Pieces:
     """The problem in a fence; each of several messages has its own, so that no text can fake a role."""
     if len(problem.messages) <= 1:
-        return fenced("PROBLEM", problem.text, nonce, quoting=quoting)
+        return [fenced("PROBLEM", problem.text, nonce, quoting=quoting), *problem.media]
     roles = (" ".join(re.findall(r"\w{1,20}", one.role)[:1]).upper() or "MESSAGE" for one in problem.messages)
     turns = zip(roles, problem.messages, strict=True)
-    return "\n\n".join(fenced(f"PROBLEM {role}", one.content, nonce, quoting=quoting) for role, one in turns)
+    return _joined(
+        [[fenced(f"PROBLEM {role}", one.content, nonce, quoting=quoting), *one.media] for role, one in turns]
+    )
 
 
 @lru_cache(maxsize=256)
@@ -127,7 +180,7 @@ def _form_of(template: str, count: int) -> tuple[str, ...]:
             raise SettingError(f"slot {{{slot}}} occurs twice in a prompt template: use it once")
     if "problem" not in slots:
         raise SettingError("slot {problem} is missing from a prompt template: it is always needed")
-    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", *_REPEATED))
+    form = tuple(slot for slot in SLOTS if slot in slots and slot not in ("problem", "criteria", *_REPEATED))
     if form not in _FORMS:
         choices = "; or ".join(_listed(one) for one in _FORMS)
         has = _listed(form) or "none"
@@ -170,8 +223,15 @@ def ask_for_answer(template: str, problem: Problem, *, interface: str = "") -> t
         raise SettingError("slot {problem} is missing from the last turn of a generation template")
     user_turns = [index for index, one in enumerate(problem.messages) if one.role == "user"]
     at = user_turns[-1] if user_turns else len(problem.messages) - 1
-    values = {"problem": problem.messages[at].content, "interface": interface}
-    question = Message("user", _GENERATION_SLOT.sub(lambda slot: values[slot[1]], last.content))
+    asked = problem.messages[at]
+    values = {"problem": asked.content, "interface": interface}
+
+    def filled(text: str) -> str:
+        return _GENERATION_SLOT.sub(lambda slot: values[slot[1]], text)
+
+    start = len(filled(last.content.partition("{problem}")[0]))
+    media = tuple(one.moved(start + one.at) for one in asked.media)
+    question = Message("user", filled(last.content), media)
     before, after = problem.messages[:at], problem.messages[at + 1 :]
     system = [one for one in before if one.role == "system"]
     earlier = [one for one in before if one.role != "system"]

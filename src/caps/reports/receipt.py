@@ -48,6 +48,7 @@ class Game:
     output: int
     tries: int
     opinions: str = ""  # what each judge of a panel said
+    criteria: tuple[tuple[str, str], ...] = ()  # what the judge said by each criterion
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
             output=output,
             tries=sum("attempt" in line for line in attempts),
             opinions=_opinions_text(ask, opinions_of(last)),
+            criteria=tuple((last.get("criteria") or {}).items()),
         )
         games.append((last["stage"], ask, game))
     return games

@@ -11,6 +11,7 @@ from caps.reports.run_page import section
 
 HOW = {
     "tags": "The verdict was read from the tags of the reply.",
+    "json": "The verdict was read from the fields of the reply, which is one JSON object.",
     "plain": "No tags: the verdict was read from the last lines of the reply.",
     "none": "The reply could not be read.",
 }
@@ -398,10 +399,22 @@ def _game(game: Game, exchange: GameExchange | None, texts: TextTable) -> Node:
         "details",
         el("summary", el("b", f"{game.number + 1}"), f" {describe(game)} ", unread),
         el("p", cost + tries, class_="note"),
+        *([el("p", _by_criterion(game), class_="note")] if game.criteria else []),
         *([] if exchange is None else exchange_view(exchange, texts)),
         class_="game",
         id=f"g{game.number}",
     )
+
+
+def _by_criterion(game: Game) -> str:
+    """What the judge said by each criterion, with candidates in place of slots and places."""
+    slots = dict(zip("AB", map(str, game.shown), strict=False)) | {"TIE": "tie"}
+    picked = game.said == "picked"
+
+    def named(said: str) -> str:
+        return str(game.shown[int(said) - 1]) if picked else slots.get(said, f"{said} of 10")
+
+    return "By criterion: " + "; ".join(f"{name}: {named(said)}" for name, said in game.criteria)
 
 
 def _scrolled(child: Node, name: str) -> Node:

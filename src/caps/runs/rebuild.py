@@ -35,8 +35,10 @@ class TranscriptJudge:
         if lines is None or answer is None:
             raise NotRecordedError(f"the run holds no answer to {ask!r}")
         attempts = tuple(_attempt(line) for line in lines if "attempt" in line)
+        said = lines[-1].get("criteria") or {}
+        apart = tuple(said.get(name) for name in prepared.case.criteria) if said else ()
         opinions = opinions_of(lines[-1])
-        return Ruling(answer, attempts, malformed_cause(lines), opinions=opinions)
+        return Ruling(answer, attempts, malformed_cause(lines), opinions=opinions, criteria=apart)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
         """Return zero: recorded calls cost nothing."""

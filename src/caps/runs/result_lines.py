@@ -125,6 +125,7 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         **({"skip_failing": True} if config.skip_failing else {}),
         **findings_line(prepared),
         **panel_line(outcome),
+        **_criteria_line(outcome),
         **_probability_line(chosen),
         **_scores_line(chosen, len(prepared.case.candidates)),
         **(_explanation(outcome) if config.explain else {}),
@@ -157,6 +158,42 @@ def _scores_line(chosen: Selection, candidates: int) -> Line:
     return {"scores": rounded, "score_kind": chosen.score_kind}
 
 
+def _criteria_line(outcome: Outcome) -> Line:
+    """Return how each candidate did by each criterion; empty if no reply says so.
+
+    That is the share of its comparisons that it won, a tie being half; if none was compared, its mean rating,
+    or how often it was picked. The verdict on all criteria together decides, not these.
+    """
+    criteria = () if outcome.prepared is None else outcome.prepared.case.criteria
+    kinds = [one for one in (Pairing, Solo, Group) if any(_says(judged, one) for judged in outcome.judged)]
+    if outcome.prepared is None or not kinds:
+        return {}
+    count, asked = len(outcome.prepared.case.candidates), [j for j in outcome.judged if _says(j, kinds[0])]
+    return {"criteria": {name: _by_candidate(asked, place, count) for place, name in enumerate(criteria)}}
+
+
+def _says(judged: AskRuling, kind: type[Ask]) -> bool:
+    return isinstance(judged.ask, kind) and any(judged.ruling.criteria)
+
+
+def _by_candidate(asked: Sequence[AskRuling], place: int, count: int) -> list[float | None]:
+    values: list[list[float]] = [[] for _ in range(count)]
+    for judged in asked:
+        ask, said = judged.ask, judged.ruling.criteria[place]
+        if said is None:
+            continue
+        if isinstance(ask, Pairing):
+            won = {"A": 1.0, "TIE": 0.5, "B": 0.0}[said]
+            values[ask.a].append(won)
+            values[ask.b].append(1 - won)
+        elif isinstance(ask, Solo):
+            values[ask.entrant].append(float(said))
+        else:
+            for number, one in enumerate(ask.entrants, 1):
+                values[one].append(float(number == int(said)))
+    return [round(sum(some) / len(some), 4) if some else None for some in values]
+
+
 def _explanation(outcome: Outcome) -> Line:
     """Return what moved the probability of the choice, if the strategy explains itself."""
     found = () if outcome.contest is None else outcome.contest.explain()
@@ -175,13 +212,16 @@ def tokens_line(ledger: Ledger) -> Line:
 
 def ruling_lines(outcome: Outcome) -> Iterator[Line]:
     """Yield one line per judge call; an ask with several attempts has several lines."""
+    criteria = () if outcome.prepared is None else outcome.prepared.case.criteria
     for judged in outcome.judged:
+        apart = {name: said for name, said in zip(criteria, judged.ruling.criteria, strict=False) if said}
         base = _ask_line(outcome.name, judged)
         for index, attempt in enumerate(judged.ruling.attempts):
             is_last = index == len(judged.ruling.attempts) - 1
             yield {
                 **base,
                 **(_answer_line(judged.ruling.answer) if is_last else {}),
+                **({"criteria": apart} if apart and is_last else {}),
                 **({"substituted": judged.ruling.substituted} if judged.ruling.substituted else {}),
                 **({"judge": attempt.judge} if attempt.judge else {}),
                 **(_opinions_line(judged) if is_last else {}),

@@ -24,6 +24,7 @@ from caps.core.types import Case
 from caps.datasets.imports import open_cases
 from caps.files import write_file
 from caps.judge_tables import JudgeTable
+from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
 
 FORMAT = 2
@@ -32,7 +33,7 @@ PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  
 #: Settings that identify a run: they decide what is asked and chosen.
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
-    "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
+    "reply", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version", "criteria",
     "recorded", "recorded_judge", "judge_temperature", "panel", "panel_correlation", "panel_sure", "map",
     "reward_api", "reward_template", "reward_steps", "reward_class",
 )  # fmt: skip
@@ -102,6 +103,10 @@ class RunFile:
         confidences = {ours.confidence, theirs.confidence}
         if len(confidences) > 1 and "auto" not in confidences:  # `auto` is resolved at the endpoint
             names.append("confidence")
+        if "reply" in names and (
+            "auto" in (ours.reply, theirs.reply) or {ours.reply, theirs.reply} <= {*TAGS}
+        ):  # which form it is, and the server's name for it, is found out at the endpoint
+            names.remove("reply")
         if self.calibration or other.calibration:  # fitted settings are fitted again
             names = [name for name in names if name != "settings"]
         if names:
@@ -215,7 +220,7 @@ def _from_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
         "judge_base_url_e1": () if row.get("model_e1") is None else row.get("base_url_e1") or row["base_url"],
         "confidence": judge["confidence"],
         "max_tokens": judge["max_tokens"],
-        "reply_format": judge.get("reply"),
+        "reply": judge.get("reply"),
         "extra": row["extra"],
         "prompts": row["prompts_folder"],
         "prompt_version": "v1",

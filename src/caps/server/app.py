@@ -75,6 +75,8 @@ class ServerConfig:
             )
         if self.runner.config.confidence == "auto":
             raise SettingError("--confidence auto is not possible on a server: give verbal or logprobs")
+        if self.runner.config.reply == "auto":
+            raise SettingError("--reply auto is not possible on a server: give free, tags or json")
         _ = self.runner.strategy  # raises if the strategy or its settings are wrong
 
     @property

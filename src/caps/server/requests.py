@@ -14,8 +14,9 @@ import msgspec
 from caps.config import Option, RunConfig, find_option, per_request_options
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
-from caps.core.types import DEFAULT_ID, Candidate, Case, Message, Problem
+from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem
 from caps.datasets.case_files import parse_case
+from caps.datasets.media import MOST_PARTS, part_of, read_content
 from caps.evidence.domains import domain_named, guess_domain, known_domains
 from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
@@ -225,25 +226,38 @@ def tool_calls_of(message: Mapping[str, Any]) -> list[Any]:
 
 
 def _message(message: Mapping[str, Any]) -> Message:
-    role, parts = message.get("role"), [_content(message.get("content"))]
+    role, (text, media) = message.get("role"), _content(message.get("content"))
     if calls := tool_calls_of(message):
-        parts.append(as_json({"tool_calls": calls}))
-    return Message(role if isinstance(role, str) else "user", "\n\n".join(filter(None, parts)))
+        text = "\n\n".join(filter(None, (text, as_json({"tool_calls": calls}))))
+    return Message(role if isinstance(role, str) else "user", text, media)
 
 
-def _content(content: object) -> str:
+def _content(content: object) -> tuple[str, tuple[Media, ...]]:
+    """Text and images of a content; what the judge cannot be shown is named only."""
     if isinstance(content, str):
-        return content
+        return content, ()
     if not isinstance(content, list):
-        return "" if content is None else as_json(content)
-    return "\n".join(_part(part) for part in content)
+        return "" if content is None else as_json(content), ()
+    texts = (part for part in content if isinstance(part, str) or _is_text(part))
+    few = len(content) - sum(1 for _ in texts) <= MOST_PARTS
+    return read_content([_part(part, shown=few) for part in content], "content", None)
 
 
-def _part(part: object) -> str:
+def _is_text(part: object) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
+
+
+def _part(part: object, *, shown: bool) -> object:
     if isinstance(part, str):
         return part
     if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return str(part["text"])
+        return part["text"]
+    try:
+        part_of(part, "part")
+        if shown:
+            return part
+    except InputError:
+        pass
     kind = part.get("type") if isinstance(part, dict) else None
     return f"[{kind if isinstance(kind, str) else 'a part'}: not shown here]"
 
@@ -264,6 +278,8 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             changes[option.name] = option.check(value, "")
         except SettingError:
             raise invalid_value(f"caps.{name}", f"must be {option.expected}") from None
+    if str(changes.get("criteria") or "").startswith("@"):
+        raise invalid_value("caps.criteria", "must be the criteria themselves, not the name of a file")
     strategy = _listed_strategy(changes.get("strategy", base.strategy), base)
     kept = base.settings if strategy == base.strategy else {}
     changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.max_samples)}
@@ -279,10 +295,12 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             raise invalid_value(f"caps.{name}", f"must be {kind} from {lowest:g} to {highest:g}")
     stated = {name: value for name, value in changes.items() if value is not None}
     config = replace(config, **stated)
-    try:
-        _ = Runner(config, offline=True).strategy
-    except SettingError as error:
-        raise invalid_value("caps.set", str(error)) from None
+    own = Runner(config, offline=True)
+    for name, part in (("set", "strategy"), ("criteria", "criteria")):
+        try:
+            getattr(own, part)
+        except SettingError as error:
+            raise invalid_value(f"caps.{name}", str(error)) from None
     return replace(config, samples=max(config.samples, least))
 
 

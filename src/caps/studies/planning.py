@@ -14,6 +14,7 @@ from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing
 from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
 from caps.evidence.domains import domain_named
+from caps.evidence.entrants import media_tokens
 from caps.judging.base import PreparedCase
 from caps.prompts.render import asks_for_code, find_template, render
 
@@ -40,30 +41,35 @@ class CasePrompts:
         return self._bare[kind]
 
     def view(self, entrant: int, level: Level) -> int:
-        """Characters of a view as quoted in a prompt."""
+        """Characters of a view as quoted in a prompt; images and documents count by their tokens."""
         key = (entrant, level)
         found = self._views.get(key)
         if found is None:
             prepared = self._prepare
-            found = self._views[key] = len(
-                self._quoting(prepared.evidence.view(entrant, level), prepared.nonce)
-            )
+            view, own = prepared.evidence.view(entrant, level), prepared.case.candidates[entrant].media
+            media = round(media_tokens(own, view) / PER_CHARACTER)
+            found = self._views[key] = len(self._quoting(view, prepared.nonce)) + media
         return found
 
     def _render_without_views(self, ask: Ask) -> int:
         prepared = self._prepare
+        case = prepared.case
         if not self._templates:  # a reward server reads the problem with each answer
-            return len(prepared.case.problem.text)
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+            return len(case.problem.text)
+        _, template = find_template(
+            self._templates, ask, domain_named(case.domain), criteria=bool(case.criteria)
+        )
         shown = render(
             template,
-            problem=prepared.case.problem,
+            problem=case.problem,
             views=[""] * len(ask.entrants),
             nonce=prepared.nonce,
             code=prepared.code,
+            criteria=case.criteria,
             quoting=self._quoting,
         )
-        return sum(len(message.content) for message in shown)
+        media = sum(one.tokens for one in case.problem.media)
+        return sum(len(message.content) for message in shown) + round(media / PER_CHARACTER)
 
 
 def forecast_case(
