@@ -25,7 +25,7 @@ from caps.core.text import estimate_tokens
 from caps.core.types import Message, Usage
 from caps.models.base import Completion, Notify, Request, ignore
 from caps.models.http import Exchange, identity
-from caps.models.wire import MAX_COUNT
+from caps.models.wire import MAX_COUNT, encode_with_extra
 
 T = TypeVar("T")
 
@@ -377,19 +377,10 @@ class RewardModel:
                     one.scored.set_exception(outcome)
             await asyncio.gather(*(one.stored for one in batch))
 
-        body = self._body(first, [one.request.messages for one in batch])
+        rows = [one.request.messages for one in batch]
+        fields = {"model": first.model, **self._api.write(self.form, rows)}
+        body = encode_with_extra(fields, first.extra, RESERVED)
         await self.server.exchange_json(self._api.path, body, deliver, model=first.model, limit=REPLY_BYTES)
-
-    def _body(self, first: Request, rows: Sequence[Sequence[Message]]) -> bytes:
-        body = {"model": first.model, **self._api.write(self.form, rows)}
-        for name, value in first.extra.items():
-            if name in RESERVED:
-                raise SettingError(f"extra = {name!r}: may not be set there; caps sets it")
-            if value is None:
-                body.pop(name, None)
-            else:
-                body[name] = value
-        return msgspec.json.encode(_clean(body))
 
     def _outcomes(self, batch: Sequence[_Waiting], done: Exchange[Any]) -> list[Completion | ModelError]:
         """The score of each answer, or the error that says what is wrong with it."""
@@ -422,25 +413,6 @@ def _fail(batch: Iterable[_Waiting], error: Exception) -> None:
     for one in batch:
         if not one.scored.done():
             one.scored.set_exception(error)
-
-
-def _clean(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body without lone surrogates, which JSON cannot hold."""
-    try:
-        msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return {name: _without_surrogates(value) for name, value in body.items()}
-    return body
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_without_surrogates(one) for one in value]
-    return (
-        {name: _without_surrogates(one) for name, one in value.items()} if isinstance(value, dict) else value
-    )
 
 
 def _share_usage(reply: Any, requests: Sequence[Request]) -> list[Usage]:

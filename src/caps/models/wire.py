@@ -7,7 +7,7 @@ contain no lone surrogates, and counts fit 64 bits.
 
 import json
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any
 
 import aiohttp
@@ -54,8 +54,15 @@ def encode_body(request: Request, *, limit_name: str = "max_tokens") -> bytes:
         body["seed"] = request.seed
     if request.top_logprobs:
         body["logprobs"], body["top_logprobs"] = True, request.top_logprobs
-    for name, value in request.extra.items():
-        if name in RESERVED:
+    return encode_with_extra(body, request.extra, RESERVED)
+
+
+def encode_with_extra(
+    body: dict[str, object], extra: Mapping[str, object], reserved: Collection[str]
+) -> bytes:
+    """Serialize a body with extra fields merged in; null removes a field, and reserved ones are refused."""
+    for name, value in extra.items():
+        if name in reserved:
             raise SettingError(f"extra = {name!r}: may not be set there; caps sets it")
         if value is None:
             body.pop(name, None)
