@@ -75,8 +75,8 @@ def score(
     if field in taken or not field.strip():
         raise SettingError(f"--field {field!r}: is another field of candidates; choose a new name, or score")
     config = replace(config, strategy="pointwise", settings={}, hard_evidence="off")
-    source = checked_source(partial(open_cases, cases), limit)
-    counted = count_cases(cases)
+    source = checked_source(partial(open_cases, cases, fields=config.map, say=say), limit)
+    counted = count_cases(cases, config.map)
     total = limit if counted is None else min(counted, limit or sys.maxsize)
     with (
         runner_for(config, keys, quiet=quiet) as runner,
