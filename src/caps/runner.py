@@ -33,6 +33,7 @@ from caps.building import (
     with_skip_failing,
 )
 from caps.config import Keys, RunConfig
+from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
@@ -505,8 +506,13 @@ class Runner:
         """The findings that are computed before any judge is asked, unless they are off."""
         if self.config.hard_evidence == "off":
             return None
-        finders = make_finders(self.config.sandbox, texts)
-        return Findings(finders, journal, insist=self.config.hard_evidence == "on")
+        resources = Resources(
+            sandbox=self.config.sandbox,
+            texts=texts,
+            further_inputs=self.config.further_inputs,
+            further_seconds=self.config.further_seconds,
+        )
+        return Findings(make_finders(resources), journal, insist=self.config.hard_evidence == "on")
 
     def local_engine(
         self,
