@@ -7,6 +7,7 @@ sorted, distinct or a permutation stays so. Everything is a function of the exam
 import re
 from collections.abc import Iterator, Sequence
 from random import Random
+from string import ascii_letters, ascii_lowercase
 from typing import NamedTuple
 
 from caps.evidence.input_hints import Hints, Range, is_item, is_length
@@ -101,17 +102,8 @@ class TextInputs:
 
     def _edges_at(self, i: int, j: int, value: int) -> list[int]:
         limits = self._range(i, j, value)
-        wanted = [
-            limits.low,
-            limits.low + 1,
-            limits.low + 2,
-            value + 1,
-            value - 1,
-            2 * value,
-            value // 2,
-            10,
-            100,
-        ]
+        low = limits.low
+        wanted = [low, low + 1, low + 2, value + 1, value - 1, 2 * value, value // 2, 10, 100]
         return [one for one in dict.fromkeys(wanted) if one != value and limits.low <= one <= limits.high]
 
     def _range(self, i: int, j: int, value: int) -> Range:
@@ -197,6 +189,8 @@ class TextInputs:
         alphabet = sorted(
             {c for words in lines[i:] for w in words if w.isalpha() == word.isalpha() for c in w}
         )
+        if self._hints.letters and word.isalpha():
+            alphabet += ascii_lowercase if word.islower() else ascii_letters
         letters = list(word)
         change = rng.choice(("letter", "letter", "shuffle", "same", "length", "anew"))
         if change == "shuffle":

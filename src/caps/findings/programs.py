@@ -9,6 +9,7 @@ time of a case ends first, no more inputs are run, and the findings say so.
 """
 
 import asyncio
+import math
 import sys
 import time
 from collections import Counter
@@ -37,6 +38,7 @@ FURTHER_SECONDS = 2.0  # of a run on a further input
 MAX_TIMEOUTS = 2
 MAX_INPUT = 1_000  # characters of an input that is recorded
 MAX_OUTPUT = 400
+MAX_REMEMBERED = 4_000  # bytes of an output that is read once for all programs that print it
 NO_INPUTS = "no examples, and no annotated function to make inputs for"
 NO_FURTHER = "no further inputs could be made"
 TIME_ENDED = "the time for further inputs ended"
@@ -52,11 +54,12 @@ class _Trials:
     deadline: float
     inputs: list[Any] = field(default_factory=list)
     readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
+    is_cut: bool = False
 
-    @property
     def is_late(self) -> bool:
-        """Whether the time of the case has ended."""
-        return time.monotonic() >= self.deadline
+        """Whether the time of the case has ended, so that something is left out."""
+        self.is_cut = self.is_cut or time.monotonic() >= self.deadline
+        return self.is_cut
 
 
 class BehaviourFinder:
@@ -117,20 +120,27 @@ class BehaviourFinder:
     async def _search(self, trials: _Trials, source: FurtherInputs) -> None:
         """Run the first inputs on all programs, then changed ones on those that may still be alike."""
         first = source.first(round(self._further * FIRST))
-        await self._run_all(trials, trials.programs, first)
+        await self._run_all(
+            trials, trials.programs, first if len(trials.programs) > 1 else [], failing=FAILING
+        )
         chosen = credible(trials.programs)
-        if len(chosen) > 1 and not trials.is_late and len(trials.inputs) < self._further:
+        if len(chosen) > 1 and len(trials.inputs) < self._further and not trials.is_late():
             parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
             more = source.changed([*parents, *trials.trial.known], self._further - len(trials.inputs))
-            await self._run_all(trials, chosen, more)
+            await self._run_all(trials, chosen, more, failing=self._further)
 
-    async def _run_all(self, trials: _Trials, programs: Sequence[ProgramRuns], inputs: Sequence[Any]) -> None:
+    async def _run_all(
+        self, trials: _Trials, programs: Sequence[ProgramRuns], inputs: Sequence[Any], *, failing: int
+    ) -> None:
+        """Run programs on new inputs, those that fail an example on at most `failing` inputs in all."""
         start = len(trials.inputs)
         trials.inputs += inputs
         sandbox = await self._get_sandbox()
-        await asyncio.gather(*(self._run(sandbox, trials, one, start) for one in programs))
+        await asyncio.gather(*(self._run(sandbox, trials, one, start, failing) for one in programs))
 
-    async def _run(self, sandbox: Sandbox, trials: _Trials, tested: ProgramRuns, start: int) -> None:
+    async def _run(
+        self, sandbox: Sandbox, trials: _Trials, tested: ProgramRuns, start: int, failing: int
+    ) -> None:
         """Run one program on the examples, unless it was, and on the further inputs from `start`."""
         trial = trials.trial
         suite = Examples(trial.examples, trial.entry_point, trial.style)
@@ -147,7 +157,9 @@ class BehaviourFinder:
         ):
             place = 0
             while place < len(inputs) and timeouts < MAX_TIMEOUTS:
-                if place >= len(examples) and self._is_enough(trials, tested):
+                if place >= len(examples) and (
+                    len(tested.further) >= _enough(tested, failing) or trials.is_late()
+                ):
                     return
                 outcome = await anext(outcomes)
                 timeouts += outcome.status == "timeout"
@@ -160,13 +172,6 @@ class BehaviourFinder:
         tested.examples += [hung] * (len(trial.examples) - len(tested.examples))
         for n in range(start, len(trials.inputs)):
             tested.further.setdefault(n, hung)
-
-    @staticmethod
-    def _is_enough(trials: _Trials, tested: ProgramRuns) -> bool:
-        """Whether a program is run on no more inputs: it fails an example, starts slowly, or time ended."""
-        slow = tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly
-        enough = FAILING if slow or not all(one.passed for one in tested.examples) else len(trials.inputs)
-        return trials.is_late or len(tested.further) >= enough
 
     async def _read(
         self, trials: _Trials, outcome: Outcome, entry: str | None, example: Any = None
@@ -184,11 +189,18 @@ class BehaviourFinder:
             else:
                 values = () if example is None else expected_values(example)
                 reading = await self._reader.value(outcome.output, values)
-            if example is None:
+            if example is None and len(outcome.output) <= MAX_REMEMBERED:
                 trials.readings[key] = reading
         shown = reading.shown if entry else shown_text(outcome.output)
         fault = bool(reading.fault)
         return Observed("ok", reading.digest, reading.same, fault, shown, seconds, reached)
+
+
+def _enough(tested: ProgramRuns, failing: int) -> float:
+    """The number of further inputs that a program runs on at most."""
+    if tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly:
+        return FAILING
+    return math.inf if all(one.passed for one in tested.examples) else failing
 
 
 def shown_text(output: bytes) -> str:
@@ -224,9 +236,9 @@ def _note(trials: _Trials, program: ProgramRuns) -> str:
     hung = sum(one.status == "timeout" for one in (*program.examples, *program.further.values()))
     if hung >= MAX_TIMEOUTS:
         return HUNG
-    if not trials.inputs:
+    if not trials.inputs and len(trials.programs) > 1:
         return NO_FURTHER
-    return TIME_ENDED if trials.is_late else ""
+    return TIME_ENDED if trials.is_cut else ""
 
 
 def shown_input(trial: Trial, value: Any) -> str:
