@@ -135,6 +135,25 @@ def test_inputs_made_from_large_examples_stay_bounded(text):
     assert all(len(repr(value)) <= MAX_CHARACTERS for value in inputs)
 
 
+@pytest.mark.parametrize(
+    "argument",
+    [
+        10**4299,
+        float("inf"),
+        float("nan"),
+        [[[[[[[[1, 2], 3], 4], 5], 6], 7], 8], 9],
+        {"a": {}},
+        None,
+        [None, 1],
+    ],
+    ids=range(7),
+)
+def test_odd_arguments_can_be_changed(argument):
+    one = case(RIGHT, tests={"public": [{"input": [argument], "output": 1}]}, entry_point="f")
+    source = FurtherInputs(trial_of(one), one, [])
+    assert all(len(values) == 1 for values in source.first(30) + source.changed([[argument]], 30))
+
+
 def test_constants_of_hostile_programs_are_bounded():
     numbers, texts = constants_of(
         ["x = [" + "1," * 20_000 + "]", "(" * 5_000, "y = 9" + "9" * 4_000, "z = 'a'"]

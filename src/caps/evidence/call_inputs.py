@@ -59,7 +59,7 @@ class CallInputs:
             wanted += [one for one in limits if abs(one) < UNSTATED]
             yield from (one for one in dict.fromkeys(wanted) if limits.holds([one]) and one != value)
         elif isinstance(value, float):
-            yield from (0.0, 1.0, -value, value + 0.5, float(round(value)))
+            yield from (0.0, 1.0, -value, value + 0.5, value // 1)
         elif isinstance(value, str):
             yield from self._edge_texts(value)
         elif isinstance(value, list | tuple):
@@ -71,15 +71,8 @@ class CallInputs:
 
     def _edge_texts(self, value: str) -> Iterator[str]:
         yield from ([] if self._hints.never_empty else [""])
-        yield from (
-            value[:1],
-            value * 2,
-            value[::-1],
-            value.upper(),
-            value.lower(),
-            value + " ",
-            value[:1] * 3,
-        )
+        start = value[:1]
+        yield from (start, value * 2, value[::-1], value.upper(), value.lower(), value + " ", start * 3)
         if " " in value:
             yield from (value.replace(" ", "  "), value.replace(" ", ""))
 
@@ -105,11 +98,7 @@ class CallInputs:
         for stated, limits in self._hints.constraints.items():
             about = re.split(r"[\[_.|(]", stated.strip("|"))[0]
             if name and about == name and is_item(stated) == item and not is_length(stated):
-                return (
-                    limits
-                    if limits.holds([value])
-                    else Range(min(limits.low, value), max(limits.high, value))
-                )
+                return Range(min(limits.low, value), max(limits.high, value))
         low = 1 if self._hints.positive else 0 if self._hints.never_negative else -UNSTATED
         return Range(min(low, value), max(UNSTATED, value))
 

@@ -116,7 +116,10 @@ class FurtherInputs:
         return list(islice((one for one in inputs if self._is_new(one)), max(0, count)))
 
     def _is_new(self, value: Any) -> bool:
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except ValueError:  # Python refuses to print very long integers
+            return False
         if value is None or shown in self._seen or len(shown) > MAX_CHARACTERS:
             return False
         self._seen.add(shown)
