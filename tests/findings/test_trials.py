@@ -38,8 +38,10 @@ def test_the_same_case_is_always_tried_alike():
 
 def test_constraints_and_constants_of_programs_are_tried():
     one = case("Given 1 <= n <= 10^6, print n.", tests={"public": [{"input": "5\n", "output": "5\n"}]})
-    inputs = further(one, 60, ["n = int(input())\nprint(n if n != 417 else 0)"])
-    assert {"1\n", "1000000\n"} <= set(inputs)
+    source = FurtherInputs(trial_of(one), one, ["n = int(input())\nprint(n if n != 417 else 0)"])
+    inputs, more = source.first(60), source.more([], 9)
+    assert "1\n" in inputs
+    assert more[0] == "1000000\n"
     assert {"416\n", "417\n", "418\n"} & set(inputs)
     assert all(1 <= int(text) <= 10**6 for text in inputs)
 

@@ -55,9 +55,9 @@ class CallInputs:
             yield not value
         elif isinstance(value, int):
             limits = self._range(place, value)
-            wanted = [0, 1, 2, 3, -1, -value, value + 1, value - 1, 10, 100, 1_000, 2 * value]
-            wanted += [one for one in limits if abs(one) < UNSTATED]
-            yield from (one for one in dict.fromkeys(wanted) if limits.holds([one]) and one != value)
+            wanted = [0, 1, 2, 3, -1, -value, value + 1, value - 1, 10, 100, 1_000, 2 * value, limits.low]
+            small = (one for one in dict.fromkeys(wanted) if abs(one) < UNSTATED)
+            yield from (one for one in small if limits.holds([one]) and one != value)
         elif isinstance(value, float):
             yield from (0.0, 1.0, -value, value + 0.5, value // 1)
         elif isinstance(value, str):
@@ -101,6 +101,13 @@ class CallInputs:
                 return Range(min(limits.low, value), max(limits.high, value))
         low = 1 if self._hints.positive else 0 if self._hints.never_negative else -UNSTATED
         return Range(min(low, value), max(UNSTATED, value))
+
+    def largest(self) -> Iterator[list[Any]]:
+        """Examples with a number as large as the statement allows."""
+        for basis in self._examples:
+            for place, value in enumerate(basis):
+                if type(value) is int and 1_000 < (high := self._range(place, value).high) != UNSTATED:
+                    yield [*basis[:place], high, *basis[place + 1 :]]
 
     def _change(self, value: Any, place: int, depth: int = 0) -> Any:
         """Keep a value in a list, take a known one, an edge case, or a changed one."""

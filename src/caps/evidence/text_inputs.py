@@ -96,6 +96,12 @@ class TextInputs:
                 if (i, j) not in counted or len(lines) == 1:
                     for value in self._edges_at(i, j, int(lines[i][j])):
                         yield _join(_with(lines, i, j, str(value)))
+
+    def largest(self) -> Iterator[str]:
+        """Examples with a single number as large as the statement allows."""
+        for text in self._examples:
+            lines = _split(text)
+            counted = {(one.line, one.word) for one in counts_in(lines)}
             for (i, j), limits in self._scalars.items():
                 if (i, j) not in counted and i < len(lines) and j < len(lines[i]):
                     yield _join(_with(lines, i, j, str(limits.high)))

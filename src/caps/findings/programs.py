@@ -126,7 +126,7 @@ class BehaviourFinder:
         chosen = credible(trials.programs)
         if len(chosen) > 1 and len(trials.inputs) < self._further and not trials.is_late():
             parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
-            more = source.changed([*parents, *trials.trial.known], self._further - len(trials.inputs))
+            more = source.more(parents, self._further - len(trials.inputs))
             await self._run_all(trials, chosen, more, failing=self._further)
 
     async def _run_all(

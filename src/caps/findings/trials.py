@@ -19,6 +19,7 @@ from caps.graders.test_suites import Example, Examples, arguments, function_of, 
 MAX_CHARACTERS = 20_000  # of a further input
 ATTEMPTS = 8  # changes tried for each new input; most that fail were made before
 MAX_HEADERS = 16  # programs that are searched for annotations
+LARGEST = 3  # inputs as large as the statement allows
 EDGES = 0.5  # share of edge cases in the first inputs
 
 
@@ -88,13 +89,15 @@ class FurtherInputs:
         self._seen = {repr(one.input) for one in trial.examples}
         hints = Hints.of(case.problem.text, sources)
         self._edges: Callable[[], Iterator[Any]]
+        self._largest: Callable[[], Iterator[Any]]
         self._change: Callable[[Any], Any]
         if trial.style == "stdin":
             texts = TextInputs([str(one) for one in trial.known], hints, self._rng)
-            self._edges, self._change = texts.edges, texts.change
+            self._edges, self._largest, self._change = texts.edges, texts.largest, texts.change
         else:
             calls = CallInputs([arguments(one) for one in trial.known], trial.parameters, hints, self._rng)
             self._edges = lambda: map(self._as_given, calls.edges())
+            self._largest = lambda: map(self._as_given, calls.largest())
             self._change = lambda basis: self._as_given(calls.change(arguments(basis)))
 
     def first(self, count: int) -> list[Any]:
@@ -104,6 +107,11 @@ class FurtherInputs:
         chosen = [*self._new(self._trial.seeds, count)]
         chosen += self._new(edges, int(count * EDGES) - len(chosen))
         return chosen + self.changed(self._trial.known, count - len(chosen))
+
+    def more(self, parents: Sequence[Any], count: int) -> list[Any]:
+        """A few inputs as large as allowed, on which slow programs hang; then changes of these parents."""
+        largest = self._new(self._largest(), min(LARGEST, count))
+        return largest + self.changed([*parents, *self._trial.known], count - len(largest))
 
     def changed(self, parents: Sequence[Any], count: int) -> list[Any]:
         """Inputs made from these, in turn."""
