@@ -393,7 +393,7 @@ class RunConfig:
     )
     further_inputs: int = option(
         64,
-        "Inputs beyond the public examples on which the programs of a case are compared; 0: none.",
+        "Inputs beyond the examples on which functions of a case are compared; half for standard input.",
         "findings",
         metavar="N",
         least=0,

@@ -32,6 +32,7 @@ from caps.sandbox.programs import Outcome, Program, outcomes_of
 
 FURTHER = 64  # inputs of a case beyond its examples
 SECONDS = 20.0  # of a case, after which no further inputs are run
+STDIN = 0.5  # share of them for programs that read standard input, which need a process for each
 FIRST = 0.6  # share of the further inputs that are made from the examples alone
 FAILING = 12  # further inputs for a program that fails an example, or starts slowly
 FURTHER_SECONDS = 2.0  # of a run on a further input
@@ -119,15 +120,16 @@ class BehaviourFinder:
 
     async def _search(self, trials: _Trials, source: FurtherInputs) -> None:
         """Run the first inputs on all programs, then changed ones on those that may still be alike."""
-        first = source.first(round(self._further * FIRST))
+        further = self._further if trials.trial.style == "call" else round(self._further * STDIN)
+        first = source.first(round(further * FIRST))
         await self._run_all(
             trials, trials.programs, first if len(trials.programs) > 1 else [], failing=FAILING
         )
         chosen = credible(trials.programs)
-        if len(chosen) > 1 and len(trials.inputs) < self._further and not trials.is_late():
+        if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_late():
             parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
-            more = source.more(parents, self._further - len(trials.inputs))
-            await self._run_all(trials, chosen, more, failing=self._further)
+            more = source.more(parents, further - len(trials.inputs))
+            await self._run_all(trials, chosen, more, failing=further)
 
     async def _run_all(
         self, trials: _Trials, programs: Sequence[ProgramRuns], inputs: Sequence[Any], *, failing: int

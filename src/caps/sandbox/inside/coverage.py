@@ -13,21 +13,27 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any
 
-EVENTS = 10_000
+EVENTS = 2_000
 _FILE = "main.py"
 
 
 class Coverage:
-    """The lines reached so far."""
+    """The lines of a program that were reached so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: CodeType) -> None:
         self.lines: set[int] = set()
+        self._all = _lines_of(code)
         self._events = 0
         self._monitoring = getattr(sys, "monitoring", None)
         if self._monitoring is not None:
             self._monitoring.use_tool_id(self._monitoring.COVERAGE_ID, "caps")
             line = self._monitoring.events.LINE
             self._monitoring.register_callback(self._monitoring.COVERAGE_ID, line, self._reached)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to reach."""
+        return self._all <= self.lines
 
     def start(self) -> None:
         """Begin a run."""
@@ -60,3 +66,12 @@ class Coverage:
                 sys.settrace(None)
                 return None
         return self._trace
+
+
+def _lines_of(code: CodeType) -> set[int]:
+    """The lines of a program and of the functions in it."""
+    lines = {line for _, _, line in code.co_lines() if line and line != code.co_firstlineno}
+    for constant in code.co_consts:
+        if hasattr(constant, "co_lines"):
+            lines |= _lines_of(constant)
+    return lines

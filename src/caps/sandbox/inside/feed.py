@@ -14,7 +14,7 @@ import signal
 import sys
 
 from caps.sandbox.inside.coverage import Coverage
-from caps.sandbox.inside.prelude import load
+from caps.sandbox.inside.prelude import load, preload
 from caps.sandbox.inside.wire import Wire
 
 TYPE_CHECKING = False
@@ -34,7 +34,9 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
         wire.send(f"unparsed {error!r}".encode(errors="replace"))
         return
     wire.send(b"parsed")
-    coverage = Coverage() if trace else None
+    coverage = Coverage(code) if trace else None
+    if prelude:
+        preload(code)
     gc.freeze()  # so that children do not copy unused pages
     while (text := wire.receive()) is not None:
         files = _open_files(text, 4 if trace else 3)
@@ -42,7 +44,7 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
         if not child:
             wire.close()
             _become(files)
-            if coverage is None:
+            if coverage is None or coverage.is_complete:
                 load(code, "__main__", prelude=prelude)
             else:
                 _load_traced(coverage, files[3], lambda: load(code, "__main__", prelude=prelude))

@@ -56,7 +56,7 @@ class Served:
         return reply_value(result, after if after != given else b"")
 
     def _call(self, function: Any, values: list[Any], named: dict[str, Any]) -> Any:
-        if self._coverage is None:
+        if self._coverage is None or self._coverage.is_complete:
             return function(*values, **named)
         self._coverage.start()
         try:
@@ -81,7 +81,7 @@ def main() -> None:
         wire.send(b"U" + join_texts(repr(error)))
         return
     try:
-        coverage = Coverage() if trace else None
+        coverage = Coverage(code) if trace else None
         served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point), coverage)
         wire.send(b"L")
     except BaseException as error:
