@@ -38,7 +38,7 @@ def find(one, **settings):
 @needs_bubblewrap
 def test_what_programs_print_is_recorded_bounded_and_printable():
     flood = "a, b = map(int, input().split())\nprint('\\x1b[2J\\ud800' if a > 5 else a + b, 'x' * 10**6 * (a > 5))"
-    found = find(case(RIGHT, RIGHT + " #", flood.replace("\\ud800", "")), further=16)
+    found = find(case(RIGHT, RIGHT + " #", flood.replace("\\ud800", "")), further=32)
     runs = [run for one in found for run in one.runs]
     assert runs
     assert all(len(run.input) <= MAX_INPUT and len(run.output) <= MAX_OUTPUT for run in runs)
@@ -66,7 +66,7 @@ def test_files_that_a_program_leaves_for_its_next_run_change_only_its_own_result
         "import os\nseen = os.path.exists('/tmp/left')\nopen('/tmp/left', 'w').close()\n"
         "print(0 if seen else sum(map(int, input().split())))"
     )
-    right, left = find(case(RIGHT, leaving), further=8)
+    right, left = find(case(RIGHT, leaving), further=32)
     assert right.cluster != left.cluster
 
 

@@ -75,7 +75,7 @@ def test_programs_of_each_language_are_graded_by_their_output(language):
 @pytest.mark.skipif(TOOLCHAINS["cpp"].missing is not None, reason="no g++")
 def test_programs_of_two_languages_that_do_the_same_are_alike():
     python = "a, b = map(int, input().split())\nprint(a + b)"
-    found = asyncio.run(find(case(fenced("cpp", SUMS["cpp"]), fenced("python", python)), further=16))
+    found = asyncio.run(find(case(fenced("cpp", SUMS["cpp"]), fenced("python", python)), further=32))
     assert found[0].cluster == found[1].cluster is not None
     assert [one.passed for one in found] == [1, 1]
 
@@ -102,7 +102,7 @@ def test_a_missing_tool_is_named_with_what_installs_it(bare_machine):
     with pytest.raises(UserError, match="node is not installed"):
         asyncio.run(find(one))
     mixed = case(fenced("js", SUMS["javascript"]), fenced("python", "print(sum(map(int, input().split())))"))
-    missing, ran = asyncio.run(find(mixed, further=8))
+    missing, ran = asyncio.run(find(mixed, further=32))
     assert "node is not installed" in missing.note
     assert (missing.parses, ran.passed) == (None, 1)
     check = check_toolchain(TOOLCHAINS["javascript"])
