@@ -122,6 +122,8 @@ class ModelOptions(TypedDict, total=False):
     views: Mapping[str, str] | None
     hard_evidence: Literal["auto", "on", "off"]
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
+    further_inputs: int
+    further_seconds: float
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
     warm_prefix: Literal["auto", "on", "off"]

@@ -19,6 +19,7 @@ from caps.judge_tables import JudgeTable
 from caps.models.discovery import ServerAddress
 from caps.models.rewards import Form
 from caps.models.weights import cached_path, is_intact
+from caps.sandbox.languages import TOOLCHAINS, Toolchain
 
 MIN_PYTHON = (3, 11)
 MIN_FREE = 200 << 20  # bytes
@@ -85,6 +86,7 @@ def examine(
         *(check_judge(one, environment) for one in judges if one.model is not None and one.base_url),
         check_journal(journal),
         check_sandbox(),
+        *map(check_toolchain, TOOLCHAINS.values()),
         check_browser(),
     ]
 
@@ -205,6 +207,15 @@ def check_sandbox(program: str = "bwrap") -> Check:
     if problem:
         return Check("sandbox", "broken", problem, USER_NAMESPACES)
     return Check("sandbox", "ok", found)
+
+
+def check_toolchain(toolchain: Toolchain) -> Check:
+    """Check for the tools that compile and run programs of a language."""
+    name = f"language {toolchain.name}"
+    if toolchain.missing is None:
+        return Check(name, "ok", f"{' and '.join(toolchain.needs)}: programs of candidates can be run")
+    message = f"no {toolchain.missing}: programs of candidates are not run"
+    return Check(name, "missing", message, toolchain.install)
 
 
 def check_browser() -> Check:

@@ -43,6 +43,7 @@ from caps.building import (
     with_skip_failing,
 )
 from caps.config import REWARD_APIS, Keys, RunConfig
+from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingFeatureError, ModelError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import DEFAULT_CORRELATION, Member, Mode, PanelRule
@@ -850,8 +851,13 @@ class Runner:
         """The findings that are computed before any judge is asked, unless they are off."""
         if self.config.hard_evidence == "off":
             return None
-        finders = make_finders(self.config.sandbox, texts)
-        return Findings(finders, journal, insist=self.config.hard_evidence == "on")
+        resources = Resources(
+            sandbox=self.config.sandbox,
+            texts=texts,
+            further_inputs=self.config.further_inputs,
+            further_seconds=self.config.further_seconds,
+        )
+        return Findings(make_finders(resources), journal, insist=self.config.hard_evidence == "on")
 
     def local_engine(
         self,

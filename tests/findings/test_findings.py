@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from caps.core.errors import InputError, NotRecordedError, UserError
-from caps.core.types import Candidate, Case, Found, Problem
+from caps.core.types import Candidate, Case, Found, Problem, Run, Survived, differing_runs
 from caps.findings.answers import AnswerFinder
-from caps.findings.base import Findings, recall
-from caps.findings.programs import FURTHER, BehaviourFinder
+from caps.findings.base import FOUND, Findings, _key, recall
+from caps.findings.programs import FURTHER, HUNG, BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import Limits
@@ -51,8 +51,8 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
     assert right == same == replace(right, passed=2, examples=2, parses=True)
     assert len({right.cluster, minus.cluster, constant.cluster}) == 3
     assert (minus.passed, constant.passed) == (0, 1)
-    assert unparsed == Found(None, 0, 2, parses=False)
-    assert failing == Found(None, 0, 2, parses=True)
+    assert (unparsed.cluster, unparsed.passed, unparsed.parses) == (None, 0, False)
+    assert (failing.cluster, failing.passed, failing.parses) == (None, 0, True)
 
 
 @needs_bubblewrap
@@ -60,7 +60,7 @@ def test_a_program_that_hangs_is_not_waited_for_on_every_input():
     finder, inputs = BehaviourFinder(limits=Limits(seconds=0.8)), 2 + FURTHER
     hanging = look(finder, case(program("while True: pass"), **SUMS))
     (found,) = asyncio.run(asyncio.wait_for(hanging, inputs * 0.8))
-    assert found == Found(None, 0, 2, parses=True)
+    assert found == Found(None, 0, 2, parses=True, note=HUNG)
 
 
 def test_answers_of_equal_value_are_one():
@@ -100,6 +100,40 @@ def test_what_was_found_once_is_not_looked_for_again_and_is_recalled_without_loo
             recall(journal, findings.versions, case("another"))
         assert recall(journal, findings.versions, replace(one, domain="general")) == replace(
             one, domain="general"
+        )
+
+
+def test_runs_survive_the_journal_and_pairs_show_where_they_differ(tmp_path):
+    runs = [
+        (Run("1 2", "stdin", "ok", "3", "a"), Run("0 0", "stdin", status, output, output))
+        for status, output in (("ok", "0"), ("crashed", "ValueError: zero"), ("ok", "0"))
+    ]
+    facts = [
+        Found("x", 1, 2, parses=True, runs=each, survived=Survived(9, 8, 1, 0, 0.2), note="?")
+        for each in runs
+    ]
+
+    class Running(Counting):
+        async def find(self, case, until=None):
+            return facts
+
+    one = case("a", "b", "c")
+    with Journal.open(tmp_path / "j.sqlite") as journal:
+        findings = Findings({"code": Running()}, journal)
+        found = [each.found for each in asyncio.run(findings.find(one)).candidates]
+        assert found == facts
+        assert recall(journal, findings.versions, one).candidates[1].found == facts[1]
+    assert differing_runs(found[0], found[1]) == [(runs[0][1], runs[1][1])]
+    assert differing_runs(found[0], found[2]) == []
+
+
+def test_findings_of_earlier_journals_are_read(tmp_path):
+    finder, one = Counting(), case("a")
+    with Journal.open(tmp_path / "j.sqlite") as journal:
+        key = _key(finder.version, one)
+        asyncio.run(journal.record(FOUND, key, [("x", 1, 2, True)]))
+        assert recall(journal, {"code": finder.version}, one).candidates[0].found == Found(
+            "x", 1, 2, parses=True
         )
 
 

@@ -96,17 +96,61 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """What a program did with an input on which programs of its case differ: a separating input.
+
+    `input` is the whole standard input, or a call as text. `output` is what the program printed or returned,
+    else its error, shortened; it is hostile text. Results are equal if status and `digest` are. Two statuses
+    say nothing: `skipped`, where the program was not run because others pass more of the examples, and
+    `unreadable`.
+    """
+
+    input: str
+    kind: Literal["stdin", "call"]
+    status: str
+    output: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """What a program did with all valid inputs on which the programs of its case differ, in numbers.
+
+    `agreed`: the result was that of most programs. `seconds` is its longest run. `varied`: its output was not
+    the same on all of many inputs.
+    """
+
+    inputs: int
+    agreed: int
+    crashes: int = 0
+    timeouts: int = 0
+    seconds: float = 0.0
+    varied: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """Findings about a candidate from running or comparing it before the contest; None is unknown.
 
     Candidates of a case with the same `cluster` behave alike or give equal answers. `passed` counts the
-    public examples that passed, out of `examples`.
+    public examples that passed, out of `examples`. `runs` have the same inputs in the same order for all
+    candidates of a case, the shortest first. `note` says why something could not be found.
     """
 
     cluster: str | None = None
     passed: int | None = None
     examples: int = 0
     parses: bool | None = None
+    runs: tuple[Run, ...] = ()
+    survived: Survived | None = None
+    note: str = ""
+
+
+def differing_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
+    """The runs of two candidates on the inputs that separate them, the shortest input first."""
+    pairs = zip(one.runs, other.runs, strict=False)
+    known = [(a, b) for a, b in pairs if not {"skipped", "unreadable"} & {a.status, b.status}]
+    return [(a, b) for a, b in known if (a.status, a.digest) != (b.status, b.digest)]
 
 
 @dataclass(frozen=True, slots=True)

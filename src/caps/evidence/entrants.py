@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-from caps.core.types import Candidate, Case, Entrant, Found, Level, Media
+from caps.core.types import Candidate, Case, Entrant, Found, Level, Media, Survived
 from caps.evidence.profiles import Profile, signature_named, view_named
 from caps.evidence.signatures import verbatim
 
@@ -100,7 +100,22 @@ def _features(candidate: Candidate) -> dict[str, float]:
     known |= {"score": candidate.score, "logprob": candidate.logprob}
     if candidate.found is not None:
         known |= {"parses": candidate.found.parses, "tests_passed": _share_passed(candidate.found)}
+        if candidate.found.survived is not None:
+            known |= _features_of(candidate.found.survived)
     return {name: float(value) for name, value in known.items() if value is not None}
+
+
+def _features_of(survived: Survived) -> dict[str, float]:
+    """Shares of the inputs on which programs of the case differ, and how many there are."""
+    tried = survived.inputs or 1
+    return {
+        "inputs": survived.inputs,
+        "agreement": survived.agreed / tried,
+        "crashes": survived.crashes / tried,
+        "timeouts": survived.timeouts / tried,
+        "seconds": survived.seconds,
+        "varied": float(survived.varied),
+    }
 
 
 def _share_passed(found: Found) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
-from caps.core.types import Case, Found
+from caps.core.types import Case, Found, Run, Survived
 from caps.evidence.domains import INTERFACE, domain_named
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -55,7 +55,7 @@ class Findings:
         for finder in self._finders.values():
             await finder.close()
 
-    async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Sequence[Any]:
+    async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Any:
         """Compute and store findings; those cut off by the deadline are computed again next time."""
         kind, found, cut = FOUND, list[Found](), False
         try:
@@ -74,7 +74,7 @@ class Findings:
         if cut:
             self.unusable[TIME_ENDED] += 1
             kind = SKIPPED
-        rows = [astuple(fact) for fact in found]
+        rows = _to_rows(found)
         return rows if self._journal is None else await self._journal.record(kind, key, rows)
 
 
@@ -91,11 +91,34 @@ def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     raise NotRecordedError(f"case {case.id!r}: its findings are not in the journal")
 
 
-def _with_rows(case: Case, rows: Sequence[Any]) -> Case:
-    if not rows:
+def _to_rows(found: Sequence[Found]) -> Any:
+    """Findings as plain data: a row for each candidate; the inputs of its runs are stored once for all."""
+    inputs = [(run.kind, run.input) for run in found[0].runs] if found else []
+    rows = []
+    for one in found:
+        runs = [(run.status, run.output, run.digest) for run in one.runs]
+        survived = None if one.survived is None else astuple(one.survived)
+        rows.append((one.cluster, one.passed, one.examples, one.parses, runs, survived, one.note))
+    return {"inputs": inputs, "rows": rows}
+
+
+def _from_row(inputs: Sequence[Any], row: Sequence[Any]) -> Found:
+    cluster, passed, examples, parses, results, survived, note = row
+    runs = tuple(Run(text, kind, *result) for (kind, text), result in zip(inputs, results, strict=True))
+    counted = None if survived is None else Survived(*survived)
+    return Found(cluster, passed, examples, parses, runs, counted, note)
+
+
+def _with_rows(case: Case, stored: Any) -> Case:
+    """The case with stored findings; earlier versions stored only the rows, without runs."""
+    if isinstance(stored, Mapping):
+        found = [_from_row(stored["inputs"], row) for row in stored["rows"]]
+    else:
+        found = [Found(*row) for row in stored]
+    if not found:
         return case
-    pairs = zip(case.candidates, rows, strict=True)
-    return replace(case, candidates=tuple(replace(one, found=Found(*row)) for one, row in pairs))
+    pairs = zip(case.candidates, found, strict=True)
+    return replace(case, candidates=tuple(replace(one, found=fact) for one, fact in pairs))
 
 
 def _without_truth(case: Case) -> Case:
@@ -115,9 +138,13 @@ def _key(version: str, case: Case) -> str:
     tests = case.extra.get("tests")
     public: Any = tests.get("public") if isinstance(tests, Mapping) else None
     about = {name: case.extra.get(name) for name in INTERFACE}
+    if case.extra.get("language"):  # later than the keys of earlier journals, which it must not change
+        about["language"] = case.extra["language"]
     shown = [(one.text, one.code, one.answer) for one in case.candidates]
     listed = [version, case.problem.text, public, about, shown]
-    fields = [name for name in domain_named(case.domain).fields if name not in ("tests", *INTERFACE)]
+    fields = [
+        name for name in domain_named(case.domain).fields if name not in ("tests", "language", *INTERFACE)
+    ]
     if fields:
         listed.append({name: case.extra.get(name) for name in fields})
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()
