@@ -1,6 +1,6 @@
 """The algebra worker: reads pairs of answers, one JSON list per line, and writes whether they are equal.
 
-Only this module and `expressions` use math-verify and SymPy. Both may run forever or exhaust memory on a
+This module alone uses math-verify, and `expressions` SymPy. Both may run forever or exhaust memory on a
 hostile answer, so this runs in a separate process (`worker_pool`) that limits itself and can be killed from
 outside.
 """
@@ -60,11 +60,10 @@ class _Comparison:
 
     def __init__(self) -> None:
         import math_verify  # noqa: PLC0415  # takes a second
-        import sympy  # noqa: PLC0415
 
         from caps.graders import expressions  # noqa: PLC0415
 
-        self._verify, self._sympy, self._expressions = math_verify.verify, sympy, expressions
+        self._verify, self._sympy, self._expressions = math_verify.verify, expressions.sympy, expressions
         latex = math_verify.LatexExtractionConfig()
         ours = replace(latex.normalization_config, units=False)  # it takes the s of x + 2 s for seconds
         self._parse, self._latex = math_verify.parse, [replace(latex, normalization_config=ours)]

@@ -100,7 +100,7 @@ _BASE = re.compile(r"(-?[\dA-F]+)_\{?(\d{1,2})\}?")
 _DECIMAL = re.compile(
     r"[-+]?\s*(\d*)\.(\d+)(?:\s*\*\s*10\s*\^\s*\{?\s*(-?\d{1,4})\s*\}?|[eE]([-+]?\d{1,4}))?"
 )
-_FLOAT_DIGITS = 15  # further digits may be noise of floating-point arithmetic
+_FLOAT_DIGITS = 15  # up to three more may be noise of floating-point arithmetic
 _SPACED = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:[.,]\d+)?")
 _DOTTED = re.compile(r"[-+]?\d{1,3}(?:\.\d{3})+,\d+|[-+]?\d{1,3}(?:\.\d{3}){2,}")
 _COMMA = re.compile(r"([-+]?\s*\d+),(\d+)((?![\d,])[^,]*)")
@@ -201,7 +201,8 @@ def _precision(text: str) -> tuple[int, Fraction]:
     whole, part, *exponents = decimal.groups()
     exponent = int(next((one for one in exponents if one), 0)) - len(part)
     digits = len((whole + part).lstrip("0"))
-    excess = max(digits - _FLOAT_DIGITS, 0)
+    noisy = _FLOAT_DIGITS < digits <= _FLOAT_DIGITS + 3
+    excess = min(digits - _FLOAT_DIGITS, len(part) - 1) if noisy else 0
     return digits - excess, Fraction(10) ** (exponent + excess)
 
 

@@ -24,6 +24,8 @@ from sympy.functions.elementary.trigonometric import InverseTrigonometricFunctio
 
 from caps.graders.answers import Decision
 
+__all__ = ["compare_expressions", "compare_relations", "compare_rounded", "prepare", "sympy"]
+
 MAX_DIGITS = 3000  # of a number in an expression, and of an evaluation
 MAX_ROOT = 64  # roots of higher order are not treated as algebraic numbers
 MARGIN = 10  # digits between the accuracy of an evaluation and what counts as a difference
