@@ -165,8 +165,8 @@ def simulated(count: int, strategies: Sequence[str]) -> list[str]:
     about = (
         f"Simulated: {len(problems)} problems with right and wrong candidates out of {count}, 16 candidates "
         f"each; errors correlate by {CORRELATION} by construction, {found:.2f} measured on {count} other "
-        "problems. Right: share of verdicts, or of problems whose choice is right. Price: input tokens at 1, 3 and 9 USD a "
-        "million, relative to the best judge alone."
+        "problems. Right: share of verdicts, or of choices, that are right. Price: input tokens at 1, 3 "
+        "and 9 USD a million, relative to the best judge alone."
     )
     title, single = "### Three simulated judges\n", pairs(measured.seen, prices)
     return [title, about, "", *single, *tables(problems, {0: measured}, strategies, 100)]
