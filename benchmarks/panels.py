@@ -165,8 +165,8 @@ def simulated(count: int, strategies: Sequence[str]) -> list[str]:
     about = (
         f"Simulated: {len(problems)} problems with right and wrong candidates out of {count}, 16 candidates "
         f"each; errors correlate by {CORRELATION} by construction, {found:.2f} measured on {count} other "
-        "problems. Right: share of problems whose choice is right. Price: input tokens at 1, 3 and 9 USD a "
-        "million, relative to the best judge alone."
+        "problems. Right: share of verdicts, or of choices, that are right. Price: input tokens at 1, 3 "
+        "and 9 USD a million, relative to the best judge alone."
     )
     title, single = "### Three simulated judges\n", pairs(measured.seen, prices)
     return [title, about, "", *single, *tables(problems, {0: measured}, strategies, 100)]
@@ -198,7 +198,7 @@ def recorded(path: Path, strategies: Sequence[str]) -> list[str]:
     found = error_correlation(_joined(seen, lambda _: True))
     about = (
         f"Recorded: {len(cases)} questions, {SHUFFLES} random orders of five candidates; errors correlate "
-        f"by {found:.2f}. Grade: the mean human score of the choice, from 0 to 1. Price: input tokens at 1 "
+        f"by {found:.2f}. Grade: the mean human score of a choice, from 0 to 1. Price: input tokens at 1 "
         "(GPT-3.5), 8 (Claude) and 30 (GPT-4) USD a million, relative to the best judge alone. The judges "
         "recorded no confidence, so every verdict counts as HIGH; partial views are answered with verdicts "
         "on full views."
