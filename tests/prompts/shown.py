@@ -22,7 +22,7 @@ ASK_OF = {
     for ask in ASKS
     for domain in PROMPT_KINDS
     for version in VERSIONS
-}
+} | {template_name(PARTIAL, "code", difference=True): PARTIAL}
 PROBLEM = Problem.of("Add two numbers.")
 
 

@@ -42,6 +42,7 @@ from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
+from caps.findings.written_tests import MAX_TOKENS, applies, test_request
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
@@ -51,7 +52,9 @@ from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
-CASES_ONLY = ("profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal")
+CASES_ONLY = (
+    "profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal", "write_tests",
+)  # fmt: skip
 TERMS_ONLY = (
     "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
     "max_connections",
@@ -91,6 +94,16 @@ Journal = Annotated[
         metavar="FILE",
         help="Measure the mean reply on the calls in this journal.",
         rich_help_panel=SIZES,
+    ),
+]
+WriteTests = Annotated[
+    int,
+    typer.Option(
+        "--write-tests",
+        min=0,
+        max=20,
+        metavar="K",
+        help="Also the price of having a model write this many tests for each problem of programs.",
     ),
 ]
 Pace = Annotated[
@@ -194,6 +207,7 @@ def plan(
     tokens_per_char: Rate = None,
     output_tokens: Output = None,
     journal: Journal = None,
+    write_tests: WriteTests = 0,
     tokens_per_second: Pace = None,
     latency: Latency = None,
     max_connections: Connections = None,
@@ -254,7 +268,8 @@ def plan(
     rate, source = _rate(tokens_per_char, cases, tokenizer, model, join_addresses(base_url), api_key)
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
     raise typer.Exit(plan_file(cases, limit, task, terms, names=list(strategies), as_json=as_json,
-                               named=strategy is not None, scale=scale, counted=source))  # fmt: skip
+                               named=strategy is not None, scale=scale, counted=source,
+                               tests=write_tests))  # fmt: skip
 
 
 def _rate(
@@ -403,18 +418,22 @@ def plan_file(
     as_json: bool,
     scale: Scale | None = None,
     counted: str,
+    tests: int = 0,
 ) -> int:
     """Print the plan of a file; return 1 if a line is wrong or a named strategy cannot run, else 0.
 
-    `counted` says where the count of tokens comes from.
+    `counted` says where the count of tokens comes from; `tests` are to be written for each problem.
     """
     make_prepare(task.profile, task.views)  # raises if a name is wrong
-    source = _Source(cases, limit)
+    source = _Source(cases, limit, tests)
     baseline, *totals = _counted(
         source, replace(task, strategies=[make_strategy(BASELINE), *task.strategies])
     )
     rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
     rows = with_capacity(rows, scale)
+    written = _written(source, terms, task.per_character) if tests else None
+    if written is not None:
+        rows = [{**one, "write_tests": written} for one in rows]
     refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
     for name, why in refused:
         say(f"{name}: cannot select in {len(why)} of {plural(source.good, 'case')}; {why[0]}", "dim")
@@ -422,6 +441,13 @@ def plan_file(
         print_json(rows)
     else:
         _print(rows, source.good, terms, counted)
+        if written is not None:
+            cost = "" if written["usd_most"] is None else f", at most ${_dollars(written['usd_most'])}"
+            stdout().print(
+                f"writing {plural(tests, 'test')} for each problem of programs, not included above: "
+                f"{plural(written['calls'], 'call')}, {number(written['tokens'], 0)} tokens read, at most "
+                f"{number(written['output_tokens_most'], 0)} written{cost}"
+            )
     if scale is not None and not as_json:
         print_capacity(rows, scale)
     return 1 if source.bad or (named and refused) else 0
@@ -451,12 +477,21 @@ def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any
     }
 
 
-class _Source:
-    """The cases of a file; wrong lines are reported and counted."""
+def _written(source: "_Source", terms: Terms, per_character: float) -> dict[str, Any]:
+    """The price of having tests written for all cases of programs."""
+    tokens, most = round(source.test_characters * per_character), source.test_calls * MAX_TOKENS
+    dollars = None if terms.price is None else terms.price.of(tokens, most)
+    return {"calls": source.test_calls, "tokens": tokens, "output_tokens_most": most, "usd_most": dollars}
 
-    def __init__(self, path: str, limit: int | None) -> None:
-        self._path, self._limit = path, limit
+
+class _Source:
+    """The cases of a file; wrong lines are reported and counted, and requests for tests, if any."""
+
+    def __init__(self, path: str, limit: int | None, tests: int = 0) -> None:
+        self._path, self._limit, self._tests = path, limit, tests
+        self._templates = load_templates(shelf="generation") if tests else {}
         self.good, self.bad = 0, 0
+        self.test_calls, self.test_characters = 0, 0
 
     @property
     def total(self) -> int | None:
@@ -472,6 +507,10 @@ class _Source:
                     failures.add(str(case))
                 else:
                     self.good += 1
+                    if self._tests and applies(case):
+                        request = test_request(case, self._templates, "", self._tests, {})
+                        self.test_calls += 1
+                        self.test_characters += sum(len(one.content) for one in request.messages)
                     yield case
 
 

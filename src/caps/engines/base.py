@@ -10,7 +10,7 @@ import msgspec
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.play import Strategy
-from caps.core.types import Ask, Case, Pairing, Round, Selection, Usage
+from caps.core.types import Ask, Case, Level, Pairing, Round, Selection, Usage
 from caps.costs.ledger import Ledger
 from caps.judging.base import Budget, Judge, PreparedCase, Ruling, UnlimitedBudget
 from caps.judging.preparation import CasePreparation
@@ -131,6 +131,14 @@ class CaseRun:
         self.budget = budget or UnlimitedBudget()
         self._one_by_one = False
         self._rulings: dict[int, Ruling] = {}
+        if prepared.case.spent:
+            self.outcome.ledger.record(
+                "findings",
+                Level.SIGNATURE,
+                prepared.case.spent,
+                statement=prepared.statement,
+                pair=False,
+            )
 
     @property
     def round(self) -> Round | None:

@@ -42,6 +42,7 @@ CODE = Domain(
     name="code",
     signature="code-ast",
     partial="code-excerpt",
+    pair="code-difference",
     prompts="code",
     finder="behaviour",
     grader="code",

@@ -28,7 +28,18 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.settings import check_settings, setting
-from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
+from caps.core.types import (
+    Answer,
+    Ask,
+    Level,
+    Pairing,
+    Rating,
+    Solo,
+    Unanswered,
+    Usage,
+    Verdict,
+    shows_difference,
+)
 from caps.evidence.domains import domain_named
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
 from caps.models.base import Completion, Model, Request
@@ -157,21 +168,21 @@ class LlmJudge:
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """All tries with full replies; the prompt is estimated from the size of its texts."""
-        views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
-        shown = sum(len(view.encode("utf-8", "replace")) for view in (prepared.case.problem.text, *views))
+        texts = (prepared.case.problem.text, *prepared.evidence.shown(ask))
+        shown = sum(len(text.encode("utf-8", "replace")) for text in texts)
         tries = self._settings.retries + 1
         prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
         return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        name, template = self._template(prepared, ask)
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
         messages = render(
             template,
             problem=prepared.case.problem,
-            views=[prepared.evidence.view(one, ask.level) for one in ask.entrants],
+            views=prepared.evidence.shown(ask),
             nonce=prepared.nonce,
             code=prepared.code,
             quoting=prepared.quoting if code is None else prepared.showing,
@@ -191,20 +202,24 @@ class LlmJudge:
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as quoted in its prompt."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        _, template = self._template(prepared, ask)
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
-        return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
+        return [quoting(text, prepared.nonce) for text in prepared.evidence.shown(ask)]
+
+    def _template(self, prepared: PreparedCase, ask: Ask) -> tuple[str, str]:
+        """The name and text of the template for an ask."""
+        difference = shows_difference(prepared.evidence.entrants, ask)
+        return find_template(self._templates, ask, domain_named(prepared.case.domain), difference=difference)
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code that a verdict must carry, if its prompt asks for one."""
-        _, template = find_template(self._templates, ask, domain_named(prepared.case.domain))
+        _, template = self._template(prepared, ask)
         return prepared.code if asks_for_code(template) else None
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
         """Whether a text shown could be read as a verdict if the judge repeats it."""
         problem = (message.content for message in prepared.case.problem.messages)
-        views = (prepared.evidence.view(one, ask.level) for one in ask.entrants)
-        return any(prepared.could_fake(text, ask) for text in (*problem, *views))
+        return any(prepared.could_fake(text, ask) for text in (*problem, *prepared.evidence.shown(ask)))
 
     def _extra_fields(self, ask: Ask, extra: Mapping[str, object], code: str | None) -> Mapping[str, object]:
         """Extra request fields, with a grammar if replies are bare tags."""

@@ -22,8 +22,13 @@ _REPEATED = ("nonce", "code")  # may occur any number of times
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def template_stem(ask: Ask) -> str:
-    """What kind of prompt an ask needs: one of the names in `core.domains.TEMPLATES`."""
+def template_stem(ask: Ask, *, difference: bool = False) -> str:
+    """What kind of prompt an ask needs: one of the names in `core.domains.TEMPLATES`.
+
+    `difference`: it shows what separates two candidates.
+    """
+    if difference:
+        return "pair-difference"
     if not isinstance(ask, Pairing):
         return "solo" if isinstance(ask, Solo) else "group"
     if ask.dialect == "ratings":
@@ -33,22 +38,26 @@ def template_stem(ask: Ask) -> str:
     raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
 
 
-def template_name(ask: Ask, kind: str, version: str = VERSION) -> str:
+def template_name(ask: Ask, kind: str, version: str = VERSION, *, difference: bool = False) -> str:
     """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
-    return f"{template_stem(ask)}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
+    stem = template_stem(ask, difference=difference)
+    return f"{stem}-{kind if kind in PROMPT_KINDS else PROMPT_KINDS[-1]}.{version}.txt"
 
 
-def find_template(templates: Mapping[str, str], ask: Ask, domain: Domain) -> tuple[str, str]:
+def find_template(
+    templates: Mapping[str, str], ask: Ask, domain: Domain, *, difference: bool = False
+) -> tuple[str, str]:
     """The name and text of the template for an ask: the domain's own, or the newest available version."""
-    own = domain.templates.get(template_stem(ask))
+    stem = template_stem(ask, difference=difference)
+    own = domain.templates.get(stem)
     if own is not None:
         digest = sha256(own.encode()).hexdigest()[:12]
-        return f"{template_stem(ask)}-{domain.name}.{digest}.txt", own
+        return f"{stem}-{domain.name}.{digest}.txt", own
     for version in reversed(VERSIONS):
-        name = template_name(ask, domain.prompts, version)
+        name = template_name(ask, domain.prompts, version, difference=difference)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, domain.prompts)
+    name = template_name(ask, domain.prompts, difference=difference)
     raise SettingError(f"there is no prompt template {name!r}")
 
 
