@@ -11,6 +11,7 @@ import pytest
 import caps as api
 from caps.building import make_finders, make_grader, make_judge, make_strategy
 from caps.config import RunConfig
+from caps.core.domains import Resources
 from caps.core.errors import InputError, SettingError
 from caps.datasets.case_files import parse_row
 from caps.evidence import domains
@@ -299,7 +300,7 @@ def use(kind, path):
             asyncio.run(make_grader(path, "off", 1.0)())
         case "finder":
             register_domain(api.Domain(name="wrongly", finder=path))
-            make_finders("off")
+            make_finders(Resources(sandbox="off"))
         case "view":
             view_named(path)
         case "backend":

@@ -111,6 +111,8 @@ class ModelOptions(TypedDict, total=False):
     write_tests: int
     write_tests_model: str | None
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
+    further_inputs: int
+    further_seconds: float
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
     timeout: float

@@ -406,6 +406,23 @@ class RunConfig:
         choices=SANDBOXES,
         guarded=True,
     )
+    further_inputs: int = option(
+        64,
+        "Inputs beyond the examples on which functions of a case are compared; half for standard input.",
+        "findings",
+        metavar="N",
+        least=0,
+        most=10_000,
+        advanced=True,
+    )
+    further_seconds: float = option(
+        20.0,
+        "Seconds for a case after which its programs are run on no more further inputs.",
+        "findings",
+        metavar="SECONDS",
+        least=0,
+        advanced=True,
+    )
     samples: int = option(
         16, "Number of answers to generate for each problem.", "generation", aliases=("n",),
         flags=("--samples", "-n"), metavar="N", least=1, per_request=True,

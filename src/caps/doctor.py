@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from caps.models.discovery import ServerAddress
 from caps.models.weights import cached_path, is_intact
+from caps.sandbox.languages import TOOLCHAINS, Toolchain
 
 MIN_PYTHON = (3, 11)
 MIN_FREE = 200 << 20  # bytes
@@ -66,6 +67,7 @@ def examine(
         *([check_endpoint(one, model) for one in endpoints] or [check_endpoint(None)]),
         check_journal(journal),
         check_sandbox(),
+        *map(check_toolchain, TOOLCHAINS.values()),
         check_browser(),
     ]
 
@@ -150,6 +152,15 @@ def check_sandbox(program: str = "bwrap") -> Check:
     if problem:
         return Check("sandbox", "broken", problem, USER_NAMESPACES)
     return Check("sandbox", "ok", found)
+
+
+def check_toolchain(toolchain: Toolchain) -> Check:
+    """Check for the tools that compile and run programs of a language."""
+    name = f"language {toolchain.name}"
+    if toolchain.missing is None:
+        return Check(name, "ok", f"{' and '.join(toolchain.needs)}: programs of candidates can be run")
+    message = f"no {toolchain.missing}: programs of candidates are not run"
+    return Check(name, "missing", message, toolchain.install)
 
 
 def check_browser() -> Check:

@@ -34,6 +34,7 @@ from caps.building import (
     with_skip_failing,
 )
 from caps.config import Keys, RunConfig
+from caps.core.domains import Resources
 from caps.core.errors import InputError, MissingFeatureError, SettingError
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.secrets import shown_address
@@ -533,9 +534,16 @@ class Runner:
             if self.config.write_tests:
                 raise SettingError("write_tests needs programs to be run: drop --hard-evidence off")
             return None
-        finders = make_finders(self.config.sandbox, texts)
+        resources = Resources(
+            sandbox=self.config.sandbox,
+            texts=texts,
+            further_inputs=self.config.further_inputs,
+            further_seconds=self.config.further_seconds,
+        )
         writer = self._test_writer(journal, models or {}) if self.config.write_tests else None
-        return Findings(finders, journal, insist=self.config.hard_evidence == "on", writer=writer)
+        return Findings(
+            make_finders(resources), journal, insist=self.config.hard_evidence == "on", writer=writer
+        )
 
     def _test_writer(self, journal: ReplyStore | None, models: Mapping[Endpoint, Model]) -> TestWriter:
         config, where = self.config, self.endpoints.generator

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caps.core.types import Candidate, Case, Found, Problem
+from caps.core.types import Candidate, Case, Problem
 from caps.findings.programs import BehaviourFinder
 from caps.graders.results import Items, ResultReader, read, read_value
 from caps.sandbox.base import Limits
@@ -108,7 +108,9 @@ def test_of_a_made_up_fraction_nothing_is_found_and_the_contest_can_begin():
         Case("1", Problem.of("?"), candidates(texts), "code", extra={"tests": public, "entry_point": "order"})
     )
     assert [one.passed for one in found] == [None, 1, None, 0]
-    assert found[0] == found[2] == Found(None, None, 1, parses=True)
+    assert found[0] == found[2]
+    assert (found[0].cluster, found[0].survived, found[0].parses) == (None, None, True)
+    assert all(run.status == "unreadable" for run in found[0].runs)
     assert found[1].cluster not in (None, found[3].cluster)
 
 

@@ -4,21 +4,64 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.evidence.examples import generated_inputs, mutate_arguments, mutate_text
+from caps.evidence.call_inputs import CallInputs, generated_arguments
+from caps.evidence.input_hints import Hints, Range, read_constraints
+from caps.evidence.text_inputs import TextInputs
 
 
-def test_numbers_that_count_something_stay():
-    for seed in range(50):
-        head, row = mutate_text("3\n70 80 90", Random(seed)).split("\n")
-        assert head == "3"
-        assert len(row.split()) == 3
-        assert all(70 <= int(word) <= 90 for word in row.split())
+def changed_texts(text, hints=None, count=60):
+    source = TextInputs([text], hints or Hints(), Random(1))
+    return [source.change(text) for _ in range(count)] + list(source.edges())
 
 
-def test_words_keep_their_letters_and_some_input_differs():
-    seen = {mutate_text("5\nhello", Random(seed)) for seed in range(20)}
-    assert len(seen) > 3
-    assert all(sorted(one) == sorted("5\nhello") for one in seen)
+def test_a_number_that_counts_words_or_lines_changes_with_them():
+    for text in changed_texts("3\n70 80 90"):
+        head, *rows = text.strip().split("\n")
+        assert [len(row.split()) for row in rows] == [int(head)]
+    for text in changed_texts("2 3\n#.#\n..#"):
+        head, *rows = text.strip().split("\n")
+        assert (len(rows), len(rows[0])) == tuple(map(int, head.split()))
+
+
+def test_a_sorted_line_stays_sorted_and_a_permutation_one():
+    source = TextInputs(["10 20 30 40"], Hints(), Random(1))
+    rows = [source._numbers(["10", "20", "30", "40"]) for _ in range(20)]
+    assert all(list(map(int, row)) == sorted(map(int, row)) for row in rows)
+    assert len(set(map(tuple, rows))) > 5
+    assert all(sorted(source._numbers(["2", "3", "1"])) == ["1", "2", "3"] for _ in range(9))
+
+
+def test_numbers_stay_in_the_range_of_the_statement():
+    hints = Hints(read_constraints("(1 <= a <= 9)"))
+    assert all(1 <= int(text) <= 9 for text in changed_texts("5", hints))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "low", "high"),
+    [
+        ("1 <= n <= 10^5", "n", 1, 10**5),
+        ("$1 \\le a_i, b_i \\leq 2 \\cdot 10^{9}$", "b_i", 1, 2 * 10**9),
+        ("-10⁹ ≤ x < 100,000", "x", -(10**9), 99_999),
+        ("0 <= nums[i] <= 2^31 - 1", "nums[i]", 0, 2**31 - 1),
+        ("(3 < n < 10^(9))", "n", 4, 10**9 - 1),
+        ("1 ≤ |s| ≤ 100", "|s|", 1, 100),
+    ],
+)
+def test_constraints_are_read_as_they_are_written(words, name, low, high):
+    assert read_constraints(words)[name] == Range(low, high)
+
+
+@given(st.text(alphabet="0123456789 <=≤^*{}()$\\le,n-_", max_size=80))
+def test_any_statement_can_be_searched_for_constraints(words):
+    assert all(one.low <= one.high for one in read_constraints(words).values())
+
+
+@given(st.lists(st.lists(st.text("ab1-9 ", max_size=4), max_size=4), max_size=4), st.integers(0, 9))
+def test_any_text_can_be_changed(lines, seed):
+    text = "\n".join(" ".join(words) for words in lines)
+    source = TextInputs([text], Hints(), Random(seed))
+    assert isinstance(source.change(text), str)
+    list(source.edges())
 
 
 values = st.recursive(
@@ -30,18 +73,23 @@ values = st.recursive(
 
 @given(st.lists(values, max_size=3), st.integers(0, 99))
 def test_arguments_keep_their_number_and_types(arguments, seed):
-    changed = mutate_arguments(arguments, Random(seed))
+    changed, again = (CallInputs([arguments], [], Hints(), Random(seed)).change(arguments) for _ in range(2))
     assert [type(one) for one in changed] == [type(one) for one in arguments]
-    assert repr(mutate_arguments(arguments, Random(seed))) == repr(changed)
-
-
-@given(st.integers(0, 10**6), st.integers(0, 99))
-def test_what_is_not_negative_stays_so_in_a_text(number, seed):
-    assert int(mutate_text(f"{number}", Random(seed))) >= 0
+    assert repr(changed) == repr(again)
 
 
 def test_an_argument_meets_its_edge_cases():
-    assert {0, 1, -1, -70} <= {mutate_arguments([70], Random(seed))[0] for seed in range(200)}
+    source = CallInputs([[70, [1, 2], "ab"]], [], Hints(), Random(1))
+    edges = list(source.edges())
+    assert {0, 1, -1, -70} <= {one[0] for one in edges}
+    assert [] in [one[1] for one in edges]
+    assert {"", "a"} <= {one[2] for one in edges}
+
+
+def test_what_the_statement_rules_out_is_not_tried():
+    hints = Hints.of("A non-empty list of positive integers.", [])
+    edges = list(CallInputs([[[3, 1, 2]]], ["xs"], hints, Random(1)).edges())
+    assert all(xs and min(xs) > 0 for (xs,) in edges)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +101,7 @@ def test_an_argument_meets_its_edge_cases():
     ],
 )  # fmt: skip
 def test_values_are_made_up_from_annotations(annotation, kind):
-    made = generated_inputs(
+    made = generated_arguments(
         f"import x\ndef f(a: {annotation}, b: int = 3) -> int:\n    pass\n", "f", Random(1), 20
     )
     assert len(made) == 20
@@ -62,12 +110,12 @@ def test_values_are_made_up_from_annotations(annotation, kind):
 
 def test_a_method_is_called_without_self_and_a_head_may_take_lines():
     source = "class Solution:\n    def f(\n        self,\n        a: int,\n    ) -> int:\n        return 1\n"
-    assert all(len(one) == 1 for one in generated_inputs(source, "f", Random(1), 3))
-    assert generated_inputs(source, "f", Random(1), 3)
+    assert all(len(one) == 1 for one in generated_arguments(source, "f", Random(1), 3))
+    assert generated_arguments(source, "f", Random(1), 3)
 
 
 @pytest.mark.parametrize(
     "head", ["def f(a): pass", "def f(a: Tree):\n  pass", "def g(a: int):\n  pass", "f(a: int)", ""]
 )
 def test_nothing_is_made_up_where_types_are_unknown(head):
-    assert generated_inputs(head, "f", Random(1), 3) == []
+    assert generated_arguments(head, "f", Random(1), 3) == []

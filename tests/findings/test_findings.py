@@ -7,7 +7,7 @@ from caps.core.errors import InputError, NotRecordedError, UserError
 from caps.core.types import Candidate, Case, Found, Problem, Run, Survived, differing_runs
 from caps.findings.answers import AnswerFinder
 from caps.findings.base import FOUND, Findings, _key, recall
-from caps.findings.programs import FURTHER, BehaviourFinder
+from caps.findings.programs import FURTHER, HUNG, BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
 from caps.sandbox.base import Limits
@@ -51,8 +51,8 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
     assert right == same == replace(right, passed=2, examples=2, parses=True)
     assert len({right.cluster, minus.cluster, constant.cluster}) == 3
     assert (minus.passed, constant.passed) == (0, 1)
-    assert unparsed == Found(None, 0, 2, parses=False)
-    assert failing == Found(None, 0, 2, parses=True)
+    assert (unparsed.cluster, unparsed.passed, unparsed.parses) == (None, 0, False)
+    assert (failing.cluster, failing.passed, failing.parses) == (None, 0, True)
 
 
 @needs_bubblewrap
@@ -60,7 +60,7 @@ def test_a_program_that_hangs_is_not_waited_for_on_every_input():
     finder, inputs = BehaviourFinder(limits=Limits(seconds=0.8)), 2 + FURTHER
     hanging = look(finder, case(program("while True: pass"), **SUMS))
     (found,) = asyncio.run(asyncio.wait_for(hanging, inputs * 0.8))
-    assert found == Found(None, 0, 2, parses=True)
+    assert found == Found(None, 0, 2, parses=True, note=HUNG)
 
 
 def test_answers_of_equal_value_are_one():

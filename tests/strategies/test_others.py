@@ -166,3 +166,17 @@ def test_a_budget_below_one_game_a_candidate_is_played_as_it_is_or_raised_to_n(n
     strategy = make_strategy(name, {"budget": budget, "least_games": least})
     contest = played(strategy, field_of(16), erratic(3), seed=1)
     assert sum(len(turn.round.asks) for turn in contest.transcript) == games
+
+
+def test_tests_first_puts_a_popular_constant_after_what_reads_its_input():
+    constant = [Entrant(n, "constant", features={"tests_passed": 1, "varied": 0}) for n in range(5)]
+    right = [Entrant(n, "sum", features={"tests_passed": 1, "varied": 1}) for n in (5, 6)]
+    assert Contest(TestsFirst(), [*constant, *right], seed=1).selection.winner == 5
+
+
+def test_tests_first_breaks_ties_by_agreement_on_separating_inputs():
+    pool = [
+        Entrant(n, str(n), features={"tests_passed": 1, "agreement": share})
+        for n, share in enumerate((0.2, 0.9, 0.5))
+    ]
+    assert all(Contest(TestsFirst(), pool, seed=seed).selection.winner == 1 for seed in range(5))

@@ -92,11 +92,14 @@ class Finder(Protocol):
 class Resources:
     """Resources of a run for a finder or grader, passed to the function or class that creates it.
 
-    `sandbox` says where programs may run (`off`: nowhere), `seconds` limits the time for a test.
+    `sandbox` says where programs may run (`off`: nowhere), `seconds` limits the time for a test. A finder may
+    try `further_inputs` beyond the examples of a case, in `further_seconds`.
     """
 
     sandbox: str = "auto"
     seconds: float = 10.0
+    further_inputs: int = 64
+    further_seconds: float = 20.0
     texts: Any = None  # the worker processes that read long texts
 
 

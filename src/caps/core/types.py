@@ -56,7 +56,9 @@ class Run:
     """What a program did with an input on which programs of its case differ: a separating input.
 
     `input` is the whole standard input, or a call as text. `output` is what the program printed or returned,
-    else its error, shortened; it is hostile text. Results are equal if status and `digest` are.
+    else its error, shortened; it is hostile text. Results are equal if status and `digest` are. Two statuses
+    say nothing: `skipped`, where the program was not run because others pass more of the examples, and
+    `unreadable`.
     """
 
     input: str
@@ -70,7 +72,8 @@ class Run:
 class Survived:
     """What a program did with all valid inputs on which the programs of its case differ, in numbers.
 
-    `agreed`: the result was that of most programs. `seconds` is its longest run.
+    `agreed`: the result was that of most programs. `seconds` is its longest run. `varied`: its output was not
+    the same on all of many inputs.
     """
 
     inputs: int
@@ -78,6 +81,7 @@ class Survived:
     crashes: int = 0
     timeouts: int = 0
     seconds: float = 0.0
+    varied: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ class Found:
 def differing_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
     """The runs of two candidates on the inputs that separate them, the shortest input first."""
     pairs = zip(one.runs, other.runs, strict=False)
-    return [(a, b) for a, b in pairs if (a.status, a.digest) != (b.status, b.digest)]
+    known = [(a, b) for a, b in pairs if not {"skipped", "unreadable"} & {a.status, b.status}]
+    return [(a, b) for a, b in known if (a.status, a.digest) != (b.status, b.digest)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,6 +262,13 @@ def last_code_block(text: str) -> str | None:
     return None if block is None else block.within(text)
 
 
+def fence_label(text: str) -> str:
+    """The first word after the opening fence of the last block: `python`; empty without one."""
+    block = find_layout(text).block
+    opening = "" if block is None else text[block.start : block.body].strip().lstrip("`~")
+    return (opening.split() or [""])[0]
+
+
 def last_boxed(text: str) -> str | None:
     r"""The content of the last complete `\boxed{…}` that is not blank; of boxes in a row, a list."""
     return _join_boxes(text, find_boxes(text))

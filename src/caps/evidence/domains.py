@@ -46,8 +46,8 @@ CODE = Domain(
     prompts="code",
     finder="behaviour",
     grader="code",
-    fields=("tests", *INTERFACE),
-    truth=("problem", *_TRUTH),  # some programs continue the text of the problem
+    fields=("tests", *INTERFACE, "language"),
+    truth=("problem", *_TRUTH, "language"),  # some programs continue the text of the problem
     python_programs=True,
     recognises=recognises_code,
 )

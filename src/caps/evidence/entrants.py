@@ -114,6 +114,7 @@ def _features_of(survived: Survived) -> dict[str, float]:
         "crashes": survived.crashes / tried,
         "timeouts": survived.timeouts / tried,
         "seconds": survived.seconds,
+        "varied": float(survived.varied),
     }
 
 

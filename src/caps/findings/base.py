@@ -172,9 +172,13 @@ def _key(version: str, case: Case) -> str:
     tests = case.extra.get("tests")
     public: Any = tests.get("public") if isinstance(tests, Mapping) else None
     about = {name: case.extra.get(name) for name in INTERFACE}
+    if case.extra.get("language"):  # later than the keys of earlier journals, which it must not change
+        about["language"] = case.extra["language"]
     shown = [(one.text, one.code, one.answer) for one in case.candidates]
     listed = [version, case.problem.text, public, about, shown]
-    fields = [name for name in domain_named(case.domain).fields if name not in ("tests", *INTERFACE)]
+    fields = [
+        name for name in domain_named(case.domain).fields if name not in ("tests", "language", *INTERFACE)
+    ]
     if fields:
         listed.append({name: case.extra.get(name) for name in fields})
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()

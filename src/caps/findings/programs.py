@@ -1,153 +1,112 @@
-"""Program behaviour: each program is run on the examples of its problem and on further inputs."""
+"""Program behaviour: each program is run on the examples of its problem and on inputs that separate programs.
+
+First every program runs on the examples and on further inputs made from them. Those on which programs differ
+or which reach new code in one of them are then changed further, and the programs that pass the most examples
+run on these, too. `separation` draws the conclusions.
+
+The number of inputs is fixed and they depend only on the case, so the same case has the same findings. If the
+time of a case ends first, no more inputs are run, and the findings say so.
+"""
 
 import asyncio
+import math
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from hashlib import sha256
-from random import Random
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import msgspec
-
 from caps.core.domains import Resources
-from caps.core.types import Case, Found
-from caps.evidence.examples import generated_inputs, mutate_arguments, mutate_text, shown_calls
-from caps.graders.code import entry_of, program_text
-from caps.graders.results import ResultReader
-from caps.graders.test_suites import (
-    Example,
-    Examples,
-    arguments,
-    expected_text,
-    expected_values,
-    function_of,
-    read_suite,
-)
-from caps.sandbox.base import Limits, Sandbox, find_sandbox
-from caps.sandbox.programs import Outcome, OutcomeStatus, Program, outcomes_of
+from caps.core.errors import UserError
+from caps.core.types import Case, Found, Run
+from caps.findings.separation import Observed, ProgramRuns, Separation, credible, interesting
+from caps.findings.trials import FurtherInputs, Trial, trial_of
+from caps.graders.code import entry_of, language_of, program_text
+from caps.graders.results import Reading, ResultReader
+from caps.graders.test_suites import Examples, arguments, expected_text, expected_values
+from caps.sandbox.base import Limits, Sandbox, find_sandbox, printable, shorten
+from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
+from caps.sandbox.programs import Outcome, Program, outcomes_of
 
-FURTHER = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Examples with their outputs, then inputs whose right output is unknown."""
-
-    examples: tuple[Example, ...]
-    further: tuple[Any, ...]
-    entry_point: str | None
-    style: Literal["stdin", "call", "either"]
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """All inputs, the examples' first."""
-        return (*(one.input for one in self.examples), *self.further)
-
-
-def trial_of(case: Case) -> Trial | None:
-    """The trial of a case, None if it has no inputs; never hidden tests. `InputError` names bad tests."""
-    rng = Random(sha256(case.problem.text.encode("utf-8", "replace")).digest())
-    public = _public(case)
-    if public is not None:
-        return Trial(public.tests, tuple(_further(public, rng)), public.entry_point, public.style)
-    name = function_of(case.extra)
-    if name is None:
-        return None
-    text = case.problem.text
-    calls = [Example(call.arguments, call.value) for call in shown_calls(text, name)]
-    shown = Examples(tuple(calls), name, "call")
-    if calls:
-        return Trial(shown.tests, tuple(_further(shown, rng)), name, "call")
-    heads = f"{case.extra.get('starter_code') or ''}\n{text}"
-    inputs = generated_inputs(heads, name, rng, FURTHER)
-    return Trial((), tuple(inputs), name, "call") if inputs else None
-
-
-def _public(case: Case) -> Examples | None:
-    tests = case.extra.get("tests")
-    public = tests.get("public") if isinstance(tests, Mapping) else None
-    if not public or not isinstance(tests, Mapping):
-        return None
-    known = {name: value for name, value in tests.items() if name != "hidden"}
-    suite = read_suite(replace(case, extra={**case.extra, "tests": known}))
-    return suite if isinstance(suite, Examples) else None
-
-
-def _further(examples: Examples, rng: Random) -> list[Any]:
-    """Mutated inputs of the examples, without duplicates."""
-    seen = {repr(one.input) for one in examples.tests}
-    inputs = []
-    for number in range(4 * FURTHER):
-        basis = examples.tests[number % len(examples.tests)].input
-        mutant = _mutant(basis, examples.style, rng)
-        if mutant is not None and repr(mutant) not in seen:
-            seen.add(repr(mutant))
-            inputs.append(mutant)
-        if len(inputs) == FURTHER:
-            break
-    return inputs
-
-
-def _mutant(basis: Any, style: str, rng: Random) -> Any:
-    if style == "stdin":
-        return mutate_text(basis, rng)
-    if not isinstance(basis, str):
-        return mutate_arguments(arguments(basis), rng)
-    try:  # arguments as the lines of a text
-        changed = mutate_arguments(arguments(basis), rng)
-        return "\n".join(msgspec.json.encode(one).decode() for one in changed)
-    except TypeError:
-        return None
-
-
+FURTHER = 64  # inputs of a case beyond its examples
+SECONDS = 20.0  # of a case, after which no further inputs are run
+STDIN = 0.5  # share of them for programs that read standard input, which need a process for each
+FIRST = 0.6  # share of the further inputs that are made from the examples alone
+FAILING = 12  # further inputs for a program that fails an example, or starts slowly
+FURTHER_SECONDS = 2.0  # of a run on a further input
 MAX_TIMEOUTS = 2
-MIN_FURTHER = 3  # further inputs on which a program must run before it can join a cluster
+MAX_INPUT = 1_000  # characters of an input that is recorded
+MAX_OUTPUT = 400
+MAX_REMEMBERED = 4_000  # bytes of an output that is read once for all programs that print it
+NO_INPUTS = "no examples, and no annotated function to make inputs for"
+NO_FURTHER = "no further inputs could be made"
+TIME_ENDED = "the time for further inputs ended"
+HUNG = f"hung on {MAX_TIMEOUTS} inputs and was not run on more"
 
 
-@dataclass(frozen=True, slots=True)
-class _Observed:
-    """The result of one input, reduced to what is compared."""
+@dataclass(slots=True)
+class _Trials:
+    """The runs of a case: its programs, the further inputs so far, and results by output."""
 
-    status: OutcomeStatus
-    digest: str = ""
-    passed: bool = False
-    unreadable: bool = False
+    trial: Trial
+    programs: list[ProgramRuns]
+    deadline: float
+    inputs: list[Any] = field(default_factory=list)
+    readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
+    is_cut: bool = False
+
+    def is_late(self) -> bool:
+        """Whether the time of the case has ended, so that something is left out."""
+        self.is_cut = self.is_cut or time.monotonic() >= self.deadline
+        return self.is_cut
 
 
 class BehaviourFinder:
-    """Runs every program of a case once; programs with the same results on all inputs form a cluster.
+    """Runs every program of a case; programs with the same results on all valid inputs form a cluster.
 
-    A program that ran on too few further inputs is in no cluster, nor is one with unreadable results, for
-    which the number of passed examples is unknown too. The sandbox is set up before the first program runs;
-    a machine without one raises a `UserError`.
+    `further` is the number of inputs beyond the examples, `seconds` the time of a case after which no more of
+    them are run. The sandbox is set up before the first program runs; a machine without one raises a
+    `UserError`.
     """
 
-    def __init__(self, sandbox: str = "auto", *, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        sandbox: str = "auto",
+        *,
+        limits: Limits | None = None,
+        further: int = FURTHER,
+        seconds: float = SECONDS,
+    ) -> None:
         self._name, self._limits = sandbox, limits or Limits(seconds=4.0)
+        self._further, self._seconds = further, seconds
         self._sandbox: Sandbox | None = None
         self._reader = ResultReader()
         self._lock = asyncio.Lock()
 
     @property
     def version(self) -> str:
-        """The Python version and the limits of a run."""
+        """The Python version, the limits of a run and the number of inputs."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return f"behaviour-2 {python} {self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
+        limits = f"{self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
+        return f"behaviour-3 {python} {limits} {self._further} inputs {self._seconds:g}s"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """Run all distinct programs of a case; `TimeoutError` if they take too long together."""
         trial = trial_of(case)
         if trial is None:
-            return ()
-        sources = [program_text(case, candidate) for candidate in case.candidates]
-        distinct = list(dict.fromkeys(sources))
+            return [Found(note=NO_INPUTS) for _ in case.candidates]
+        written = [(program_text(case, one), language_of(case, one)) for one in case.candidates]
+        programs = [ProgramRuns(*program, votes) for program, votes in Counter(written).items()]
+        runnable = [one for one in programs if why_not(trial, one.language) is None]
+        if programs and not runnable:
+            raise UserError(why_not(trial, programs[0].language) or "")
+        trials = _Trials(trial, runnable, time.monotonic() + self._seconds)
         async with asyncio.timeout_at(until):
-            sandbox = await self._get_sandbox()
-            results = await asyncio.gather(*(self._run(sandbox, trial, source) for source in distinct))
-        by_source = dict(zip(distinct, results, strict=True))
-        return [by_source[source] for source in sources]
+            await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
+        found = dict(zip(((one.source, one.language) for one in runnable), conclude(trials), strict=True))
+        return [found.get(one) or Found(note=why_not(trial, one[1]) or "") for one in written]
 
     async def close(self) -> None:
         """End the processes that read results."""
@@ -159,57 +118,152 @@ class BehaviourFinder:
                 self._sandbox = await find_sandbox(self._name)
             return self._sandbox
 
-    async def _run(self, sandbox: Sandbox, trial: Trial, source: str) -> Found:
-        entry = entry_of(Examples(trial.examples, trial.entry_point, trial.style), source)
-        inputs = [one if entry is None else arguments(one) for one in trial.inputs]
-        seen = await self._observe(sandbox, Program(source, entry), inputs, trial.examples)
-        known, parses = len(trial.examples), any(one.status != "unparsed" for one in seen)
-        shown, further = seen[:known], seen[known:]
-        readable = known and not any(one.unreadable for one in shown)
-        passed = sum(one.passed for one in shown) if readable else None
-        # Programs that agree on the examples, whose outputs they can read, may agree nowhere else.
-        tried = sum(one.status == "ok" for one in further) >= MIN_FURTHER
-        comparable = tried and not any(one.unreadable for one in seen)
-        return Found(_signature(seen) if comparable else None, passed, known, parses)
+    async def _search(self, trials: _Trials, source: FurtherInputs) -> None:
+        """Run the first inputs on all programs, then changed ones on those that may still be alike."""
+        further = self._further if trials.trial.style == "call" else round(self._further * STDIN)
+        first = source.first(round(further * FIRST))
+        await self._run_all(
+            trials, trials.programs, first if len(trials.programs) > 1 else [], failing=FAILING
+        )
+        chosen = credible(trials.programs)
+        if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_late():
+            parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
+            more = source.more(parents, further - len(trials.inputs))
+            await self._run_all(trials, chosen, more, failing=further)
 
-    async def _observe(
-        self, sandbox: Sandbox, program: Program, inputs: Sequence[Any], examples: Sequence[Example]
-    ) -> list[_Observed]:
-        """The result of each input; after `MAX_TIMEOUTS` the rest count as timeouts too."""
-        seen: list[_Observed] = []
-        timeouts = 0
+    async def _run_all(
+        self, trials: _Trials, programs: Sequence[ProgramRuns], inputs: Sequence[Any], *, failing: int
+    ) -> None:
+        """Run programs on new inputs, those that fail an example on at most `failing` inputs in all."""
+        start = len(trials.inputs)
+        trials.inputs += inputs
+        sandbox = await self._get_sandbox()
+        await asyncio.gather(*(self._run(sandbox, trials, one, start, failing) for one in programs))
+
+    async def _run(
+        self, sandbox: Sandbox, trials: _Trials, tested: ProgramRuns, start: int, failing: int
+    ) -> None:
+        """Run one program on the examples, unless it was, and on the further inputs from `start`."""
+        trial = trials.trial
+        suite = Examples(trial.examples, trial.entry_point, trial.style)
+        entry = entry_of(suite, tested.source, tested.language)
+        examples = () if tested.examples else trial.examples
+        given = [*(one.input for one in examples), *trials.inputs[start:]]
+        inputs = [one if entry is None else arguments(one) for one in given]
+        seconds = [self._limits.seconds] * len(examples) + [FURTHER_SECONDS] * (len(given) - len(examples))
+        timeouts = sum(one.status == "timeout" for one in tested.further.values())
+        program = Program(tested.source, entry, trace=True, language=tested.language)
         async with (
             sandbox.core(),
-            aclosing(outcomes_of(sandbox, program, inputs, limits=self._limits)) as outcomes,
+            aclosing(outcomes_of(sandbox, program, inputs, limits=self._limits, seconds=seconds)) as outcomes,
         ):
-            async for outcome in outcomes:
-                example = examples[len(seen)] if len(seen) < len(examples) else None
-                seen.append(await self._read(outcome, example, program.entry_point))
+            place = 0
+            while place < len(inputs) and timeouts < MAX_TIMEOUTS:
+                if place >= len(examples) and (
+                    len(tested.further) >= _enough(tested, failing) or trials.is_late()
+                ):
+                    return
+                outcome = await anext(outcomes)
                 timeouts += outcome.status == "timeout"
-                if timeouts == MAX_TIMEOUTS:
-                    break
-        return seen + (len(inputs) - len(seen)) * [_Observed("timeout")]
+                if place < len(examples):
+                    tested.examples.append(await self._read(trials, outcome, entry, examples[place]))
+                else:
+                    tested.further[start + place - len(examples)] = await self._read(trials, outcome, entry)
+                place += 1
+        hung = Observed("timeout")
+        tested.examples += [hung] * (len(trial.examples) - len(tested.examples))
+        for n in range(start, len(trials.inputs)):
+            tested.further.setdefault(n, hung)
 
-    async def _read(self, outcome: Outcome, example: Example | None, entry: str | None) -> _Observed:
+    async def _read(
+        self, trials: _Trials, outcome: Outcome, entry: str | None, example: Any = None
+    ) -> Observed:
+        seconds, reached = outcome.seconds, outcome.reached
         if outcome.status != "ok":
-            return _Observed(outcome.status)
-        if entry is None:
-            expected = None if example is None else expected_text(example)
-            reading = await self._reader.text(outcome.output, expected)
-        else:
-            reading = await self._reader.value(
-                outcome.output, () if example is None else expected_values(example)
-            )
-        return _Observed("ok", reading.digest, passed=reading.same, unreadable=bool(reading.fault))
+            error = shorten(outcome.detail, MAX_OUTPUT)
+            return Observed(outcome.status, shown=error, seconds=seconds, reached=reached)
+        key = (entry is None, outcome.output)
+        reading = trials.readings.get(key) if example is None else None
+        if reading is None:
+            if entry is None:
+                expected = None if example is None else expected_text(example)
+                reading = await self._reader.text(outcome.output, expected)
+            else:
+                values = () if example is None else expected_values(example)
+                reading = await self._reader.value(outcome.output, values)
+            if example is None and len(outcome.output) <= MAX_REMEMBERED:
+                trials.readings[key] = reading
+        shown = reading.shown if entry else shown_text(outcome.output)
+        fault = bool(reading.fault)
+        return Observed("ok", reading.digest, reading.same, fault, shown, seconds, reached)
+
+
+def _enough(tested: ProgramRuns, failing: int) -> float:
+    """The number of further inputs that a program runs on at most."""
+    if tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly:
+        return FAILING
+    return math.inf if all(one.passed for one in tested.examples) else failing
+
+
+def shown_text(output: bytes) -> str:
+    """Printed output as a judge may read it: printable lines, shortened."""
+    half = 2 * MAX_OUTPUT
+    ends = output if len(output) <= 2 * half else output[:half] + output[-half:]
+    text = ends.decode("utf-8", "replace").strip()
+    return shorten("\n".join(map(printable, text.split("\n"))), MAX_OUTPUT)
+
+
+def conclude(trials: _Trials) -> list[Found]:
+    """The findings about each program."""
+    separation, trial = Separation(trials.programs), trials.trial
+    texts = {n: shown_input(trial, trials.inputs[n]) for n in separation.valid}
+    kept = separation.kept({n: len(text) for n, text in texts.items() if len(text) <= MAX_INPUT})
+    found = []
+    for one in trials.programs:
+        runs = tuple(_as_run(trial, texts[n], one.further.get(n)) for n in kept)
+        note = _note(trials, one)
+        cluster, survived = separation.cluster(one), separation.survived(one)
+        found.append(Found(cluster, one.passed, len(trial.examples), one.parses, runs, survived, note))
+    return found
+
+
+def _as_run(trial: Trial, text: str, seen: Observed | None) -> Run:
+    kind: Literal["stdin", "call"] = "stdin" if trial.style == "stdin" else "call"
+    if seen is None or seen.unreadable:
+        return Run(text, kind, "skipped" if seen is None else "unreadable")
+    return Run(text, kind, seen.status, seen.shown, seen.digest[:16])
+
+
+def _note(trials: _Trials, program: ProgramRuns) -> str:
+    hung = sum(one.status == "timeout" for one in (*program.examples, *program.further.values()))
+    if hung >= MAX_TIMEOUTS:
+        return HUNG
+    if not trials.inputs and len(trials.programs) > 1:
+        return NO_FURTHER
+    return TIME_ENDED if trials.is_cut else ""
+
+
+def shown_input(trial: Trial, value: Any) -> str:
+    """An input as text: standard input as it is, arguments as a call."""
+    if trial.style == "stdin":
+        return "\n".join(map(printable, str(value).split("\n")))
+    try:
+        return printable(f"{trial.entry_point}({', '.join(map(repr, arguments(value)))})")
+    except ValueError:  # Python refuses to print very long integers
+        return ""
+
+
+def why_not(trial: Trial, language: str) -> str | None:
+    """Why programs of a language are not run on the inputs of a trial; None if they are."""
+    if trial.style == "call" and language != PYTHON:
+        return f"functions are called in Python only: not in {language}"
+    return missing_tool(language)
 
 
 def make_finder(resources: Resources) -> BehaviourFinder | None:
     """What runs programs; nothing where they may not run."""
-    return None if resources.sandbox == "off" else BehaviourFinder(resources.sandbox)
-
-
-def _signature(seen: Sequence[_Observed]) -> str | None:
-    """A digest of all results; None if every input failed: such programs need not be alike."""
-    if all(one.status != "ok" for one in seen):
+    if resources.sandbox == "off":
         return None
-    return sha256("\n".join(f"{one.status} {one.digest}" for one in seen).encode()).hexdigest()[:16]
+    return BehaviourFinder(
+        resources.sandbox, further=resources.further_inputs, seconds=resources.further_seconds
+    )

@@ -18,7 +18,7 @@ from typing import Any
 from caps.core.domains import Resources
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case
-from caps.evidence.anatomy import dissect
+from caps.evidence.anatomy import dissect, fence_label
 from caps.graders.base import Grade
 from caps.graders.results import Reading, ResultReader
 from caps.graders.test_suites import (
@@ -42,6 +42,7 @@ from caps.sandbox.base import (
 )
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts
+from caps.sandbox.languages import PYTHON, language_named, missing_tool
 from caps.sandbox.programs import OUT_OF_TURN, Outcome, Program, load, make_job, outcomes_of, wait_until_ready
 
 # --- Test programs: tests and candidate run in separate processes, and calls are relayed here unparsed ---
@@ -150,9 +151,15 @@ class CodeGrader:
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
         """Grade one candidate."""
         suite = read_suite(case)
-        source = program_text(case, candidate)
+        source, language = program_text(case, candidate), language_of(case, candidate)
+        missing = missing_tool(language)
+        if missing is not None:
+            raise InputError(f"language: {missing}")
+        if language != PYTHON and (isinstance(suite, TestProgram) or suite.style == "call"):
+            detail = f"its tests call functions, which is possible in Python only, not in {language}"
+            return Grade(correct=None, reason="other language", detail=detail)
         if isinstance(suite, Examples):
-            grade = await self._examples(suite, source)
+            grade = await self._examples(suite, source, language)
         else:
             prompt = prompt_text(case, suite.entry_point)
             program = Program(source, suite.entry_point, prelude=False)
@@ -163,9 +170,9 @@ class CodeGrader:
         """Stop the processes that read results."""
         await self.reader.close()
 
-    async def _examples(self, suite: Examples, source: str) -> Grade:
-        entry = entry_of(suite, source)
-        program = Program(source, entry)
+    async def _examples(self, suite: Examples, source: str, language: str) -> Grade:
+        entry = entry_of(suite, source, language)
+        program = Program(source, entry, language=language)
         inputs = [one.input if entry is None else arguments(one.input) for one in suite.tests]
         async with (
             self.sandbox.core(),
@@ -193,6 +200,8 @@ async def make_grader(resources: Resources) -> CodeGrader:
 def program_text(case: Case, candidate: Candidate) -> str:
     """The program of a candidate: its code, after the preamble or the prompt that it continues."""
     code = dissect(candidate).code or candidate.text
+    if language_of(case, candidate) != PYTHON:
+        return code
     preamble = str(case.extra.get("preamble") or "")
     entry = case.extra.get("entry_point")
     prompt = prompt_text(case, str(entry) if entry else None)
@@ -201,6 +210,14 @@ def program_text(case: Case, candidate: Candidate) -> str:
     if "from __future__" in code:
         prompt = preamble = ""  # it must come first, so the code is not a continuation
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in (preamble, prompt, code) if part)
+
+
+def language_of(case: Case, candidate: Candidate) -> str:
+    """The language of a program: that of its fence, else that of its case, else Python."""
+    stated = language_named(case.extra.get("language")) or PYTHON
+    if candidate.code and candidate.code.strip():
+        return stated
+    return language_named(fence_label(candidate.text)) or stated
 
 
 def prompt_text(case: Case, entry_point: str | None) -> str:
@@ -215,9 +232,10 @@ def prompt_text(case: Case, entry_point: str | None) -> str:
     return text
 
 
-def entry_of(suite: Examples, source: str) -> str | None:
+def entry_of(suite: Examples, source: str, language: str = PYTHON) -> str | None:
     """The function to call, or None for standard input, which is used if the program reads it."""
-    if suite.style == "stdin" or (suite.style == "either" and _READS_STDIN.search(source)):
+    reads = language != PYTHON or _READS_STDIN.search(source)
+    if suite.style == "stdin" or (suite.style == "either" and reads):
         return None
     return suite.entry_point
 

@@ -11,6 +11,7 @@ result that equals the expected one byte for byte is not parsed; most correct pr
 
 import gc
 import json
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from hashlib import sha256
 from itertools import count
+from math import isfinite
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
@@ -155,7 +157,7 @@ def read(kind: Kind, data: bytes, expected: Sequence[bytes]) -> Reading:
 def _read_text(data: bytes, expected: Sequence[bytes]) -> Reading:
     text = data.decode("utf-8", "replace")
     same = any(same_text(one.decode("utf-8", "surrogatepass"), text) for one in expected)
-    return Reading(same, _digest(normalised(text)), _show(text))
+    return Reading(same, _digest(_DECIMAL.sub(_round_text, normalised(text))), _show(text))
 
 
 def _read_value(data: bytes, expected: Sequence[bytes]) -> Reading:
@@ -166,7 +168,35 @@ def _read_value(data: bytes, expected: Sequence[bytes]) -> Reading:
     else:
         same = False
     rendered = render(value)
-    return Reading(same, _digest(rendered), _show(rendered))
+    return Reading(same, _digest(render(_alike(value))), _show(rendered))
+
+
+_DECIMAL = re.compile(r"(?<![\w.])-?\d{1,15}\.\d{1,30}(?![\w.])")
+
+
+def _round_text(found: re.Match[str]) -> str:
+    return str(_round(float(found[0])))
+
+
+def _alike(value: Any) -> Any:
+    """A value whose numbers are equal if they mean the same: 1, 1.0 and True, and 0.3 and 0.1 + 0.2."""
+    match value:
+        case bool():
+            return int(value)
+        case float():
+            return _round(value)
+        case list() | tuple():
+            return type(value)(map(_alike, value))
+        case Items(kind, items):
+            return Items(kind, list(map(_alike, items)))
+    return value
+
+
+def _round(value: float) -> float | int:
+    if not isfinite(value):
+        return value
+    short = float(f"{value:.9g}")
+    return int(short) if short.is_integer() else short
 
 
 def _digest(text: str) -> str:

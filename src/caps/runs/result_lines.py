@@ -12,6 +12,7 @@ from caps.core.text import number, plural, printable_json
 from caps.core.types import (
     Answer,
     Ask,
+    Found,
     Group,
     Level,
     Pairing,
@@ -32,13 +33,19 @@ Line = dict[str, Any]
 
 
 def findings_line(prepared: PreparedCase) -> Line:
-    """Count the public examples that each candidate passes; empty if none was run."""
+    """Count the public examples that each candidate passes, and the inputs that separate candidates."""
     findings = [one.found for one in prepared.case.candidates]
-    tested = [one for one in findings if one is not None and one.passed is not None]
-    if not tested:
-        return {}
-    passed = [None if one is None else one.passed for one in findings]
-    return {"tests_passed": passed, "examples": tested[0].examples}
+    known = [one for one in findings if one is not None]
+    line: Line = {}
+    if any(one.passed is not None for one in known):
+        line["tests_passed"] = [None if one is None else one.passed for one in findings]
+        line["examples"] = max(one.examples for one in known)
+    if any(one.survived for one in known):
+        line["separating_inputs"] = max(one.survived.inputs for one in known if one.survived)
+        line["agreed"] = [one.survived.agreed if one and one.survived else None for one in findings]
+    if any(one.note for one in known):
+        line["notes"] = [one.note if one else "" for one in findings]
+    return line
 
 
 @dataclass(slots=True)
@@ -52,11 +59,15 @@ class FindingsSummary:
     passed: int = 0
     tried: int = 0
     unusable: Counter[str] = field(default_factory=Counter)
+    untried: Counter[str] = field(default_factory=Counter)
 
     def add(self, prepared: PreparedCase) -> None:
         """Count one case."""
         findings = [one.found for one in prepared.case.candidates if one.found is not None]
         if not findings:
+            return
+        if all(one == Found(note=one.note) for one in findings):
+            self.untried[findings[0].note] += 1
             return
         self.cases += 1
         self.candidates += len(prepared.case.candidates)
@@ -70,7 +81,7 @@ class FindingsSummary:
         """Return the totals as plain data."""
         names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried")
         counts = {name: getattr(self, name) for name in names}
-        return {**counts, "unusable": dict(self.unusable)}
+        return {**counts, "unusable": dict(self.unusable + self.untried)}
 
     def as_text(self) -> list[str]:
         """Return one or two lines of text."""
@@ -86,7 +97,8 @@ class FindingsSummary:
                 text += f", {self.unparsed} cannot be parsed"
             lines.append(text)
         lines += [
-            f"hard evidence: none for {plural(count, 'case')}: {why}" for why, count in self.unusable.items()
+            f"hard evidence: none for {plural(count, 'case')}: {why}"
+            for why, count in (self.unusable + self.untried).items()
         ]
         return lines
 

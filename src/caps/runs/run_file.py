@@ -28,8 +28,8 @@ PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  
 #: Settings that identify a run: they decide what is asked and chosen.
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
-    "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
-    "recorded", "recorded_judge", "write_tests", "write_tests_model",
+    "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "further_inputs",
+    "further_seconds", "prompt_version", "recorded", "recorded_judge", "write_tests", "write_tests_model",
 )  # fmt: skip
 
 

@@ -57,7 +57,8 @@ NAMES = ("auto", "bwrap", "unsafe-local")
 class Limits:
     """Resource limits of a job. `memory` is address space, for each of its processes.
 
-    `cpu` is the processor time of one process in seconds; the default is `seconds`.
+    `cpu` is the processor time of one process in seconds; the default is `seconds`. With `address`, that is
+    the address space, and `memory` limits the part of it that can be written.
     """
 
     seconds: float = 10.0
@@ -68,6 +69,7 @@ class Limits:
     file_size: int = 16 << 20
     scratch: int = 64 << 20
     cpu: float | None = None
+    address: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

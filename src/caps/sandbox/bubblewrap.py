@@ -174,7 +174,7 @@ def _common_arguments() -> tuple[str, ...]:
     arguments += ["--setenv", "PYTHONPATH", _FOLDER]
     for folder in ("/dev", "/etc"):
         arguments += ["--perms", "0755", "--dir", folder]  # otherwise only root could read them
-    for path in _SYSTEM:
+    for path in (*_SYSTEM, *map(str, sorted(Path("/etc").glob("java-*")))):  # Java has settings there
         if Path(path).is_symlink() and path.count("/") == 1:
             arguments += ["--symlink", str(Path(path).readlink()), path]
         else:
@@ -192,6 +192,8 @@ def _common_arguments() -> tuple[str, ...]:
     arguments += ["--proc", "/proc"]
     for device in _DEVICES:
         arguments += ["--dev-bind", device, device]
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        arguments += ["--symlink", f"/proc/self/fd/{fd}", f"/dev/{name}"]
     return tuple(arguments)
 
 

@@ -6,7 +6,7 @@ hostile: here it is only split into parts and passed on as bytes; `caps.graders.
 
 import marshal
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,20 +18,25 @@ from caps.core.errors import SandboxError
 from caps.sandbox.base import PYTHON, Conversation, EndedError, Job, Limits, Sandbox, Status, printable
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts, split_value
+from caps.sandbox.languages import COMPILE_SECONDS, TOOLCHAINS
+from caps.sandbox.languages import PYTHON as PYTHON_NAME
 from caps.sandbox.runner import classify_exit
 
 _PACKAGE = "caps.sandbox.inside"
 _NEEDED = {
-    "feed": ("feed", "prelude", "wire"),
-    "serve": ("serve", "plain", "prelude", "wire"),
+    "feed": ("feed", "coverage", "prelude", "wire"),
+    "native": ("feed", "coverage", "plain", "prelude", "wire"),
+    "serve": ("serve", "coverage", "plain", "prelude", "wire"),
     "examine": ("examine", "plain", "wire"),
 }
 
 
-def make_job(name: str, limits: Limits, *, prelude: bool = False) -> Job:
+def make_job(name: str, limits: Limits, *, prelude: bool = False, trace: bool = False) -> Job:
     """The job that runs `inside/<name>.py`."""
-    arguments = f"{limits.output}, prelude={prelude}" if name == "feed" else ""
+    arguments = f"{limits.output}, prelude={prelude}, trace={trace}" if name == "feed" else ""
     command = f"from {_PACKAGE}.{name} import main; main({arguments})"
+    if name == "native":
+        command = f"from {_PACKAGE}.feed import main_native; main_native({limits.output})"
     return Job((*PYTHON.argv, "-c", command), _compiled(name), limits=limits)
 
 
@@ -50,17 +55,31 @@ def _compile(name: str) -> bytes:
 
 OutcomeStatus: TypeAlias = Status | Literal["unparsed"]
 _START_SECONDS = 10.0  # for a process to load, independent of the limit of a test
+_NATIVE_GRACE = 2.0  # seconds for the job to end a program
 _MAX_DIGITS = 12  # of an exit code or a size
 OUT_OF_TURN = "the program answered out of turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A Python program that is called at its entry point, or else reads input; `prelude` adds imports."""
+    """A Python program that is called at its entry point, or else reads input; `prelude` adds imports.
+
+    With `trace`, each outcome counts the lines of the program that it was the first to reach. A program in
+    another `language` always reads input and is not traced.
+    """
 
     source: str
     entry_point: str | None = None
     prelude: bool = True
+    trace: bool = False
+    language: str = PYTHON_NAME
+
+    @property
+    def kind(self) -> str:
+        """The job that runs it."""
+        if self.language != PYTHON_NAME:
+            return "native"
+        return "feed" if self.entry_point is None else "serve"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +90,22 @@ class Outcome:
     output: bytes = b""
     detail: str = ""
     seconds: float = 0.0
+    reached: int = 0
 
 
 async def outcomes_of(
-    sandbox: Sandbox, program: Program, inputs: Sequence[Any], *, limits: Limits
+    sandbox: Sandbox,
+    program: Program,
+    inputs: Sequence[Any],
+    *,
+    limits: Limits,
+    seconds: Sequence[float] | None = None,
 ) -> AsyncGenerator[Outcome, None]:
-    """Yield the outcome of each input; closing early kills the process. The caller must hold a core."""
-    remaining = list(inputs)
+    """Yield the outcome of each input; closing early kills the process. The caller must hold a core.
+
+    `seconds` may give each input its own time; else it is that of the limits.
+    """
+    remaining = list(zip(inputs, seconds or [limits.seconds] * len(inputs), strict=True))
     while remaining:
         answered = False
         async with aclosing(_session(sandbox, program, remaining, limits)) as session:
@@ -90,28 +118,31 @@ async def outcomes_of(
 
 
 async def _session(
-    sandbox: Sandbox, program: Program, inputs: Sequence[Any], limits: Limits
+    sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
     """Yield outcomes of one process; the last one may be that it ended."""
-    fed = program.entry_point is None
-    allowed = limits if fed else replace(limits, cpu=limits.seconds * len(inputs) + _START_SECONDS)
-    async with sandbox.open(
-        make_job("feed" if fed else "serve", allowed, prelude=program.prelude)
-    ) as conversation:
+    kind, allowed = program.kind, limits
+    if kind == "serve":
+        allowed = replace(limits, cpu=limits.seconds * len(inputs) + _START_SECONDS)
+    elif kind == "native":
+        allowed = TOOLCHAINS[program.language].limits(limits)
+    start, run = _RUNS[kind]
+    job = make_job(kind, allowed, prelude=program.prelude, trace=program.trace)
+    async with sandbox.open(job) as conversation:
         await wait_until_ready(conversation, sandbox)
         started = time.perf_counter()
         try:
-            failure = await (_feed_source if fed else load)(conversation, program, limits)
+            failure = await start(conversation, program, limits)
         except EndedError as ended:
             failure = Outcome(ended.status, detail=str(ended))
         if failure is not None:
             for _ in tuple(inputs):
                 yield failure
             return
-        for value in tuple(inputs):
+        for value, seconds in tuple(inputs):
             started = time.perf_counter()
             try:
-                outcome = await (_feed if fed else _call)(conversation, program, value, limits)
+                outcome = await run(conversation, program, value, seconds)
             except EndedError as ended:
                 yield Outcome(ended.status, detail=str(ended), seconds=time.perf_counter() - started)
                 return
@@ -132,9 +163,21 @@ async def _feed_source(conversation: Conversation, program: Program, limits: Lim
     return None if answer == b"parsed" else Outcome("unparsed", detail=printable(split_texts(answer, 1)[0]))
 
 
+async def _compile_source(conversation: Conversation, program: Program, _: Limits) -> Outcome | None:
+    file, compiling, running = TOOLCHAINS[program.language].commands(program.source)
+    source = program.source.encode(errors="surrogatepass")
+    await conversation.send(encode([source, file, compiling, running]))
+    answer = await conversation.receive(COMPILE_SECONDS)
+    if answer == b"parsed":
+        return None
+    lines = split_texts(answer, 1)[0].splitlines()
+    errors = [line for line in lines if "error" in line.lower()] or lines[-1:]
+    return Outcome("unparsed", detail=printable(errors[0] if errors else ""))
+
+
 async def load(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
     """Load a program; returns an outcome only if that failed."""
-    await conversation.send(encode([program.source, program.prelude, program.entry_point]))
+    await conversation.send(encode([program.source, program.prelude, program.entry_point, program.trace]))
     reply = await conversation.receive(limits.seconds)
     if reply == b"L":
         return None
@@ -143,24 +186,54 @@ async def load(conversation: Conversation, program: Program, limits: Limits) -> 
     return failed_call(reply)
 
 
-async def _feed(conversation: Conversation, _: Program, value: str, limits: Limits) -> Outcome:
+async def _feed(conversation: Conversation, _: Program, value: str, seconds: float) -> Outcome:
     await conversation.send(value.encode(errors="surrogatepass"))
-    answer = await conversation.receive(limits.seconds)
-    head = answer[: answer.find(b"\n", 0, 2 * _MAX_DIGITS) + 1]
+    return _read_fed(await conversation.receive(seconds))
+
+
+async def _feed_native(conversation: Conversation, _: Program, value: str, seconds: float) -> Outcome:
+    """Run a compiled program; the job ends it in time, and gets a little longer itself."""
+    await conversation.send(b"%.3f\n%b" % (seconds, value.encode(errors="surrogatepass")))
+    return _read_fed(await conversation.receive(seconds + _NATIVE_GRACE))
+
+
+def _read_fed(answer: bytes) -> Outcome:
+    head = answer[: answer.find(b"\n", 0, 3 * _MAX_DIGITS) + 1]
     fields = head.split()
-    if len(fields) != 2 or not fields[1].isdigit() or not fields[0].removeprefix(b"-").isdigit():
-        return Outcome("output" if fields[:1] == [b"output"] else "crashed")
+    if (
+        len(fields) != 3
+        or not (fields[1] + fields[2]).isdigit()
+        or not fields[0].removeprefix(b"-").isdigit()
+    ):
+        known: dict[bytes, OutcomeStatus] = {b"output": "output", b"timeout": "timeout"}
+        return Outcome(known.get(fields[0], "crashed") if fields else "crashed")
     end = len(head) + int(fields[1])
     last = answer[end:].strip().rpartition(b"\n")[2]
     message = printable(split_texts(last, 1)[0])
-    return Outcome(classify_exit(int(fields[0]), answer[end:]), answer[len(head) : end], detail=message)
+    status = classify_exit(int(fields[0]), answer[end:])
+    return Outcome(status, answer[len(head) : end], detail=message, reached=int(fields[2]))
 
 
-async def _call(conversation: Conversation, program: Program, value: list[Any], limits: Limits) -> Outcome:
+async def _call(conversation: Conversation, program: Program, value: list[Any], seconds: float) -> Outcome:
     await conversation.send(encode(["call", program.entry_point, encode(value), encode({}), False]))
-    reply = await conversation.receive(limits.seconds)
+    reply = await conversation.receive(seconds)
     parts = split_value(reply)
-    return failed_call(reply) if parts is None else Outcome("ok", parts[0])
+    outcome = failed_call(reply) if parts is None else Outcome("ok", parts[0])
+    if not program.trace:
+        return outcome
+    await conversation.send(encode(["reached"]))
+    counted = split_value(await conversation.receive(seconds))
+    new = counted is not None and counted[0] != encode(0)
+    return replace(outcome, reached=int(new))
+
+
+_Start: TypeAlias = Callable[[Conversation, Program, Limits], Awaitable[Outcome | None]]
+_Run: TypeAlias = Callable[[Conversation, Program, Any, float], Awaitable[Outcome]]
+_RUNS: dict[str, tuple[_Start, _Run]] = {  # how a program is started, and run on an input
+    "feed": (_feed_source, _feed),
+    "native": (_compile_source, _feed_native),
+    "serve": (load, _call),
+}
 
 
 def failed_call(reply: bytes) -> Outcome:

@@ -268,7 +268,13 @@ _STACK = 64 << 20  # recursion through C needs it; it is charged for every threa
 def prlimit(limits: Limits, *, processes: int | None) -> tuple[str, ...]:
     """The command prefix that sets these limits; with `processes` None they are not limited."""
     cpu = math.ceil((limits.cpu or limits.seconds) + 1)
-    command = ["prlimit", f"--as={limits.memory}", f"--cpu={cpu}", f"--fsize={limits.file_size}"]
+    command = [
+        "prlimit",
+        f"--as={limits.address or limits.memory}",
+        f"--data={limits.memory}",
+        f"--cpu={cpu}",
+    ]
+    command.append(f"--fsize={limits.file_size}")
     command += [f"--nofile={limits.files}", f"--stack={_STACK}", "--core=0", "--memlock=0", "--msgqueue=0"]
     if processes is not None:
         command.append(f"--nproc={processes}")

@@ -42,8 +42,8 @@ GAMES_OF_V1 = 3  # a candidate
 HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth its own games
 USUAL_POOL = 16  # candidates: what `nobody` is stated for
 WEIGHTS = {  # weights of what is known before the judge is asked -> their names in an explanation
-    "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed", "score": "score",
-    "logprob": "logprob", "written": "written tests",
+    "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed",
+    "survived": "agreement", "score": "score", "logprob": "logprob", "written": "written tests",
 }  # fmt: skip
 FEWER = 0.55  # how much surer a candidate of a smaller pool is, in log-odds for each halving of it / log 2
 
@@ -79,6 +79,9 @@ class Posterior(UncertainJudge):
     nobody: float = setting(2.0, "weight of the case that no answer is right, in candidates", least=0.01)
     parses: float = setting(3.0, "log-odds lost by what does not parse", least=0)
     tests: float = setting(5.0, "log-odds lost by failing all public examples", least=0)
+    survived: float = setting(
+        1.0, "log-odds lost by differing from most programs on all inputs that separate them", least=0
+    )
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
     written: float = setting(1.0, "log-odds a standard deviation of agreement with written tests", least=0)
@@ -150,7 +153,7 @@ class Posterior(UncertainJudge):
 
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
         """Log-weight of each answer before the judge is asked."""
-        failing = {"parses": self.parses, "tests_passed": self.tests}
+        failing = {"parses": self.parses, "tests_passed": self.tests, "agreement": self.survived}
         scored = {"score": self.score, "logprob": self.logprob, "written": self.written}
         votes = self.loose_votes if self.several(groups) else self.votes
         return weigh(groups, votes=votes, failing=failing, scored=scored)

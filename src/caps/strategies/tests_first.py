@@ -12,11 +12,16 @@ from caps.core.types import Entrant, Selection
 from caps.strategies.dedup import REPRESENTATIVES, dedup
 
 EVIDENCE = ("parses", "tests_passed", "written")
+SURVIVED = ("agreement", "varied")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestsFirst:
-    """Clusters by what was found out about them, then by size; ties at random. Without findings: majority."""
+    """Clusters by what was found out about them, then by size; ties at random. Without findings: majority.
+
+    A program that does the same whatever its input comes after the others however common it is. Of clusters
+    of one size, that which agrees with most programs on more of the separating inputs comes first.
+    """
 
     __test__ = False  # pytest: not a test class
 
@@ -33,6 +38,11 @@ class TestsFirst:
         votes, merged = dedup(entrants, self.representative, rng)
         standings = Standings(votes, rng, floor=0)
         known = {one.id: [one.features.get(name, -1.0) for name in EVIDENCE] for one in entrants}
-        ranked = sorted(votes, key=lambda one: (known[one], standings.rank(one)), reverse=True)
+        agreed, varied = ({one.id: one.features.get(name, 1.0) for one in entrants} for name in SURVIVED)
+
+        def merit(one: int) -> tuple[object, ...]:
+            return known[one], varied[one], votes[one], agreed[one], standings.rank(one)
+
+        ranked = sorted(votes, key=merit, reverse=True)
         shares = {one: votes[one] / len(entrants) for one in ranked}
         return Selection(ranked[0], (*ranked, *merged), scores=shares, score_kind="share of votes")

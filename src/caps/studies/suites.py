@@ -234,7 +234,8 @@ def _identity(runner: Runner) -> list[Any]:
     ]
     if config.max_tokens_e1 is not None or config.extra_e1:
         judge += [config.max_tokens_e1, recorded_extra(config.extra_e1)]
-    found = [] if config.hard_evidence == "off" else [config.hard_evidence]
+    further = (config.further_inputs, config.further_seconds)
+    found = [] if config.hard_evidence == "off" else [config.hard_evidence, *further]
     return ["live", *judge, config.profile, dict(config.views), runner.templates, *found]
 
 

@@ -1,21 +1,31 @@
 """Runs a program on one standard input after another, each in a new child process.
 
-The first message is the program; each later one is an input. A reply has the exit code and the length of the
-output in a line, then the output, then the end of standard error.
+The first message is the program; each later one is an input. A reply has the exit code, the length of the
+output and the number of lines reached for the first time in a line, then the output, then the end of standard
+error.
 """
+
+from __future__ import annotations
 
 import atexit
 import gc
 import os
+import signal
 import sys
 
-from caps.sandbox.inside.prelude import load
+from caps.sandbox.inside.coverage import Coverage
+from caps.sandbox.inside.prelude import load, preload
 from caps.sandbox.inside.wire import Wire
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _ERRORS = 2000  # bytes of standard error that are kept
+_LINES = 1 << 16  # bytes of line numbers that are read
 
 
-def main(limit: int, *, prelude: bool) -> None:
+def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
     """Answer every input; the child process runs the program."""
     wire = Wire()
     try:
@@ -24,18 +34,93 @@ def main(limit: int, *, prelude: bool) -> None:
         wire.send(f"unparsed {error!r}".encode(errors="replace"))
         return
     wire.send(b"parsed")
+    coverage = Coverage(code) if trace else None
+    if prelude:
+        preload(code)
     gc.freeze()  # so that children do not copy unused pages
     while (text := wire.receive()) is not None:
-        files = [_new_file() for _ in range(3)]
-        _fill(files[0], text)
-        os.lseek(files[0], 0, os.SEEK_SET)
+        files = _open_files(text, 4 if trace else 3)
         child = os.fork()
         if not child:
             wire.close()
             _become(files)
-            load(code, "__main__", prelude=prelude)
+            if coverage is None or coverage.is_complete:
+                load(code, "__main__", prelude=prelude)
+            else:
+                _load_traced(coverage, files[3], lambda: load(code, "__main__", prelude=prelude))
             _leave()
-        wire.send(_await(child, files, limit))
+        wire.send(_await(child, files, limit, coverage))
+
+
+def main_native(limit: int) -> None:
+    """Compile a program of another language, then run it on every input, each with its own time limit.
+
+    The first message is the source, the name of its file, and the commands; each later one is a number of
+    seconds, a line end, and an input.
+    """
+    from caps.sandbox.inside.plain import decode_given  # noqa: PLC0415 - only needed here
+
+    wire = Wire()
+    source, name, compiling, running = decode_given(wire.receive() or b"")
+    with open(name, "wb") as file:  # noqa: PTH123 - pathlib takes long to load
+        file.write(source)
+    if compiling:
+        answer = _run_native(wire, compiling, b"", limit, 0)
+        if not answer.startswith(b"0 "):
+            wire.send(b"unparsed " + answer[-_ERRORS:])
+            return
+    wire.send(b"parsed")
+    while (message := wire.receive()) is not None:
+        seconds, _, text = message.partition(b"\n")
+        wire.send(_run_native(wire, running, text, limit, float(seconds)))
+
+
+def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: float) -> bytes:
+    """Run a command; after these seconds, if any, it is killed."""
+    files = _open_files(text, 3)
+    child = os.fork()
+    if not child:
+        try:
+            wire.close()
+            _become(files)
+            os.execvp(argv[0], argv)  # noqa: S606
+        finally:
+            os._exit(127)
+    ended = []
+
+    def end(*_: object) -> None:
+        ended.append(child)
+        for kill in (os.killpg, os.kill):  # it may not lead its group yet
+            try:  # noqa: SIM105
+                kill(child, signal.SIGKILL)
+            except OSError:
+                pass
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    answer = _await(child, files, limit, None)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return b"timeout 0 0\n" if ended else answer
+
+
+def _open_files(text: bytes, count: int) -> list[int]:
+    """Files for standard input, which has this text, output and errors, and for more."""
+    files = [_new_file() for _ in range(count)]
+    _fill(files[0], text)
+    os.lseek(files[0], 0, os.SEEK_SET)
+    return files
+
+
+def _load_traced(coverage: Coverage, file: int, run: Callable[[], object]) -> None:
+    """Run the program and write the numbers of the lines that it is the first to reach."""
+    known = set(coverage.lines)
+    coverage.start()
+    try:
+        run()
+    finally:
+        coverage.stop()
+        new = sorted(coverage.lines - known)
+        _fill(file, b"".join(line.to_bytes(4, "little") for line in new[: _LINES // 4]))
 
 
 def _new_file() -> int:
@@ -65,24 +150,34 @@ def _leave() -> None:
 
 def _become(files: list[int]) -> None:
     os.setsid()
-    for fd, file in enumerate(files):
+    for fd, file in enumerate(files[:3]):
         os.dup2(file, fd)
         os.close(file)
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # type: ignore[misc] # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: SIM115
 
 
-def _await(child: int, files: list[int], limit: int) -> bytes:
+def _await(child: int, files: list[int], limit: int, coverage: Coverage | None) -> bytes:
     _, status = os.waitpid(child, 0)
     try:  # noqa: SIM105 - contextlib costs a millisecond here
         os.killpg(child, 9)  # processes it left running
     except OSError:
         pass
-    out, err = (os.fstat(file).st_size for file in files[1:])
-    answer = b"output 0\n"
+    out, err = (os.fstat(file).st_size for file in files[1:3])
+    answer = b"output 0 0\n"
     if out <= limit:
-        answer = b"%d %d\n%b" % (os.waitstatus_to_exitcode(status), out, os.pread(files[1], out, 0))
+        new = 0 if coverage is None else _reached(coverage, files[3])
+        answer = b"%d %d %d\n%b" % (os.waitstatus_to_exitcode(status), out, new, os.pread(files[1], out, 0))
         answer += os.pread(files[2], _ERRORS, max(0, err - _ERRORS))
     for file in files:
         os.close(file)
     return answer
+
+
+def _reached(coverage: Coverage, file: int) -> int:
+    """How many lines the child was the first to reach."""
+    data = os.pread(file, _LINES, 0)
+    lines = {int.from_bytes(data[place : place + 4], "little") for place in range(0, len(data), 4)}
+    new = len(lines - coverage.lines)
+    coverage.lines |= lines
+    return new

@@ -6,6 +6,7 @@ arguments. `wire` describes the replies.
 
 from __future__ import annotations
 
+from caps.sandbox.inside.coverage import Coverage
 from caps.sandbox.inside.plain import decode_given, encode
 from caps.sandbox.inside.prelude import load
 from caps.sandbox.inside.wire import Wire, join_texts, reply_value
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class Served:
     """A loaded program, and its objects that were sent as numbers because they are not plain data."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
-        self._names = names
+    def __init__(self, names: dict[str, Any], coverage: Coverage | None = None) -> None:
+        self._names, self._coverage, self._known = names, coverage, 0
         self._kept: list[object] = []
         self._numbers: dict[int, int] = {}
 
@@ -46,24 +47,42 @@ class Served:
         request = decode_given(message)
         if request[0] == "get":
             return reply_value(encode(self.find(*request[1:]), self.keep))
+        if request[0] == "reached":
+            return reply_value(encode(self._newly_reached()))
         _, target, given, named, back = request
         values = decode_given(given, self.find)
-        result = encode(self.find(target)(*values, **decode_given(named, self.find)), self.keep)
+        result = encode(self._call(self.find(target), values, decode_given(named, self.find)), self.keep)
         after = encode(values, self.keep) if back else given
         return reply_value(result, after if after != given else b"")
+
+    def _call(self, function: Any, values: list[Any], named: dict[str, Any]) -> Any:
+        if self._coverage is None or self._coverage.is_complete:
+            return function(*values, **named)
+        self._coverage.start()
+        try:
+            return function(*values, **named)
+        finally:
+            self._coverage.stop()
+
+    def _newly_reached(self) -> int:
+        """The number of lines reached since the last such request."""
+        count = 0 if self._coverage is None else len(self._coverage.lines)
+        new, self._known = count - self._known, count
+        return new
 
 
 def main() -> None:
     """Load the program, then answer requests until the input ends."""
     wire = Wire()
-    source, prelude, entry_point = decode_given(wire.receive() or b"")
+    source, prelude, entry_point, trace = decode_given(wire.receive() or b"")
     try:
         code = compile(source, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         wire.send(b"U" + join_texts(repr(error)))
         return
     try:
-        served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point))
+        coverage = Coverage(code) if trace else None
+        served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point), coverage)
         wire.send(b"L")
     except BaseException as error:
         wire.send(_raised(error))

@@ -1,0 +1,193 @@
+"""What the results of programs say: which inputs are valid, who behaves alike, what separates programs. Pure.
+
+Only *credible* programs decide about inputs: those that pass the most examples. A program that gives the same
+output whatever its input has no say in what most programs do, so that a popular constant wins nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import combinations
+from typing import TypeAlias
+
+from caps.core.types import Survived
+from caps.sandbox.programs import OutcomeStatus
+
+MIN_FURTHER = 3  # valid further inputs on which a program must run before it can join a cluster
+MIN_VARIED = 5  # further inputs after which a program that never varies its output counts as constant
+KEPT = 12  # separating inputs that are recorded
+
+Result: TypeAlias = tuple[str, str]
+"""Status and digest: equal results are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a program did with one input, reduced to what is compared and shown."""
+
+    status: OutcomeStatus
+    digest: str = ""
+    passed: bool = False
+    unreadable: bool = False
+    shown: str = ""
+    seconds: float = 0.0
+    reached: int = 0
+
+    @property
+    def result(self) -> Result:
+        """What is compared."""
+        return self.status, self.digest
+
+
+@dataclass(slots=True)
+class ProgramRuns:
+    """A program, how many candidates gave it, and its results: on the examples, and on further inputs."""
+
+    source: str
+    language: str
+    votes: int
+    examples: list[Observed] = field(default_factory=list)
+    further: dict[int, Observed] = field(default_factory=dict)
+
+    @property
+    def parses(self) -> bool:
+        """Whether it could be started at all."""
+        return any(one.status != "unparsed" for one in (*self.examples, *self.further.values()))
+
+    @property
+    def passed(self) -> int | None:
+        """The number of examples that it passes; None if there are none or a result cannot be read."""
+        if not self.examples or any(one.unreadable for one in self.examples):
+            return None
+        return sum(one.passed for one in self.examples)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all its results could be read."""
+        return not any(one.unreadable for one in (*self.examples, *self.further.values()))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it printed or returned the same on all of many further inputs."""
+        outputs = [one.digest for one in self.further.values() if one.status == "ok"]
+        return len(outputs) >= MIN_VARIED and len(set(outputs)) == 1
+
+
+def credible(programs: Sequence[ProgramRuns]) -> list[ProgramRuns]:
+    """The programs that pass the most examples; if none passes any, those that mostly work, or all."""
+    running = [one for one in programs if one.parses and one.is_readable]
+    best = max((one.passed or 0 for one in running), default=0)
+    if best:
+        return [one for one in running if one.passed == best]
+    working = [
+        one
+        for one in running
+        if 2 * sum(run.status == "ok" for run in one.further.values()) > len(one.further)
+    ]
+    return working or running
+
+
+@dataclass(slots=True)
+class Separation:
+    """The comparison of the programs of a case on further inputs, given by their numbers."""
+
+    programs: Sequence[ProgramRuns]
+    valid: list[int] = field(init=False)
+    separating: list[int] = field(init=False)
+    majority: dict[int, Result] = field(init=False)
+    _voters: list[ProgramRuns] = field(init=False)
+
+    def __post_init__(self) -> None:
+        trusted = [one for one in credible(self.programs) if len(one.further) >= MIN_FURTHER]
+        varied = [one for one in trusted if not one.is_constant]
+        self._voters = varied or trusted
+        shared = [n for n in (self._voters[0].further if self._voters else ()) if self._is_shared(n)]
+        self.valid = [n for n in shared if self._is_valid(n)]
+        self.separating = [
+            n for n in self.valid if len({one.further[n].result for one in trusted if n in one.further}) > 1
+        ]
+        self.majority = {n: self._most(n) for n in self.separating}
+
+    def _is_shared(self, n: int) -> bool:
+        return all(n in one.further for one in self._voters)
+
+    def _is_valid(self, n: int) -> bool:
+        """Whether at least half of the programs, counted by candidates, do not fail on an input."""
+        worked = sum(one.votes for one in self._voters if one.further[n].status == "ok")
+        return 2 * worked >= sum(one.votes for one in self._voters)
+
+    def _most(self, n: int) -> Result:
+        """The result of most programs; of as many, the first."""
+        counted = Counter[Result]()
+        for one in self._voters:
+            if one.further[n].status == "ok":
+                counted[one.further[n].result] += one.votes
+        return counted.most_common(1)[0][0] if counted else ("", "")
+
+    def cluster(self, program: ProgramRuns) -> str | None:
+        """A digest of all results on valid inputs; None if they are too few, unreadable or all failures."""
+        runs = [(n, program.further[n]) for n in self.valid if n in program.further]
+        worked = sum(one.status == "ok" for _, one in runs)
+        if worked < MIN_FURTHER or not program.is_readable:
+            return None
+        examples = [f"{one.status} {one.digest}" for one in program.examples]
+        further = [f"{n} {one.status} {one.digest}" for n, one in runs]
+        return sha256("\n".join([*examples, *further]).encode()).hexdigest()[:16]
+
+    def survived(self, program: ProgramRuns) -> Survived | None:
+        """What a program did with the separating inputs, in numbers; None if it did not run on all."""
+        if not self.separating or any(n not in program.further for n in self.separating):
+            return None
+        runs = [(n, program.further[n]) for n in self.separating]
+        return Survived(
+            inputs=len(runs),
+            agreed=sum(one.result == self.majority[n] for n, one in runs),
+            crashes=sum(one.status not in ("ok", "timeout") for _, one in runs),
+            timeouts=sum(one.status == "timeout" for _, one in runs),
+            seconds=round(max(one.seconds for _, one in runs), 2),
+            varied=not program.is_constant,
+        )
+
+    def kept(self, lengths: Mapping[int, int]) -> list[int]:
+        """Few inputs that separate as many pairs of clusters as possible, the shortest first.
+
+        `lengths` has the inputs that may be recorded. Inputs that separate most of what others leave together
+        are taken first, of these the shortest.
+        """
+        of_cluster = {
+            self.cluster(one) or id(one): one for one in self.programs if one.parses and one.is_readable
+        }
+        pairs = list(combinations(of_cluster.values(), 2))[:2_000]
+        split = {
+            n: {k for k, pair in enumerate(pairs) if self._differ(*pair, n)}
+            for n in self.valid
+            if n in lengths
+        }
+        chosen = list[int]()
+        while len(chosen) < KEPT:
+            best = max(split, key=lambda n: (len(split[n]), -lengths[n], -n), default=None)
+            if best is None or not split[best]:
+                break
+            chosen.append(best)
+            done = split.pop(best)
+            split = {n: left - done for n, left in split.items()}
+        return sorted(chosen, key=lambda n: (lengths[n], n))
+
+    @staticmethod
+    def _differ(one: ProgramRuns, other: ProgramRuns, n: int) -> bool:
+        return n in one.further and n in other.further and one.further[n].result != other.further[n].result
+
+
+def interesting(programs: Iterable[ProgramRuns], inputs: Sequence[int]) -> list[int]:
+    """Inputs on which programs differ, then those that reached new code in one of them."""
+    programs = list(programs)
+    splitting, reaching = list[int](), list[int]()
+    for n in inputs:
+        runs = [one.further[n] for one in programs if n in one.further]
+        worked = {run.digest for run in runs if run.status == "ok"}
+        if worked and len({run.result for run in runs}) > 1:
+            splitting.append(n)
+        elif worked and any(run.reached for run in runs):
+            reaching.append(n)
+    return splitting + reaching
