@@ -69,7 +69,7 @@ from caps.models.journaled import JournaledModel
 from caps.models.replayed import ReplayedModel
 from caps.models.weights import Report
 from caps.prompts.grammar import WORD
-from caps.registry import DEFAULT_JUDGE, allow, allowed
+from caps.registry import DEFAULT_JUDGE, PAIR_VIEWS, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
@@ -364,6 +364,10 @@ class Runner:
     def prepare(self) -> CasePreparation:
         """The preparation of cases for judging."""
         views = {name: str(value) for name, value in self.config.views.items()}
+        if self.config.prompt_version == "v1" and (
+            "pair" in views or views.get("partial") in PAIR_VIEWS.table
+        ):
+            raise SettingError("a view of pairs needs prompts of version v2: drop --prompt-version v1")
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(
             self.config.profile,

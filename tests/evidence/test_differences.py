@@ -6,13 +6,17 @@ from dataclasses import replace
 import pytest
 
 from caps.building import load_templates, make_prepare, make_strategy
+from caps.config import RunConfig
 from caps.core.contest import Contest
+from caps.core.domains import Domain
 from caps.core.errors import SettingError
 from caps.core.types import Candidate, Case, Found, Level, Pairing, Problem, Run, Solo, Verdict, shown_size
 from caps.evidence.differences import LONGEST_SHOWN, MAX_LINES, code_difference
+from caps.evidence.domains import register_domain
 from caps.evidence.profiles import profile_named, with_views
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
+from caps.runner import Runner
 from caps.studies.planning import CasePrompts, forecast_case
 
 ADD = "I add.\n```python\nimport sys\n\ndef f(a, b):\n    total = a + b\n    return total\n```"
@@ -145,3 +149,15 @@ def test_long_programs_outputs_and_inputs_are_cut():
     assert first.count("\n| ") == 3 + MAX_LINES
     assert len(first) < LONGEST_SHOWN + 130 * MAX_LINES + 200
     assert code_difference([Candidate("x" * 100_000 + code, found=one) for one in found])(0, 1) is not None
+
+
+def test_a_pair_view_without_a_prompt_for_it_is_refused():
+    own = Domain(name="sql-pairs", pair=code_difference)
+    with pytest.raises(SettingError, match="pair-difference"):
+        register_domain(own)
+    template = "{problem}\n{a}\n{b}\nWhich is right? <winner>A-{code} or B-{code}</winner>"
+    assert register_domain(replace(own, templates={"pair-difference": template})).pair is code_difference
+    with pytest.raises(SettingError, match="candidates"):
+        register_domain(replace(own, prompts="code", pair=lambda: None))
+    with pytest.raises(SettingError, match="v2"):
+        _ = Runner(RunConfig(prompt_version="v1", views={"partial": "code-difference"})).prepare
