@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from caps.building import load_templates, make_grader, make_prepare, make_strategy
+from caps.config import RunConfig
 from caps.core.contest import Contest
+from caps.core.errors import SettingError
 from caps.core.types import Candidate, Case, Problem
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.findings.base import Findings, recall
@@ -21,7 +23,10 @@ from caps.findings.written_tests import (
 from caps.journal.store import Journal
 from caps.models.journaled import JournaledModel
 from caps.models.scripted import ScriptedModel
+from caps.runner import Runner
+from running import run_cases
 from sandboxing import needs_bubblewrap
+from shell import caps
 
 TESTS = [{"input": [2, 3], "output": 5}, {"input": [0, 7], "output": 7}, {"input": [1, 1], "output": 3}]
 REPLY = f"2 + 3 is 5.\n```json\n{json.dumps(TESTS)}\n```"
@@ -133,3 +138,31 @@ def test_a_written_test_cannot_run_code_and_a_hanging_program_only_fails_it(tmp_
         known, _ = asyncio.run(found(journal, ScriptedModel(lambda _: json.dumps(hostile)), case=case))
     assert not escape.exists()
     assert all(one.found is None for one in known.candidates)
+
+
+@needs_bubblewrap
+def test_a_run_pays_for_written_tests_once_and_its_replay_needs_no_model(tmp_path):
+    rows = [{"text": one.text, "correct": place < 2} for place, one in enumerate(reversed(CASE.candidates))]
+    row = {"id": "1", "domain": "code", "problem": CASE.problem.text, "entry_point": "f", "candidates": rows}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(row) + "\n")
+    settings = {"strategy": "tests-first", "hard_evidence": "auto", "write_tests": 3, "further_inputs": 0}
+    run = run_cases(tmp_path / "cases.jsonl", tmp_path / "run", reply=lambda _: REPLY, **settings)
+    (line,) = [json.loads(one) for one in (run / "selections.jsonl").read_text().splitlines()]
+    assert line["winner"] in (1, 2)
+    assert line["tokens"]["asked"] == line["tokens"]["billed"] > 100
+    assert line["tokens"]["output"] > 10
+    again = caps("replay", str(run))
+    assert again.returncode == 0, again.stderr
+    told = caps(
+        "plan", str(tmp_path / "cases.jsonl"), "--write-tests", "3", "--strategy", "posterior", "--json"
+    )
+    (plan,) = json.loads(told.stdout)
+    assert plan["write_tests"]["calls"] == 1
+    assert plan["write_tests"]["tokens"] == pytest.approx(line["tokens"]["asked"], rel=0.1)
+
+
+def test_tests_are_not_written_through_batches_or_where_programs_may_not_run():
+    with pytest.raises(SettingError, match="batches"):
+        Runner(RunConfig(write_tests=3, engine="batch")).check_batch()
+    with pytest.raises(SettingError, match="hard-evidence"):
+        Runner(RunConfig(write_tests=3, hard_evidence="off")).findings(None)
