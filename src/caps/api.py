@@ -121,6 +121,8 @@ class ModelOptions(TypedDict, total=False):
     profile: str | None
     views: Mapping[str, str] | None
     hard_evidence: Literal["auto", "on", "off"]
+    write_tests: int
+    write_tests_model: str | None
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
     further_inputs: int
     further_seconds: float

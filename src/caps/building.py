@@ -106,14 +106,22 @@ def make_prepare(
     *,
     findings: bool = False,
     quotes: bool = False,
+    differences: bool = False,
 ) -> CasePreparation:
     """Create the preparation of cases: a profile, by default that of the domain, with single views replaced.
 
-    With `findings`, candidates of the same behaviour count as equal; with `quotes`, prompts ask for no code.
+    With `findings`, candidates of the same behaviour count as equal; with `quotes`, prompts ask for no code;
+    with `differences`, pairs are shown by what separates them, where that is known.
     """
     if profile is not None or views:
         with_views(GENERAL if profile is None else profile_named(profile), views or {})
-    return CasePreparation(profile, tuple((views or {}).items()), findings=findings, quotes=quotes)
+    return CasePreparation(
+        profile,
+        tuple((views or {}).items()),
+        findings=findings,
+        quotes=quotes,
+        differences=differences,
+    )
 
 
 def make_judge(name: str, timeout: float) -> Judge:

@@ -512,6 +512,21 @@ class RunConfig:
         metavar="MODE",
         choices=("auto", "on", "off"),
     )
+    write_tests: int = option(
+        0,
+        "Have the model write this many tests for each problem, and count how far programs agree with them.",
+        "findings",
+        metavar="K",
+        least=0,
+        most=20,
+    )
+    write_tests_model: str | None = option(
+        None,
+        "The model that writes tests, at the same address as the generator.",
+        "findings",
+        metavar="NAME",
+        advanced=True,
+    )
     sandbox: str = option(
         "auto",
         "Where programs run: auto, bwrap, unsafe-local (no protection), or off (programs are not run).",

@@ -186,6 +186,15 @@ _VIEWS = {
 }
 VIEWS = Registry("view", "caps.views", _VIEWS, {})
 
+_PAIR_VIEWS = {
+    "code-difference": Entry(
+        "caps.evidence.differences:code_difference",
+        "of two programs: inputs on which they differ, both outputs, lines that only one has",
+        "caps",
+    ),
+}
+PAIR_VIEWS = Registry("pair view", "caps.pair_views", _PAIR_VIEWS, {})
+
 _SIGNATURES = {
     "code-ast": Entry(
         "caps.evidence.signatures:code_ast", "equal syntax trees, docstrings apart", f"{PAPER}, §3.1"

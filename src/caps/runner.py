@@ -35,6 +35,7 @@ from platformdirs import user_cache_path
 from caps.building import (
     load_templates,
     make_finders,
+    make_grader,
     make_judge,
     make_prepare,
     make_strategy,
@@ -62,6 +63,7 @@ from caps.evidence.domains import domain_named
 from caps.evidence.entrants import missing_numbers
 from caps.files import read_text
 from caps.findings.base import Findings
+from caps.findings.written_tests import TestWriter
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judge_presets import JUDGE_PRESETS, NO_PRESET, JudgePreset
@@ -89,7 +91,7 @@ from caps.models.weights import Report
 from caps.prompts.criteria import MOST_BYTES, parse_criteria
 from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
 from caps.prompts.reply_forms import TAGS
-from caps.registry import MODEL_JUDGES, REWARD_JUDGE, allow, allowed
+from caps.registry import MODEL_JUDGES, PAIR_VIEWS, REWARD_JUDGE, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
@@ -110,6 +112,7 @@ SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if 
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
 MOST_WARNINGS = 5  # about cases whose candidates lack a number; the rest is counted
 CACHED_FROM = 1024  # tokens of a shared beginning that hosted servers cache
+TEST_SECONDS = 4.0  # for a program on one written test
 OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
 
 
@@ -512,12 +515,31 @@ class Runner:
         """Whether findings merge equal candidates: if the strategy counts votes and findings are on."""
         return capabilities_of(self.strategy).counts_votes and self.config.hard_evidence != "off"
 
+    @property
+    def shows_differences(self) -> bool:
+        """Whether partial evidence shows what separates two candidates, for a strategy that asks about it.
+
+        Prompts of the first version have no words for it.
+        """
+        asked = capabilities_of(self.strategy).asks_about_differences
+        return asked and self.config.hard_evidence != "off" and self.config.prompt_version != "v1"
+
     @cached_property
     def prepare(self) -> CasePreparation:
         """The preparation of cases for judging."""
         views = {name: str(value) for name, value in self.config.views.items()}
+        if self.config.prompt_version == "v1" and (
+            "pair" in views or views.get("partial") in PAIR_VIEWS.table
+        ):
+            raise SettingError("a view of pairs needs prompts of version v2: drop --prompt-version v1")
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
-        return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
+        return make_prepare(
+            self.config.profile,
+            views,
+            findings=self.merges_found,
+            quotes=quotes,
+            differences=self.shows_differences,
+        )
 
     def apply_to_case(self, case: CaseOrError) -> CaseOrError:
         """Apply the config to a case: its domain and criteria, if it states none.
@@ -847,9 +869,19 @@ class Runner:
         model = ReplayedModel(journal)
         return self.judge(lambda _: model, recorded=True, unanswered=unanswered)
 
-    def findings(self, journal: ReplyStore | None, texts: TextWorkers | None = None) -> Findings | None:
-        """The findings that are computed before any judge is asked, unless they are off."""
+    def findings(
+        self,
+        journal: ReplyStore | None,
+        texts: TextWorkers | None = None,
+        models: Mapping[Endpoint, Model] | None = None,
+    ) -> Findings | None:
+        """The findings that are computed before any judge is asked, unless they are off.
+
+        If tests are written, that is done by one of the `models` or one that is connected for it.
+        """
         if self.config.hard_evidence == "off":
+            if self.config.write_tests:
+                raise SettingError("write_tests needs programs to be run: drop --hard-evidence off")
             return None
         resources = Resources(
             sandbox=self.config.sandbox,
@@ -857,7 +889,24 @@ class Runner:
             further_inputs=self.config.further_inputs,
             further_seconds=self.config.further_seconds,
         )
-        return Findings(make_finders(resources), journal, insist=self.config.hard_evidence == "on")
+        writer = self._test_writer(journal, models or {}) if self.config.write_tests else None
+        return Findings(
+            make_finders(resources), journal, insist=self.config.hard_evidence == "on", writer=writer
+        )
+
+    def _test_writer(self, journal: ReplyStore | None, models: Mapping[Endpoint, Model]) -> TestWriter:
+        config, where = self.config, self.endpoints.generator
+        if config.write_tests_model is not None:
+            where = replace(where, model=config.write_tests_model)
+        return TestWriter(
+            self._counted(_journaled(models.get(where) or self.connected(where), journal)),
+            where.model,
+            load_templates(self.prompts_folder, shelf="generation"),
+            count=config.write_tests,
+            grader=make_grader("code", config.sandbox, TEST_SECONDS),
+            journal=journal,
+            extra=config.extra,
+        )
 
     def local_engine(
         self,
@@ -930,7 +979,7 @@ class Runner:
             stack.push_async_callback(texts.close)
             confidence = await self._confidence(models, paid, probe=probe)
             engine: Engine
-            findings = self.findings(None if config.engine == "ray" else journal, texts)
+            findings = self.findings(None if config.engine == "ray" else journal, texts, models)
             if findings is not None:
                 stack.push_async_callback(findings.close)
             if config.engine == "ray":
@@ -1032,6 +1081,8 @@ class Runner:
         check_batch_budgets(self.case_budget, self.total_budget)
         if self.config.journal is None:
             raise SettingError("batches need a journal: leave out --no-journal")
+        if self.config.write_tests:
+            raise SettingError("write_tests: tests cannot be written through batches; use --engine local")
 
     @asynccontextmanager
     async def worker(
@@ -1041,7 +1092,7 @@ class Runner:
         async with AsyncExitStack() as stack:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
-            findings = self.findings(journal, texts)
+            findings = self.findings(journal, texts, models)
             if findings is not None:
                 stack.push_async_callback(findings.close)
 

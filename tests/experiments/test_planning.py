@@ -73,8 +73,13 @@ def test_whatever_the_verdicts_a_fixed_pattern_asks_between_least_and_most(name,
 class Sized:
     """Prompts of known lengths."""
 
+    has_differences = False
+
     def __init__(self, sizes):
         self.sizes = sizes
+
+    def size(self, ask):
+        return self.bare(ask) + sum(self.view(one, ask.level) for one in ask.entrants)
 
     def bare(self, ask):
         return 101 + isinstance(ask, Pairing)
@@ -94,10 +99,7 @@ def test_bounds_hold_for_views_of_any_size_and_any_rate(name, sizes, seed, verdi
     found = forecast_contest(strategy, entrants, prompts, seed=seed, per_character=rate)
     contest = Contest(strategy, entrants, seed=seed)
     play(contest, erratic(verdicts))
-    asked = sum(
-        math.ceil((prompts.bare(ask) + sum(prompts.view(one, ask.level) for one in ask.entrants)) * rate)
-        for ask in asks_of(contest)
-    )
+    asked = sum(math.ceil(prompts.size(ask) * rate) for ask in asks_of(contest))
     assert found.least <= asked <= found.most
 
 
@@ -108,8 +110,7 @@ def test_hostile_candidates_are_counted_as_they_are_quoted(texts, domain):
     prompts = CasePrompts(prepared, TEMPLATES)
     for name in ("round-robin", "v1-infer", "pointwise", "listwise", "caps"):
         for ask in asks_of(asked_in(prepared, make_strategy(name), erratic(1))):
-            characters = prompts.bare(ask) + sum(prompts.view(one, ask.level) for one in ask.entrants)
-            assert math.ceil(characters / 4) == rendered_tokens(prepared, ask)
+            assert math.ceil(prompts.size(ask) / 4) == rendered_tokens(prepared, ask)
 
 
 def test_the_rescue_of_caps_r_is_in_the_range_of_calls():

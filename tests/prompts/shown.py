@@ -23,7 +23,7 @@ ASK_OF = {
     for domain in (*PROMPT_KINDS, CRITERIA_PROMPTS)
     for version in VERSIONS
     if template_name(ask, domain, version) in TEMPLATES
-}
+} | {template_name(PARTIAL, "code", "v2", difference=True): PARTIAL}
 PROBLEM = Problem.of("Add two numbers.")
 
 

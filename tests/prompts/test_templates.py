@@ -18,7 +18,7 @@ OWN_WORDS = "## Task\n"
 
 def test_every_ask_in_every_domain_has_a_template_and_there_are_no_others() -> None:
     assert set(TEMPLATES) == set(ASK_OF)
-    assert len(TEMPLATES) == 40
+    assert len(TEMPLATES) == 41
 
 
 def test_all_templates_share_the_preamble_up_to_the_problem() -> None:
@@ -77,6 +77,7 @@ def test_a_template_since_v2_asks_for_the_tags_its_parser_reads_and_for_the_code
     wanted = {
         "pair-e1": ["winner", "confidence"],
         "pair-e2": ["winner", "confidence"],
+        "pair-difference": ["winner", "confidence"],
         "pair-ratings": ["rating_A", "rating_B"],
         "solo": ["rating"],
         "group": ["best"],

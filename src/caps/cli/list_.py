@@ -26,6 +26,7 @@ from caps.registry import (
     JUDGES,
     METHODS,
     MODELS,
+    PAIR_VIEWS,
     PRESETS,
     PROFILES,
     REGISTRIES,
@@ -69,8 +70,8 @@ def strategies(
 
 @app.command(cls=Command)
 def views(as_json: JsonFlag = False) -> None:
-    """List the views: what a judge may see of a candidate."""
-    _table(VIEWS, as_json=as_json)
+    """List the views: what a judge may see of a candidate, or of two together."""
+    _table(VIEWS, PAIR_VIEWS, as_json=as_json)
 
 
 @app.command(cls=Command)
@@ -209,13 +210,15 @@ def plugins(as_json: JsonFlag = False) -> None:
         say("no installed package adds anything; see docs/howto/extend.md")
 
 
-def _table(registry: Registry, *, as_json: bool) -> None:
-    rows = list(listing(registry))
+def _table(registry: Registry, *others: Registry, as_json: bool) -> None:
+    """Print the entries of a registry, and those of others after them."""
+    rows = [one for each in (registry, *others) for one in listing(each)]
+    built_in = {name for each in (registry, *others) for name in each.table}
     if as_json:
         print_json(
             [
                 {registry.kind: one.name, "about": one.about, "reference": one.reference}
-                | ({} if one.name in registry.table else {"package": one.package})
+                | ({} if one.name in built_in else {"package": one.package})
                 for one in rows
             ]
         )
@@ -224,7 +227,7 @@ def _table(registry: Registry, *, as_json: bool) -> None:
         (
             one.name,
             one.about,
-            one.reference if one.name in registry.table else f"{one.package}: {one.reference}",
+            one.reference if one.name in built_in else f"{one.package}: {one.reference}",
         )
         for one in rows
     ]

@@ -42,6 +42,7 @@ from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output, price_of_all
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
+from caps.findings.written_tests import MAX_TOKENS, applies, test_request
 from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.fleet import join_addresses
@@ -52,7 +53,9 @@ from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
-CASES_ONLY = ("judge", "profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal")
+CASES_ONLY = (
+    "judge", "profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal", "write_tests",
+)  # fmt: skip
 TERMS_ONLY = (
     "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
     "max_connections",
@@ -92,6 +95,16 @@ Journal = Annotated[
         metavar="FILE",
         help="Measure the mean reply on the calls in this journal.",
         rich_help_panel=SIZES,
+    ),
+]
+WriteTests = Annotated[
+    int,
+    typer.Option(
+        "--write-tests",
+        min=0,
+        max=20,
+        metavar="K",
+        help="Also the price of having a model write this many tests for each problem of programs.",
     ),
 ]
 Pace = Annotated[
@@ -198,6 +211,7 @@ def plan(
     fields: options.Fields = "",
     output_tokens: Output = None,
     journal: Journal = None,
+    write_tests: WriteTests = 0,
     tokens_per_second: Pace = None,
     latency: Latency = None,
     max_connections: Connections = None,
@@ -265,9 +279,10 @@ def plan(
     views = parse_assignments(view or [], option="--view")
     rate, source = _rate(tokens_per_char, cases, fields, tokenizer, model, join_addresses(base_url), api_key)
     task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
-    planned = _Source(cases, limit, fields)
+    planned = _Source(cases, limit, fields, write_tests)
     raise typer.Exit(plan_file(planned, task, terms, names=list(strategies), as_json=as_json,
-                               named=strategy is not None, scale=scale, counted=source))  # fmt: skip
+                               named=strategy is not None, scale=scale, counted=source,
+                               tests=write_tests))  # fmt: skip
 
 
 def _with_panel(terms: Terms, judges: Sequence[JudgeTable], mode: str, base_url: str) -> Terms:
@@ -449,10 +464,11 @@ def plan_file(
     as_json: bool,
     scale: Scale | None = None,
     counted: str,
+    tests: int = 0,
 ) -> int:
     """Print the plan of a file; return 1 if a line is wrong or a named strategy cannot run, else 0.
 
-    `counted` says where the count of tokens comes from.
+    `counted` says where the count of tokens comes from; `tests` are to be written for each problem.
     """
     make_prepare(task.profile, task.views)  # raises if a name is wrong
     baseline, *totals = _counted(
@@ -462,6 +478,9 @@ def plan_file(
         baseline = Totals()  # a reward server cannot compare, so there is nothing to relate it to
     rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
     rows = with_capacity(rows, scale)
+    written = _written(source, terms, task.per_character) if tests else None
+    if written is not None:
+        rows = [{**one, "write_tests": written} for one in rows]
     refused = [(name, one.refused) for name, one in zip(names, totals, strict=True) if one.refused]
     for name, why in refused:
         say(f"{name}: cannot select in {len(why)} of {plural(source.good, 'case')}; {why[0]}", "dim")
@@ -469,6 +488,13 @@ def plan_file(
         print_json(rows)
     else:
         _print(rows, source.good, terms, counted)
+        if written is not None:
+            cost = "" if written["usd_most"] is None else f", at most ${_dollars(written['usd_most'])}"
+            stdout().print(
+                f"writing {plural(tests, 'test')} for each problem of programs, not included above: "
+                f"{plural(written['calls'], 'call')}, {number(written['tokens'], 0)} tokens read, at most "
+                f"{number(written['output_tokens_most'], 0)} written{cost}"
+            )
     if scale is not None and not as_json:
         print_capacity(rows, scale)
     return 1 if source.bad or (named and refused) else 0
@@ -499,12 +525,21 @@ def row(name: str, one: Totals, baseline: Totals, terms: Terms) -> dict[str, Any
     }
 
 
-class _Source:
-    """The cases of a file; wrong lines are reported and counted."""
+def _written(source: "_Source", terms: Terms, per_character: float) -> dict[str, Any]:
+    """The price of having tests written for all cases of programs."""
+    tokens, most = round(source.test_characters * per_character), source.test_calls * MAX_TOKENS
+    dollars = None if terms.price is None else terms.price.of(tokens, most)
+    return {"calls": source.test_calls, "tokens": tokens, "output_tokens_most": most, "usd_most": dollars}
 
-    def __init__(self, path: str, limit: int | None, fields: str) -> None:
-        self._path, self._limit, self._fields = path, limit, fields
+
+class _Source:
+    """The cases of a file; wrong lines are reported and counted, and requests for tests, if any."""
+
+    def __init__(self, path: str, limit: int | None, fields: str, tests: int = 0) -> None:
+        self._path, self._limit, self._fields, self._tests = path, limit, fields, tests
+        self._templates = load_templates(shelf="generation") if tests else {}
         self.good, self.bad = 0, 0
+        self.test_calls, self.test_characters = 0, 0
 
     @property
     def total(self) -> int | None:
@@ -520,6 +555,10 @@ class _Source:
                     failures.add(str(case))
                 else:
                     self.good += 1
+                    if self._tests and applies(case):
+                        request = test_request(case, self._templates, "", self._tests, {})
+                        self.test_calls += 1
+                        self.test_characters += sum(len(one.content) for one in request.messages)
                     yield case
 
 

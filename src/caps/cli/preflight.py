@@ -14,7 +14,7 @@ from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.text import number
-from caps.core.types import Case
+from caps.core.types import Case, shown_size
 from caps.costs.forecast import PER_CHARACTER
 from caps.files import is_stream
 from caps.judge_presets import suggested_preset
@@ -132,8 +132,7 @@ def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> No
         prepared = prepare(case)
         contest = Contest(runner.strategy, prepared.evidence.entrants, seed=f"{runner.config.seed}/{case.id}")
         asks = () if contest.pending is None else contest.pending.asks
-        sizes = {entrant.id: entrant.sizes for entrant in prepared.evidence.entrants}
-        tokens = sum(prepared.statement + sum(sizes[one][ask.level] for one in ask.entrants) for ask in asks)
+        tokens = sum(prepared.statement + shown_size(prepared.evidence.entrants, ask) for ask in asks)
         clusters = len({e.signature or e.id for e in prepared.evidence.entrants})
         rows.append(
             (

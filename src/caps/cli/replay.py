@@ -15,6 +15,7 @@ from caps.config import Keys, RunConfig, parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
 from caps.core.text import number, plural
+from caps.core.types import shown_size
 from caps.engines.base import CaseRun
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import fast_forward
@@ -141,9 +142,8 @@ class _Replay:
                 self._open.append(case.id)
                 self._asks += len(missing)
                 asks = [play.round.asks[i] for i in missing] if play.round else []
-                sizes = {entrant.id: entrant.sizes for entrant in play.prepared.evidence.entrants}
-                shown = [sizes[one][ask.level] for ask in asks for one in ask.entrants]
-                self._tokens += sum(shown) + len(asks) * play.prepared.statement
+                shown = sum(shown_size(play.prepared.evidence.entrants, ask) for ask in asks)
+                self._tokens += shown + len(asks) * play.prepared.statement
                 continue
             line = selection_line(play.outcome, runner.config, price=self._price)
             if play.outcome.failure is not None:

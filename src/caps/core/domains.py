@@ -16,11 +16,16 @@ from caps.core.types import Candidate, Case, Found
 PROMPT_KINDS = ("code", "math", "general")
 #: The prompts of the last kind for a case that states what makes an answer better.
 CRITERIA_PROMPTS = "criteria"
-#: Templates that a domain may bring: a pair on partial and on full views, with ratings; one candidate; many.
-TEMPLATES = ("pair-e1", "pair-e2", "pair-ratings", "solo", "group")
+#: Templates that a domain may bring: a pair on partial and on full views, with ratings, on what separates the
+#: two; one candidate; many.
+TEMPLATES = ("pair-e1", "pair-e2", "pair-ratings", "pair-difference", "solo", "group")
 
 View: TypeAlias = Callable[[Candidate], str]
 Signature: TypeAlias = Callable[[Candidate], str | None]
+#: What a judge reads of two candidates, given by place, where something known separates them; else None.
+Differences: TypeAlias = Callable[[int, int], tuple[str, str] | None]
+#: Made once for all candidates of a case, so that each is read once.
+PairView: TypeAlias = Callable[[Sequence[Candidate]], Differences]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,8 @@ class Domain:
     """E1: the part of a candidate that a judge sees first."""
     full: str | View = "full"
     """E2: all that a judge may see."""
+    pair: str | PairView | None = None
+    """E1 of two candidates that a finding separates, for strategies that ask about differences."""
     prompts: str = PROMPT_KINDS[-1]
     """Which prompts ask judge and generator, and which temperature: those of code, math or general."""
     templates: Mapping[str, str] = field(default_factory=dict, hash=False)

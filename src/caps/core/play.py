@@ -63,6 +63,9 @@ class Capabilities:
     uses_judge_profile: bool = False
     """Whether it is also a `JudgeProfile`, so that measured properties of the judge change its choices."""
 
+    asks_about_differences: bool = False
+    """Whether E1 shows what separates two candidates, such as an input, where a finding knows it."""
+
 
 class Strategy(Protocol):
     """A way of choosing the best candidate: a frozen settings object with a method `play`.

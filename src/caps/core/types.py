@@ -3,7 +3,7 @@
 A strategy sees only `Entrant`s, never texts or labels.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal, TypeAlias
@@ -134,7 +134,8 @@ class Found:
 
     Candidates of a case with the same `cluster` behave alike or give equal answers. `passed` counts the
     public examples that passed, out of `examples`. `runs` have the same inputs in the same order for all
-    candidates of a case, the shortest first. `note` says why something could not be found.
+    candidates of a case, the shortest first. `note` says why something could not be found. `written` is
+    how far it agrees with tests that a model wrote and the programs that pass the same ones, from 0 to 1.
     """
 
     cluster: str | None = None
@@ -144,6 +145,7 @@ class Found:
     runs: tuple[Run, ...] = ()
     survived: Survived | None = None
     note: str = ""
+    written: float | None = None
 
 
 def differing_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
@@ -182,7 +184,8 @@ class Case:
     """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred.
 
     `where` is the file and line it was read from, for messages. `criteria` say what makes an answer better,
-    for domains whose prompts ask by them.
+    for domains whose prompts ask by them. `spent`: tokens of the calls to a model that were made for its
+    findings, and whether a journal answered.
     """
 
     id: str
@@ -193,6 +196,7 @@ class Case:
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
     where: str = field(default="", compare=False)
     criteria: tuple[str, ...] = ()
+    spent: "tuple[tuple[Usage, bool], ...]" = ()
 
     @classmethod
     def of(
@@ -204,12 +208,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """What a strategy may know about a candidate: its signature, its size at each level, named numbers."""
+    """What a strategy may know about a candidate: its signature, its size at each level, named numbers.
+
+    `differences` maps each candidate that a known difference separates from this one to the size of what a
+    judge reads at E1 of this one beside it.
+    """
 
     id: int
     signature: str | None = None
     sizes: tuple[int, int, int] = (0, 0, 0)
     features: Mapping[str, float] = field(default_factory=dict, hash=False)
+    differences: Mapping[int, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +261,21 @@ class Group:
 
 
 Ask: TypeAlias = Pairing | Solo | Group
+
+
+def shown_size(entrants: Mapping[int, Entrant] | Sequence[Entrant], ask: Ask) -> int:
+    """Tokens of what a judge reads of the candidates of an ask, by their sizes; entrants by id."""
+    if shows_difference(entrants, ask):
+        a, b = ask.entrants
+        return entrants[a].differences[b] + entrants[b].differences[a]
+    return sum(entrants[one].sizes[ask.level] for one in ask.entrants)
+
+
+def shows_difference(entrants: Mapping[int, Entrant] | Sequence[Entrant], ask: Ask) -> bool:
+    """Whether an ask about two candidates shows where they differ, in place of their partial views."""
+    if not isinstance(ask, Pairing) or ask.level is not Level.PARTIAL or ask.dialect != "verdicts":
+        return False
+    return ask.b in entrants[ask.a].differences
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from random import Random
 from statistics import fmean
 from typing import Protocol, TypeAlias
@@ -81,7 +82,12 @@ Rule: TypeAlias = Callable[[Ask], Answer]
 
 
 class Prompts(Protocol):
-    """Sizes of the prompts of one case, in characters: an ask is a bare prompt and its views."""
+    """Sizes of the prompts of one case, in characters: an ask is a bare prompt and its views.
+
+    With `has_differences`, partial evidence of some pairs is what separates the two, in place of their views.
+    """
+
+    has_differences: bool
 
     def bare(self, ask: Ask) -> int:
         """Characters of the prompt around the views."""
@@ -89,6 +95,10 @@ class Prompts(Protocol):
 
     def view(self, entrant: int, level: Level) -> int:
         """Characters of a view in a prompt."""
+        ...
+
+    def size(self, ask: Ask) -> int:
+        """Characters of the whole prompt of an ask."""
         ...
 
 
@@ -148,15 +158,19 @@ class _Bounds:
     def __init__(self, prompts: Prompts, shown: Sequence[int], per_character: float) -> None:
         self._prompts, self._shown, self._rate = prompts, shown, per_character
         self._sizes: dict[Level, list[int]] = {}
+        self._pairs: tuple[int, int] | None = None
 
     def of(self, rounds: Rounds) -> tuple[int, int]:
         """Bounds for rounds of this shape; the tokens of an ask are rounded up, so each may add one."""
         low, high, asks = 0, 0, 0
         full_rounds: Counter[Level] = Counter()
         for round_ in rounds:
-            bare = sum(map(self._prompts.bare, round_.asks))
-            low, high, asks = low + bare, high + bare, asks + len(round_.asks)
-            for level, times in _appearances(round_):
+            compared, others = self._split(round_.asks)
+            least, most = self._pair_sizes() if compared else (0, 0)
+            bare = sum(map(self._prompts.bare, others))
+            low, high = low + bare + len(compared) * least, high + bare + len(compared) * most
+            asks += len(round_.asks)
+            for level, times in _appearances(others):
                 sizes = self._ascending(level)
                 low += sum(size * count for size, count in zip(sizes, times, strict=False))
                 high += sum(size * count for size, count in zip(reversed(sizes), times, strict=False))
@@ -167,16 +181,31 @@ class _Bounds:
             high += sum(sizes[-STRANDED:]) - 2 * sum(sizes[:2])
         return math.ceil(low * self._rate), math.floor(high * self._rate) + asks
 
+    def _split(self, asks: Sequence[Ask]) -> tuple[list[Ask], list[Ask]]:
+        """The asks that may show what separates two candidates, which depends on the pair; and the others."""
+        if not self._prompts.has_differences:
+            return [], list(asks)
+        compared: list[Ask] = [ask for ask in asks if isinstance(ask, Pairing) and ask.level is Level.PARTIAL]
+        return compared, [ask for ask in asks if ask not in compared]
+
+    def _pair_sizes(self) -> tuple[int, int]:
+        """The shortest and the longest prompt that shows two candidates at E1."""
+        if self._pairs is None:
+            pairs = combinations(self._shown, 2)
+            sizes = [self._prompts.size(Pairing(a, b, Level.PARTIAL)) for a, b in pairs]
+            self._pairs = min(sizes), max(sizes)
+        return self._pairs
+
     def _ascending(self, level: Level) -> list[int]:
         if level not in self._sizes:
             self._sizes[level] = sorted(self._prompts.view(one, level) for one in self._shown)
         return self._sizes[level]
 
 
-def _appearances(round_: Round) -> Iterator[tuple[Level, list[int]]]:
+def _appearances(asks: Sequence[Ask]) -> Iterator[tuple[Level, list[int]]]:
     """How often the entrants of a round are shown at each level, in descending order."""
-    for level in sorted({ask.level for ask in round_.asks}):
-        shown = Counter(one for ask in round_.asks if ask.level == level for one in ask.entrants)
+    for level in sorted({ask.level for ask in asks}):
+        shown = Counter(one for ask in asks if ask.level == level for one in ask.entrants)
         yield level, sorted(shown.values(), reverse=True)
 
 
@@ -210,8 +239,7 @@ def _coin(number: int) -> Rule:
 
 
 def _tokens(ask: Ask, prompts: Prompts, per_character: float) -> int:
-    views = sum(prompts.view(one, ask.level) for one in ask.entrants)
-    return math.ceil((prompts.bare(ask) + views) * per_character)
+    return math.ceil(prompts.size(ask) * per_character)
 
 
 def _calls(rounds: Rounds, level: Level) -> int:

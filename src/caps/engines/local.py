@@ -22,7 +22,7 @@ from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.scheduler import Scheduler
-from caps.judging.base import Judge, PreparedCase, Ruling
+from caps.judging.base import Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
 FINDING_SHARE = 0.5  # of a case's time: the rest is left for the judge
@@ -31,9 +31,9 @@ T = TypeVar("T")
 
 
 class FindFacts(Protocol):
-    """Computes the findings of a case until a time of the event loop's clock."""
+    """Computes the findings of a case until a time of the event loop's clock, within a budget."""
 
-    def __call__(self, case: Case, until: float | None, /) -> Coroutine[Any, Any, Case]:
+    def __call__(self, case: Case, until: float | None, budget: Budget, /) -> Coroutine[Any, Any, Case]:
         """The case with its findings."""
         ...
 
@@ -164,7 +164,9 @@ class LocalEngine:
         budget = opener.new_budget()
         result: CaseRun | Exception
         try:
-            known = case if self._find is None else await self._find(case, _finding_deadline(budget.deadline))
+            known = case
+            if self._find is not None:
+                known = await self._find(case, _finding_deadline(budget.deadline), budget)
         except CapsError:
             raise
         except Exception as error:

@@ -36,13 +36,15 @@ def recognises_math(row: Mapping[str, object], candidates: Sequence[Candidate]) 
     return boxing > len(candidates) / 2
 
 
+CODE_PROMPTS = "code"
 _TRUTH = ("answer", "tests", *INTERFACE)
 
 CODE = Domain(
     name="code",
     signature="code-ast",
     partial="code-excerpt",
-    prompts="code",
+    pair="code-difference",
+    prompts=CODE_PROMPTS,
     finder="behaviour",
     grader="code",
     fields=("tests", *INTERFACE, "language"),
@@ -109,6 +111,22 @@ def all_domains() -> Iterator[Domain]:
             continue
 
 
+def _check_pair_view(domain: Domain, where: str) -> None:
+    if domain.pair is None:
+        return
+    if not isinstance(domain.pair, str) and not callable(domain.pair):
+        raise SettingError(
+            f"{where}: pair = {domain.pair!r:.80}: must be a function of all candidates, or its name"
+        )
+    if callable(domain.pair):
+        check_call(f"{where}: pair", domain.pair, ("candidates",))
+    if domain.prompts != CODE_PROMPTS and "pair-difference" not in domain.templates:
+        raise SettingError(
+            f"{where}: pair: prompts = {domain.prompts!r} has no prompt for it: give templates = "
+            '{"pair-difference": ...}, or prompts = "code"'
+        )
+
+
 def check_stated(name: object, registered: Sequence[str] = ()) -> None:
     """Refuse an unknown domain of a case; `registered` are the domains of the requesting process."""
     if isinstance(name, str) and (name in _registered or name in DOMAINS.table or name in registered):
@@ -157,6 +175,7 @@ def check_domain(found: object, name: str) -> Domain:
             )
         if callable(value):
             check_call(f"{where}: {field}", value, ("candidate",))
+    _check_pair_view(found, where)
     for field, registry in (("finder", FINDERS), ("grader", GRADERS)):
         if isinstance(value := getattr(found, field), str):
             resolve(registry, value)

@@ -1,12 +1,24 @@
 """Entrants of a case, and the views of them that a judge reads."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations
 from typing import TypeAlias
 
-from caps.core.types import Candidate, Case, Entrant, Found, Level, Media, Survived
-from caps.evidence.profiles import Profile, signature_named, view_named
+from caps.core.domains import Differences
+from caps.core.types import (
+    Ask,
+    Candidate,
+    Case,
+    Entrant,
+    Found,
+    Level,
+    Media,
+    Survived,
+    shows_difference,
+)
+from caps.evidence.profiles import Profile, pair_view_named, signature_named, view_named
 from caps.evidence.signatures import verbatim
 
 Read: TypeAlias = tuple[str | None, str, str]
@@ -23,6 +35,16 @@ class Views:
 
     entrants: tuple[Entrant, ...]
     views: tuple[tuple[str, str], ...]
+    differences: Differences | None = field(default=None, compare=False)
+
+    def shown(self, ask: Ask) -> tuple[str, ...]:
+        """The texts a judge reads of the candidates of an ask: their views, or what separates the two."""
+        if self.differences is not None and shows_difference(self.entrants, ask):
+            a, b = ask.entrants
+            found = self.differences(a, b)
+            if found is not None:
+                return found
+        return tuple(self.view(one, ask.level) for one in ask.entrants)
 
     def view(self, id: int, level: Level) -> str:  # noqa: A002
         """The text a judge reads of an entrant; at E0, its signature or nothing."""
@@ -34,7 +56,7 @@ class Views:
 
 def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Views:
     """Compute the signature, views and view sizes of each candidate; equal candidates are read once."""
-    return views_of(case, read_candidates(case.candidates, profile), count)
+    return views_of(case, read_candidates(case.candidates, profile), count, profile)
 
 
 def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[Read]:
@@ -55,16 +77,37 @@ def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[R
     return [read(candidate) for candidate in candidates]
 
 
-def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int]) -> Views:
+def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], profile: Profile) -> Views:
     """The entrants and views of a case whose candidates were read before."""
     counted = cache(count)
     entrants, views = [], []
+    differences = differences_of(case.candidates, profile)
+    beside: list[dict[int, int]] = [{} for _ in case.candidates]
+    for (a, b), texts in separated(differences, len(beside)):
+        beside[a][b], beside[b][a] = map(count, texts)
     for index, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
         partial, full = (counted(text) + media_tokens(candidate.media, text) for text in (shown, whole))
         sizes = (0, partial, full)
-        entrants.append(Entrant(index, signature, sizes, _features(candidate)))
+        entrants.append(Entrant(index, signature, sizes, _features(candidate), beside[index]))
         views.append((shown, whole))
-    return Views(tuple(entrants), tuple(views))
+    return Views(tuple(entrants), tuple(views), differences)
+
+
+def differences_of(candidates: Sequence[Candidate], profile: Profile) -> Differences | None:
+    """What separates two candidates of a case, if the profile shows that and anything was found."""
+    if profile.pair is None or all(one.found is None for one in candidates):
+        return None
+    return pair_view_named(profile.pair)(candidates)
+
+
+def separated(
+    differences: Differences | None, count: int
+) -> Iterator[tuple[tuple[int, int], tuple[str, str]]]:
+    """Each pair of `count` candidates that something separates, with what is shown of the two."""
+    if differences is not None:
+        for a, b in combinations(range(count), 2):
+            if (texts := differences(a, b)) is not None:
+                yield (a, b), texts
 
 
 def missing_numbers(case: Case, name: str) -> str:
@@ -100,6 +143,7 @@ def _features(candidate: Candidate) -> dict[str, float]:
     known |= {"score": candidate.score, "logprob": candidate.logprob}
     if candidate.found is not None:
         known |= {"parses": candidate.found.parses, "tests_passed": _share_passed(candidate.found)}
+        known["written"] = candidate.found.written
         if candidate.found.survived is not None:
             known |= _features_of(candidate.found.survived)
     return {name: float(value) for name, value in known.items() if value is not None}

@@ -4,32 +4,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from caps.core.domains import Domain, Signature, View
+from caps.core.domains import Domain, PairView, Signature, View
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.core.types import Candidate
 from caps.evidence import domains
 from caps.evidence.domains import domain_named
-from caps.registry import LOCAL_PREFIX, PROFILES, SIGNATURES, VIEWS, Registry, check_call, resolve
+from caps.registry import (
+    LOCAL_PREFIX,
+    PAIR_VIEWS,
+    PROFILES,
+    SIGNATURES,
+    VIEWS,
+    Registry,
+    check_call,
+    names,
+    resolve,
+)
 
 BY_FINDINGS = {
     "code-ast": "code-behaviour", "math-answer": "math-equivalent", "math-final": "math-equivalent",
 }  # fmt: skip
-SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
+SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS, "pair": PAIR_VIEWS}
+_ARTICLE = {"candidate": "a candidate", "candidates": "the candidates of a case"}
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A signature (E0), a partial view (E1) and a full view (E2), as names or functions."""
+    """A signature (E0), a partial view (E1) and a full view (E2), as names or functions.
+
+    `pair` replaces the partial views of two candidates where it finds something that separates them.
+    """
 
     name: str
     signature: str | Signature
     partial: str | View
     full: str | View = "full"
+    pair: str | PairView | None = None
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The three names; None if a function has no name that other processes can resolve."""
+        """Signature and views by name; None if a function has no name that other processes can resolve."""
         found = self.signature
         slots = (found.signature if isinstance(found, ByFindings) else found, self.partial, self.full)
         named = [slot for slot in slots if isinstance(slot, str)]
@@ -51,15 +66,15 @@ class ByFindings:
 
 def profile_of(domain: Domain) -> Profile:
     """The signature and the views of a domain."""
-    return Profile(domain.name, domain.signature, domain.partial, domain.full)
+    return Profile(domain.name, domain.signature, domain.partial, domain.full, domain.pair)
 
 
 CODE = profile_of(domains.CODE)
 MATH = profile_of(domains.MATH)
 GENERAL = profile_of(domains.GENERAL)
-CODE_PAPER = replace(CODE, name="code-paper", partial="code-summary")
+CODE_PAPER = replace(CODE, name="code-paper", partial="code-summary", pair=None)
 MATH_PAPER = replace(MATH, name="math-paper", signature="math-answer", partial="math-summary")
-CODE_THINKING = replace(CODE, name="code-thinking", partial="thinking")
+CODE_THINKING = replace(CODE, name="code-thinking", partial="thinking", pair=None)
 MATH_THINKING = replace(MATH, name="math-thinking", partial="thinking")
 GENERAL_THINKING = replace(GENERAL, name="general-thinking", partial="thinking")
 
@@ -78,15 +93,30 @@ def profile_named(name: str) -> Profile:
 
 
 def with_views(profile: Profile, changes: Mapping[str, str]) -> Profile:
-    """Replace single slots of a profile: `{"partial": "thinking"}`."""
+    """Replace single slots of a profile: `{"partial": "thinking"}`.
+
+    A pair view may be named as the partial view; it leaves the partial view of single candidates as it is.
+    Another partial view is shown of all pairs, unless a pair view is named as well.
+    """
     for slot, name in changes.items():
         if slot not in SLOTS:
             slots = list(SLOTS)
             raise SettingError(
                 f"a profile has no slot {slot!r}: {nearest(slot, slots)}its slots are {', '.join(slots)}"
             )
-        _find_function(SLOTS[slot], name)
-    return replace(profile, **changes)
+        if slot == "partial" and name in names(PAIR_VIEWS):
+            profile = replace(profile, pair=_named(PAIR_VIEWS, name))
+            continue
+        if slot == "partial" and "pair" not in changes:
+            profile = replace(profile, pair=None)
+        profile = replace(profile, **{slot: _named(SLOTS[slot], name)})
+    return profile
+
+
+def _named(registry: Registry, name: str) -> str:
+    """The name itself, if there is a function under it."""
+    _find_function(registry, name)
+    return name
 
 
 def with_findings(profile: Profile) -> Profile:
@@ -101,6 +131,11 @@ def view_named(name: str | View) -> View:
     return cast(View, _find_function(VIEWS, name)) if isinstance(name, str) else name
 
 
+def pair_view_named(name: str | PairView) -> PairView:
+    """Find a pair view by name; a function is returned as it is."""
+    return cast(PairView, _find_function(PAIR_VIEWS, name)) if isinstance(name, str) else name
+
+
 def signature_named(name: str | Signature) -> Signature:
     """Find a signature by name; a function is returned as it is."""
     return cast(Signature, _find_function(SIGNATURES, name)) if isinstance(name, str) else name
@@ -108,9 +143,10 @@ def signature_named(name: str | Signature) -> Signature:
 
 def _find_function(registry: Registry, name: str) -> object:
     found = resolve(registry, name)
+    argument = "candidates" if registry is PAIR_VIEWS else "candidate"
     if not callable(found):
         raise SettingError(
-            f"{name!r} is {found!r}: not a {registry.kind}, which is a function of a candidate"
+            f"{name!r} is {found!r}: not a {registry.kind}, which is a function of {_ARTICLE[argument]}"
         )
-    check_call(f"{registry.kind} {name!r}", found, ("candidate",))
+    check_call(f"{registry.kind} {name!r}", found, (argument,))
     return found

@@ -12,8 +12,10 @@ from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import Case, Found, Run, Survived
 from caps.evidence.domains import INTERFACE, domain_named
+from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
+from caps.judging.base import Budget
 
 __all__ = ["Finder"]
 
@@ -27,22 +29,44 @@ class Findings:
     """Adds findings to cases with the finder of their domain; each is computed once and journaled.
 
     If a finder does not work here (no sandbox), cases continue without findings and `unusable` counts the
-    reasons; `insist` raises instead.
+    reasons; `insist` raises instead. `writer` adds what tests written by a model say.
     """
 
     def __init__(
-        self, finders: Mapping[str, Finder], journal: ReplyStore | None = None, *, insist: bool = False
+        self,
+        finders: Mapping[str, Finder],
+        journal: ReplyStore | None = None,
+        *,
+        insist: bool = False,
+        writer: TestWriter | None = None,
     ) -> None:
         self._finders, self._journal, self._insist = finders, journal, insist
+        self._writer = writer
         self.unusable: Counter[str] = Counter()
 
     @property
     def versions(self) -> dict[str, str]:
-        """The version of the finder of each domain."""
-        return {domain: finder.version for domain, finder in self._finders.items()}
+        """The version of the finder of each domain, and of the writer of tests."""
+        versions = {domain: finder.version for domain, finder in self._finders.items()}
+        return versions if self._writer is None else versions | {KIND: self._writer.version}
 
-    async def find(self, case: Case, until: float | None = None) -> Case:
-        """The case with the findings of its candidates; `until` is a time of the loop's clock."""
+    async def find(self, case: Case, until: float | None = None, budget: Budget | None = None) -> Case:
+        """The case with the findings of its candidates; `until` is a time of the loop's clock.
+
+        Calls to a model are charged to the budget.
+        """
+        known = await self._find(case, until)
+        if self._writer is None:
+            return known
+        try:
+            return await self._writer.add(known, until, budget)
+        except UserError as error:
+            if self._insist:
+                raise
+            self.unusable[str(error).partition(":")[0]] += 1
+            return known
+
+    async def _find(self, case: Case, until: float | None) -> Case:
         finder = self._finders.get(case.domain)
         if finder is None:
             return case
@@ -54,6 +78,8 @@ class Findings:
         """Close the finders."""
         for finder in self._finders.values():
             await finder.close()
+        if self._writer is not None:
+            await self._writer.close()
 
     async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Any:
         """Compute and store findings; those cut off by the deadline are computed again next time."""
@@ -79,7 +105,15 @@ class Findings:
 
 
 def recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
-    """The case with the findings in the journal; nothing is run."""
+    """The case with the findings in the journal; nothing is run and no model is asked."""
+    known = _recall(journal, versions, case)
+    if KIND not in versions or not applies(known):
+        return known
+    stored = journal.fact(KIND, fact_key(versions[KIND], known))
+    return known if stored is None else with_agreement(known, stored)
+
+
+def _recall(journal: Journal, versions: Mapping[str, str], case: Case) -> Case:
     version = versions.get(case.domain)
     if version is None:
         return case

@@ -1,7 +1,8 @@
 """A Python function as the judge.
 
 The function gets texts: the problem and the view of each candidate at the level of the ask, the partial view
-at E1 and the full view at E2. These attributes of the function (or of a callable object) change that:
+at E1, or what separates the two where the run shows that, and the full view at E2. These attributes of the
+function (or of a callable object) change that:
 
 * `full_views = True`: it always gets full views.
 * `judge_id = "..."`: its answers are stored in the journal under this name and reused. Change the name when
@@ -25,6 +26,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -130,8 +132,7 @@ class CallableJudge:
 
     def _call_of(self, prepared: PreparedCase, ask: Ask) -> tuple[Callable[..., Any] | None, list[Any]]:
         """The function to call (None if there is none) and its arguments."""
-        level = Level.FULL if self._full_views else ask.level
-        views = [prepared.evidence.view(one, level) for one in ask.entrants]
+        views = list(prepared.evidence.shown(replace(ask, level=Level.FULL) if self._full_views else ask))
         problem = prepared.case.problem.text
         if isinstance(ask, Pairing):
             return self._function, [problem, *views]

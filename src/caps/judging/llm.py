@@ -29,7 +29,18 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.settings import check_settings, setting
-from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Unanswered, Usage, Verdict
+from caps.core.types import (
+    Answer,
+    Ask,
+    Level,
+    Pairing,
+    Rating,
+    Solo,
+    Unanswered,
+    Usage,
+    Verdict,
+    shows_difference,
+)
 from caps.evidence.domains import domain_named
 from caps.evidence.entrants import shown_media
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
@@ -187,8 +198,7 @@ class LlmJudge:
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """All tries with full replies; the prompt is estimated from the size of its texts."""
-        views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
-        texts = (prepared.case.problem.text, *prepared.case.criteria, *views)
+        texts = (prepared.case.problem.text, *prepared.case.criteria, *prepared.evidence.shown(ask))
         shown = sum(len(text.encode("utf-8", "replace")) for text in texts)
         media = (
             *prepared.case.problem.media,
@@ -205,7 +215,7 @@ class LlmJudge:
         code = prepared.code if asks_for_code(template) else None
         level_model = self._models[ask.level]
         reply, criteria = self._settings.reply, self._criteria(prepared, template)
-        views = [prepared.evidence.view(one, ask.level) for one in ask.entrants]
+        views = prepared.evidence.shown(ask)
         media = [prepared.case.candidates[one].media for one in ask.entrants]
         (prompt,) = render(
             template,
@@ -236,22 +246,23 @@ class LlmJudge:
         """The views of an ask as quoted in its prompt."""
         _, template = self._template(prepared, ask)
         quoting = prepared.showing if asks_for_code(template) else prepared.quoting
-        return [quoting(prepared.evidence.view(one, ask.level), prepared.nonce) for one in ask.entrants]
+        return [quoting(text, prepared.nonce) for text in prepared.evidence.shown(ask)]
+
+    def _template(self, prepared: PreparedCase, ask: Ask) -> tuple[str, str]:
+        """The name and text of the template for an ask."""
+        case, difference = prepared.case, shows_difference(prepared.evidence.entrants, ask)
+        domain, criteria = domain_named(case.domain), bool(case.criteria)
+        return find_template(self._templates, ask, domain, criteria=criteria, difference=difference)
 
     def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
         """The code that a verdict must carry, if its prompt asks for one."""
         _, template = self._template(prepared, ask)
         return prepared.code if asks_for_code(template) else None
 
-    def _template(self, prepared: PreparedCase, ask: Ask) -> tuple[str, str]:
-        case = prepared.case
-        return find_template(self._templates, ask, domain_named(case.domain), criteria=bool(case.criteria))
-
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
         """Whether a text shown could be read as a verdict if the judge repeats it."""
         problem = (message.content for message in prepared.case.problem.messages)
-        views = (prepared.evidence.view(one, ask.level) for one in ask.entrants)
-        return any(prepared.could_fake(text, ask) for text in (*problem, *views))
+        return any(prepared.could_fake(text, ask) for text in (*problem, *prepared.evidence.shown(ask)))
 
     @staticmethod
     def _criteria(prepared: PreparedCase, template: str) -> int:

@@ -1,12 +1,21 @@
 """Preparation of cases for judging: signatures, views and nonce; long texts in worker processes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+from caps.core.domains import Differences
 from caps.core.text import estimate_tokens
 from caps.core.types import Candidate, Case, Group, Level, Pairing, Problem, Solo
-from caps.evidence.entrants import Read, Views, describe, read_candidates, views_of
+from caps.evidence.entrants import (
+    Read,
+    Views,
+    describe,
+    differences_of,
+    read_candidates,
+    separated,
+    views_of,
+)
 from caps.evidence.profiles import Profile, profile_for, profile_named, with_findings, with_views
 from caps.judging.base import PreparedCase
 from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
@@ -24,14 +33,16 @@ class CasePreparation:
     """Prepares cases with the profile of their domain, or a named one, with single views replaced.
 
     With `findings`, candidates that behave alike count as equal. With `quotes`, texts are also quoted for
-    prompts that ask for no code. Call the object to prepare a case in this process; `in_worker` prepares a
-    long case in a worker process, with the same result.
+    prompts that ask for no code. With `differences`, the pair view of the profile is shown where it applies;
+    one named in `views` is shown in any case. Call the object to prepare a case in this process; `in_worker`
+    prepares a long case in a worker process, with the same result.
     """
 
     profile: str | None = None
     views: tuple[tuple[str, str], ...] = ()
     findings: bool = False
     quotes: bool = False
+    differences: bool = False
 
     def __call__(self, case: Case) -> PreparedCase:
         """Prepare a case in this process."""
@@ -40,7 +51,7 @@ class CasePreparation:
     def profile_of(self, case: Case) -> Profile:
         """The profile with the signature and the views of a case."""
         known = profile_for(case.domain) if self.profile is None else _profile_named(self.profile)
-        return _changed(known, self.views, self.findings)
+        return _changed(known, self.views, findings=self.findings, differences=self.differences)
 
     def is_long(self, case: Case) -> bool:
         """Whether preparing a case could block the event loop; False if a worker cannot prepare it."""
@@ -53,17 +64,14 @@ class CasePreparation:
 
         Raises `SlowTextError` if that takes too long.
         """
+        profile = self.profile_of(case)
         work = partial(
-            prepare_texts,
-            case.problem,
-            case.candidates,
-            self.profile_of(case),
-            quotes=self.quotes,
-            criteria=case.criteria,
+            prepare_texts, case.problem, case.candidates, profile, quotes=self.quotes, criteria=case.criteria
         )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         pairs = zip(case.candidates, done.read, strict=True)
-        ready = views_of(case, [_rebuilt(candidate, read) for candidate, read in pairs], estimate_tokens)
+        read = [_rebuilt(candidate, one) for candidate, one in pairs]
+        ready = views_of(case, read, estimate_tokens, profile)
         prepared = PreparedCase(case, ready, done.nonce, statement_tokens(case.problem), done.code)
         for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
             shown, quoted, fakes = made
@@ -97,7 +105,7 @@ def prepare_texts(
     """Parse and escape all texts of a case."""
     read = read_candidates(candidates, profile)
     views = tuple((shown, whole) for _, shown, whole in read)
-    nonce, code = _marks(problem, views, criteria)
+    nonce, code = _marks(problem, views, criteria, differences_of(candidates, profile))
     rows = [
         (signature, None if shown == whole else shown, None if whole == one.text else whole)
         for one, (signature, shown, whole) in zip(candidates, read, strict=True)
@@ -122,17 +130,24 @@ def statement_tokens(problem: Problem) -> int:
 
 
 def _prepare(case: Case, ready: Views) -> PreparedCase:
-    nonce, code = _marks(case.problem, ready.views, case.criteria)
+    nonce, code = _marks(case.problem, ready.views, case.criteria, ready.differences)
     return PreparedCase(case, ready, nonce, statement_tokens(case.problem), code)
 
 
 def _marks(
-    problem: Problem, views: tuple[tuple[str, str], ...], criteria: tuple[str, ...]
+    problem: Problem,
+    views: tuple[tuple[str, str], ...],
+    criteria: tuple[str, ...],
+    differences: Differences | None,
 ) -> tuple[str, str]:
-    """The nonce of a case's fences and the code of its verdicts; neither occurs in a text shown."""
+    """The nonce of a case's fences and the code of its verdicts; neither occurs in a text shown.
+
+    Both follow from problem and views, whatever was found out about the candidates, unless that contains one.
+    """
     shown = [view for pair in views for view in pair]
-    nonce = nonce_for(problem.text, shown)
-    return nonce, code_for(nonce, [problem.text, *shown, *criteria])
+    found = [text for _, texts in separated(differences, len(views)) for text in texts]
+    nonce = nonce_for(problem.text, shown, found)
+    return nonce, code_for(nonce, [problem.text, *shown, *found, *criteria])
 
 
 def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | None]) -> Read:
@@ -151,5 +166,8 @@ _profile_named = lru_cache(maxsize=64)(profile_named)
 
 
 @lru_cache(maxsize=64)
-def _changed(known: Profile, views: tuple[tuple[str, str], ...], findings: bool) -> Profile:  # noqa: FBT001
-    return with_views(with_findings(known) if findings else known, dict(views))
+def _changed(
+    known: Profile, views: tuple[tuple[str, str], ...], *, findings: bool, differences: bool
+) -> Profile:
+    shown = known if differences else replace(known, pair=None)
+    return with_views(with_findings(shown) if findings else shown, dict(views))

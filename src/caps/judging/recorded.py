@@ -10,7 +10,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from caps.core.play import AskKind
-from caps.core.types import Answer, Ask, Case, Group, Level, Pairing, Pick, Solo, Unanswered, Usage
+from caps.core.types import (
+    Answer,
+    Ask,
+    Case,
+    Group,
+    Level,
+    Pairing,
+    Pick,
+    Solo,
+    Unanswered,
+    Usage,
+    shown_size,
+)
 from caps.datasets.verdicts import Answers, Recorded, read_records, text_digest
 from caps.judging.base import Attempt, Budget, PreparedCase, Ruling
 
@@ -102,8 +114,7 @@ class RecordedJudge:
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """Estimated prompt tokens of the problem and the views."""
-        entrants = prepared.evidence.entrants
-        views = sum(entrants[one].sizes[ask.level] for one in ask.entrants)
+        views = shown_size(prepared.evidence.entrants, ask)
         return Usage(prepared.statement + views, 0, estimated=True)
 
 

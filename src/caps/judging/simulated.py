@@ -28,7 +28,18 @@ from statistics import NormalDist
 from typing import Any
 
 from caps.core.settings import check_settings, setting
-from caps.core.types import Answer, Ask, Entrant, Group, Level, Pairing, Pick, Rating, Verdict
+from caps.core.types import (
+    Answer,
+    Ask,
+    Entrant,
+    Group,
+    Level,
+    Pairing,
+    Pick,
+    Rating,
+    Verdict,
+    shows_difference,
+)
 from caps.prompts.tags import verdict_of
 
 NORMAL = NormalDist()
@@ -36,6 +47,7 @@ PARTIAL_SKILL = 0.7  # the share of the skill above chance at E2 that is left at
 GOOD_ENOUGH = 0.6  # the accuracy that separates the two default pulls
 USUAL_PULL, WEAK_PULL = 0.12, 0.6
 MIDDLE_RATING = 7.0
+DIFFERENCE = 3  # beside the levels: E1 that shows what separates two candidates
 OWN, ANSWER, ORDER, FRESH, SOLO, SOLO_FRESH, SURENESS, CASE, SLOT, SIDE = range(1, 11)  # kinds of draws
 
 
@@ -48,6 +60,12 @@ class JudgeModel:
 
     accuracy: float = setting(0.8, "mean outcome at E2 over right-wrong pairs", least=0.01, most=0.999)
     accuracy_partial: float = setting(0.71, "the same at E1", least=0.01, most=0.999)
+    accuracy_difference: float | None = setting(
+        None,
+        "the same where E1 shows an input that separates two programs; unset: as at E2",
+        least=0.01,
+        most=0.999,
+    )
     shared_bias: float = setting(
         0.0, "share of a candidate's lasting error that its cluster shares", least=0, most=1
     )
@@ -93,11 +111,13 @@ class JudgeModel:
         """Share of the variance that both orders and all calls have in common."""
         return 1 - self.noise - self.in_order
 
-    def wanted(self, level: Level) -> float:
-        """The accuracy at a level."""
+    def wanted(self, level: int) -> float:
+        """The accuracy at a level, or on differences."""
+        if level == DIFFERENCE:
+            return self.accuracy if self.accuracy_difference is None else self.accuracy_difference
         return self.accuracy if level == Level.FULL else self.accuracy_partial
 
-    def pull(self, level: Level) -> float:
+    def pull(self, level: int) -> float:
         """The mean pull at a level; the sign of the default pull depends on the seed."""
         if level == Level.PARTIAL and self.position_bias_partial is not None:
             return self.position_bias_partial
@@ -105,7 +125,7 @@ class JudgeModel:
             return self.position_bias
         return USUAL_PULL if self.wanted(level) >= GOOD_ENOUGH else WEAK_PULL
 
-    def pull_is_usual(self, level: Level) -> bool:
+    def pull_is_usual(self, level: int) -> bool:
         """Whether the pull at a level is the default."""
         return self.position_bias is None and not (
             level == Level.PARTIAL and self.position_bias_partial is not None
@@ -116,7 +136,7 @@ class JudgeModel:
         """Standard deviation of a comparison over pairs and cases."""
         return math.sqrt(1 + self.pull_spread**2)
 
-    def gap(self, level: Level) -> float:
+    def gap(self, level: int) -> float:
         """Distance between right and wrong that gives the wanted accuracy."""
         wide = self.spread
         return wide * _calibrated_gap(self.wanted(level), self.tie_band / wide, abs(self.pull(level)) / wide)
@@ -163,8 +183,9 @@ class SimulatedJudge:
         number = {name: i for i, name in enumerate(sorted(names))}
         self._cluster = {e.id: -e.id - 1 if e.signature is None else number[e.signature] for e in entrants}
         self._correct = {e.id: right for e, right in zip(entrants, correct, strict=True)}
-        self._beliefs: dict[tuple[int, Level], float] = {}
-        self._pulls: dict[Level, float] = {}
+        self._entrants = {entrant.id: entrant for entrant in entrants}
+        self._beliefs: dict[tuple[int, int], float] = {}
+        self._pulls: dict[int, float] = {}
 
     def answer(self, ask: Ask) -> Answer:
         """Answer an ask."""
@@ -175,8 +196,8 @@ class SimulatedJudge:
         above = self._impression(ask.entrant, ask, 1) - self._model.gap(ask.level) / 2
         return Rating(min(10, max(1, round(MIDDLE_RATING + self._model.rating_slope * above))))
 
-    def belief(self, one: int, level: Level) -> float:
-        """The judge's belief about a candidate at a level, the same in every call."""
+    def belief(self, one: int, level: int) -> float:
+        """The judge's belief about a candidate at a level or on differences, the same in every call."""
         if (one, level) not in self._beliefs:
             share = self._model.shared_bias
             own = self._lasting(OWN, one, level) if share < 1 else 0.0
@@ -187,7 +208,7 @@ class SimulatedJudge:
             self._beliefs[one, level] = worth
         return self._beliefs[one, level]
 
-    def pull(self, level: Level) -> float:
+    def pull(self, level: int) -> float:
         """The pull towards slot A in this case."""
         if level not in self._pulls:
             mean, spread = self._model.pull(level), self._model.pull_spread
@@ -197,10 +218,11 @@ class SimulatedJudge:
         return self._pulls[level]
 
     def _compare(self, ask: Pairing) -> Verdict:
-        pair = ask.a, ask.b, int(ask.level)
-        lean = self.belief(ask.a, ask.level) - self.belief(ask.b, ask.level) + self.pull(ask.level)
+        level = DIFFERENCE if shows_difference(self._entrants, ask) else int(ask.level)
+        pair = ask.a, ask.b, level
+        lean = self.belief(ask.a, level) - self.belief(ask.b, level) + self.pull(level)
         if self._in_order:
-            lean += self._in_order * self._error(ORDER, (ask.a, ask.b), ask.level)
+            lean += self._in_order * self._error(ORDER, (ask.a, ask.b), level)
         if self._fresh:
             lean += self._fresh * self._draw(FRESH, *pair, ask.draw)
         size = sense = abs(lean)
@@ -228,7 +250,7 @@ class SimulatedJudge:
         error += self._fresh * self._draw(SOLO_FRESH, one, count, ask.level, ask.draw)
         return self.belief(one, ask.level) + error / math.sqrt(2)
 
-    def _lasting(self, kind: int, who: int, level: Level) -> float:
+    def _lasting(self, kind: int, who: int, level: int) -> float:
         """A lasting error, part of which all judges have in common."""
         common = self._model.common
         error = 0.0
@@ -238,7 +260,7 @@ class SimulatedJudge:
             error += math.sqrt(1 - common) * self._error(kind, (who,), level)
         return error
 
-    def _error(self, kind: int, who: tuple[int, ...], level: Level, judge: int | None = None) -> float:
+    def _error(self, kind: int, who: tuple[int, ...], level: int, judge: int | None = None) -> float:
         """An error at a level, part of whose variance is the same at the other level."""
         judge, carried = self._judge if judge is None else judge, self._model.carried
         steady = _normal(self._seed, self._case, judge, kind, *who)

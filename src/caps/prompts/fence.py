@@ -92,8 +92,8 @@ _ALIKE = str.maketrans(
 )
 
 
-def nonce_for(problem: str, candidates: Iterable[str]) -> str:
-    """The nonce of a case's fences: derived from its content, and absent from it."""
+def nonce_for(problem: str, candidates: Iterable[str], others: Iterable[str] = ()) -> str:
+    """The nonce of a case's fences: derived from its content, and absent from it and from `others`."""
     texts = [problem, *candidates]
     digest = sha256()
     for text in texts:
@@ -101,7 +101,7 @@ def nonce_for(problem: str, candidates: Iterable[str]) -> str:
         digest.update(b"%d:" % len(data))
         digest.update(data)
     attempts = (sha256(digest.digest() + b"%d" % k).hexdigest()[: 6 + k // 4] for k in count())
-    return _absent(attempts, texts)
+    return _absent(attempts, [*texts, *others])
 
 
 def code_for(nonce: str, texts: Iterable[str]) -> str:

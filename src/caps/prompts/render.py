@@ -28,8 +28,13 @@ _REPEATED = ("nonce", "code")  # may occur any number of times
 _SLOT = re.compile(r"\{\{([A-Za-z_]\w*)\}\}|\{([A-Za-z_]\w*)\}")
 
 
-def template_stem(ask: Ask) -> str:
-    """What kind of prompt an ask needs: one of the names in `core.domains.TEMPLATES`."""
+def template_stem(ask: Ask, *, difference: bool = False) -> str:
+    """What kind of prompt an ask needs: one of the names in `core.domains.TEMPLATES`.
+
+    `difference`: it shows what separates two candidates.
+    """
+    if difference:
+        return "pair-difference"
     if not isinstance(ask, Pairing):
         return "solo" if isinstance(ask, Solo) else "group"
     if ask.dialect == "ratings":
@@ -39,10 +44,11 @@ def template_stem(ask: Ask) -> str:
     raise SettingError(f"dialect {ask.dialect!r}: must be one of verdicts, ratings")
 
 
-def template_name(ask: Ask, kind: str, version: str) -> str:
+def template_name(ask: Ask, kind: str, version: str, *, difference: bool = False) -> str:
     """The template file for an ask; its name is part of the journal key, so a change needs a new version."""
     known = kind in PROMPT_KINDS or kind == CRITERIA_PROMPTS
-    return f"{template_stem(ask)}-{kind if known else PROMPT_KINDS[-1]}.{version}.txt"
+    stem = template_stem(ask, difference=difference)
+    return f"{stem}-{kind if known else PROMPT_KINDS[-1]}.{version}.txt"
 
 
 def takes_criteria(domain: Domain) -> bool:
@@ -52,22 +58,29 @@ def takes_criteria(domain: Domain) -> bool:
 
 
 def find_template(
-    templates: Mapping[str, str], ask: Ask, domain: Domain, *, criteria: bool = False
+    templates: Mapping[str, str],
+    ask: Ask,
+    domain: Domain,
+    *,
+    criteria: bool = False,
+    difference: bool = False,
 ) -> tuple[str, str]:
     """The name and text of the template for an ask: the domain's own, or the newest available version.
 
     `criteria`: the case states what makes an answer better; templates before `CRITERIA_SINCE` ignore it.
+    `difference`: what separates the two candidates is shown.
     """
-    own = domain.templates.get(template_stem(ask))
+    stem = template_stem(ask, difference=difference)
+    own = domain.templates.get(stem)
     if own is not None:
         digest = sha256(own.encode()).hexdigest()[:12]
-        return f"{template_stem(ask)}-{domain.name}.{digest}.txt", own
+        return f"{stem}-{domain.name}.{digest}.txt", own
     by_criteria = (CRITERIA_PROMPTS,) if criteria and takes_criteria(domain) else ()
     for kind, version in product((*by_criteria, domain.prompts), reversed(VERSIONS)):
-        name = template_name(ask, kind, version)
+        name = template_name(ask, kind, version, difference=difference)
         if name in templates:
             return name, templates[name]
-    name = template_name(ask, domain.prompts, VERSION)
+    name = template_name(ask, domain.prompts, VERSION, difference=difference)
     raise SettingError(f"there is no prompt template {name!r}")
 
 

@@ -20,6 +20,7 @@ from caps.core.types import (
     Selection,
     Unanswered,
     Verdict,
+    shows_difference,
 )
 from caps.engines.base import CaseRun
 from caps.journal.keys import request_key
@@ -379,11 +380,15 @@ class JudgeReply:
 
 @dataclass(frozen=True, slots=True)
 class GameExchange:
-    """The prompt in pieces, whether it is exactly what was sent, and the replies."""
+    """The prompt in pieces, whether it is exactly what was sent, and the replies.
+
+    `difference` is what was shown of A and B where the judge was asked about what separates them.
+    """
 
     prompt: tuple[str, ...]
     exact: bool
     replies: tuple[JudgeReply, ...]
+    difference: tuple[str, ...] = ()
 
 
 def exchanges_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> Iterator[GameExchange]:
@@ -398,8 +403,12 @@ def exchanges_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> I
                 reply = stored.get(line["key"])
                 text, reasoning = (None, "") if reply is None else (reply.text, reply.reasoning)
                 replies.append(JudgeReply(text, reasoning, line["how"], line["cause"], line["finish"]))
-        prompt, exact = _prompt(run, prepared, ask_of(attempts[0]), attempts[0])
-        yield GameExchange(prompt, exact, tuple(replies))
+        ask = ask_of(attempts[0])
+        difference: tuple[str, ...] = ()
+        if prepared is not None and shows_difference(prepared.evidence.entrants, ask):
+            difference = prepared.evidence.shown(ask)
+        prompt, exact = _prompt(run, prepared, ask, attempts[0])
+        yield GameExchange(prompt, exact, tuple(replies), difference)
 
 
 def _prompt(

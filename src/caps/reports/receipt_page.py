@@ -27,8 +27,8 @@ BETWEEN = 14  # from one finalist's subtree to the next
 
 
 def exchange_view(exchange: GameExchange, texts: TextTable) -> list[Node]:
-    """Show the prompt and each reply with how it was parsed."""
-    drawn = [el("h4", "Prompt")]
+    """Show what separates two candidates, if that was asked, the prompt, and each reply with its reading."""
+    drawn = [*_difference(exchange.difference, texts), el("h4", "Prompt")]
     if exchange.prompt:
         note = "Rendered again from the cases. Its key equals that of the run, so this is what was sent."
         if not exchange.exact:
@@ -43,6 +43,16 @@ def exchange_view(exchange: GameExchange, texts: TextTable) -> list[Node]:
     for reply in exchange.replies:
         drawn += _reply(reply, texts)
     return drawn
+
+
+def _difference(sides: Sequence[str], texts: TextTable) -> list[Node]:
+    """Show the inputs that separate two programs with both outputs, side by side."""
+    if not sides:
+        return []
+    heads = el("tr", *(el("th", f"Candidate {slot}", scope="col") for slot in "AB"))
+    cells = el("tr", *(el("td", el("pre", texts.add([side]), tabindex=0)) for side in sides))
+    table = el("table", el("thead", heads), el("tbody", cells))
+    return [el("h4", "What separates them"), _scrolled(table, "the two outputs")]
 
 
 def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:

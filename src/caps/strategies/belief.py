@@ -7,7 +7,7 @@ alike is right together mostly, not always, so answers about one candidate move 
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter, mul
 from statistics import fmean, pstdev
@@ -33,6 +33,21 @@ class UncertainJudge(JudgeProfile):
     impure: float = setting(
         0.12, "how often two that behave alike are not both right or both wrong", least=0, most=1
     )
+    difference: str = setting(
+        "full",
+        "what a verdict on the input that separates two programs is worth: one on these views",
+        choices=("full", "partial"),
+    )
+
+    def evidence(
+        self,
+        unit_of: Mapping[int, int],
+        answer_of: Mapping[int, int],
+        differences: Mapping[int, Collection[int]],
+    ) -> Evidence:
+        """What the answers of this judge say."""
+        level = Level.FULL if self.difference == "full" else Level.PARTIAL
+        return Evidence(self, unit_of, answer_of, differences, difference_as=level)
 
 
 def weigh(
@@ -75,12 +90,17 @@ class Exclusive:
     """
 
     def __init__(
-        self, prior: Sequence[float], none: float, answer_of: Mapping[int, int], judge: UncertainJudge
+        self,
+        prior: Sequence[float],
+        none: float,
+        answer_of: Mapping[int, int],
+        judge: UncertainJudge,
+        differences: Mapping[int, Collection[int]],
     ) -> None:
         self._prior, self._none, self._answer_of, self._judge = prior, none, answer_of, judge
         self._chances: list[float] = []
         self._sizes = Counter(answer_of.values())
-        self._evidence = Evidence(judge, answer_of, answer_of)
+        self._evidence = judge.evidence(answer_of, answer_of, differences)
         self._settle()
 
     @property
@@ -179,11 +199,15 @@ class Independent:
     """
 
     def __init__(
-        self, odds: Sequence[float], members: Sequence[Sequence[int]], judge: UncertainJudge
+        self,
+        odds: Sequence[float],
+        members: Sequence[Sequence[int]],
+        judge: UncertainJudge,
+        differences: Mapping[int, Collection[int]],
     ) -> None:
         answer_of = {one: k for k, ids in enumerate(members) for one in ids}
         self._unit_of = {one: place for place, one in enumerate(answer_of)}
-        self._evidence = Evidence(judge, self._unit_of, answer_of)
+        self._evidence = judge.evidence(self._unit_of, answer_of, differences)
         answers = list(answer_of.values())
         chances = [1 / (1 + math.exp(-odds[k])) for k in answers]
         spreads = [math.sqrt(p * (1 - p)) for p in chances]

@@ -30,6 +30,7 @@ from caps.core.types import (
     Solo,
     Unanswered,
     Verdict,
+    shown_size,
 )
 from caps.strategies.belief import Exclusive, Independent, UncertainJudge, weigh
 from caps.strategies.dedup import clusters, middling
@@ -42,7 +43,8 @@ HARDLY_SHORTER = 0.7  # a partial view of this part of the full one is not worth
 USUAL_POOL = 16  # candidates: what `nobody` is stated for
 WEIGHTS = {  # weights of what is known before the judge is asked -> their names in an explanation
     "votes": "votes", "loose_votes": "votes", "parses": "parses", "tests": "tests_passed",
-    "survived": "agreement", "score": "score", "logprob": "logprob", "feature_weight": "",
+    "survived": "agreement", "score": "score", "logprob": "logprob", "written": "written tests",
+    "feature_weight": "",
 }  # fmt: skip
 FEWER = 0.55  # how much surer a candidate of a smaller pool is, in log-odds for each halving of it / log 2
 
@@ -65,7 +67,9 @@ class Question(NamedTuple):
 class Posterior(UncertainJudge):
     """Ask what is worth its price, and report the probability of the choice; inherited fields: the judge."""
 
-    capabilities: ClassVar = Capabilities(uses_judge_profile=True, uses_feature=True)
+    capabilities: ClassVar = Capabilities(
+        uses_judge_profile=True, uses_feature=True, asks_about_differences=True
+    )
 
     votes: float = setting(2.1, "an answer of n candidates weighs n to this power", least=0)
     loose_votes: float = setting(1.5, "the same where several answers may be right", least=0)
@@ -85,6 +89,7 @@ class Posterior(UncertainJudge):
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
     feature: str = setting("", "a further number of candidates that counts, such as rm_score")
     feature_weight: float = setting(0.5, "log-odds a standard deviation of the feature", least=0)
+    written: float = setting(1.0, "log-odds a standard deviation of agreement with written tests", least=0)
     answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
     apart: float = setting(
         0.7, "auto: several may be right if at least this share of candidates has no equal", least=0, most=1
@@ -154,7 +159,7 @@ class Posterior(UncertainJudge):
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
         """Log-weight of each answer before the judge is asked."""
         failing = {"parses": self.parses, "tests_passed": self.tests, "agreement": self.survived}
-        scored = {"score": self.score, "logprob": self.logprob}
+        scored = {"score": self.score, "logprob": self.logprob, "written": self.written}
         scored |= {self.feature: self.feature_weight} if self.feature else {}
         votes = self.loose_votes if self.several(groups) else self.votes
         return weigh(groups, votes=votes, failing=failing, scored=scored)
@@ -164,8 +169,8 @@ class ContestState:
     """The state of a contest: answers and their candidates, what was asked, current probabilities."""
 
     def __init__(self, strategy: Posterior, entrants: Sequence[Entrant], luck: Sequence[float]) -> None:
-        self.strategy, self._sizes = strategy, {one.id: one.sizes for one in entrants}
-        self._luck = dict(zip(self._sizes, luck, strict=True))
+        self.strategy, self._entrants = strategy, {one.id: one for one in entrants}
+        self._luck = dict(zip(self._entrants, luck, strict=True))
         groups = sorted(clusters(entrants), key=lambda group: self._luck[group[0].id])
         self._members = [middling(group, self._luck) for group in groups]
         self.answer_of = {one: k for k, ids in enumerate(self._members) for one in ids}
@@ -177,12 +182,13 @@ class ContestState:
         self._levels = self._worthwhile(entrants)
         prior, self.several = strategy.prior(groups), strategy.several(groups)
         self._belief: Exclusive | Independent
+        differences = {one.id: one.differences for one in entrants}
         if self.several:
             base = strategy.odds_alone(len(entrants))
-            self._belief = Independent([base + x for x in prior], self._members, strategy)
+            self._belief = Independent([base + x for x in prior], self._members, strategy, differences)
         else:
             none = strategy.votes * log(strategy.nobody)
-            self._belief = Exclusive(prior, none, self.answer_of, strategy)
+            self._belief = Exclusive(prior, none, self.answer_of, strategy, differences)
 
     def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
         """Update with the answers of a round; a question that went unanswered is not asked again."""
@@ -242,9 +248,10 @@ class ContestState:
         front = order[: min(LEADERS, len(self._members))]
         if len(order) == 1 or (len(front) == 1 and not self.several):
             return
-        for level in self._levels:
+        for level in (Level.PARTIAL, Level.FULL):
             for a, b in self._pairs(front, level):
-                yield from self._priced(a, b, level)
+                if level in self._levels or b in self._entrants[a].differences:
+                    yield from self._priced(a, b, level)
         if self._belief.uses_ratings:
             for one in front:
                 yield from self._priced(one, None, Level.FULL)
@@ -281,7 +288,8 @@ class ContestState:
         return (Level.FULL,) if partial > HARDLY_SHORTER * full else (Level.PARTIAL, Level.FULL)
 
     def _tokens(self, shown: Sequence[int], level: Level) -> float:
-        return self.strategy.prompt_tokens + sum(self._sizes[one][level] for one in shown)
+        ask = Solo(shown[0], level) if len(shown) == 1 else Pairing(shown[0], shown[1], level)
+        return self.strategy.prompt_tokens + shown_size(self._entrants, ask)
 
 
 def beliefs(

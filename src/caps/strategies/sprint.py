@@ -7,8 +7,9 @@ round-robin goes into second looks with slots swapped: at tied games, and late a
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import ClassVar
 
-from caps.core.play import Game, Play, compare
+from caps.core.play import Capabilities, Game, Play, compare
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Standings
 from caps.core.types import Entrant, Level, Pairing, Selection
@@ -23,6 +24,8 @@ ABOVE_TIE = 1 / 9  # the weight from which it is more than a tie
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sprint:
     """Halvings at E1, then single elimination at E2 with second looks."""
+
+    capabilities: ClassVar = Capabilities(asks_about_differences=True)
 
     halvings: int = setting(1, "rounds on partial views", least=0)
     down_to: int = setting(4, "pools of at most N candidates are judged at full evidence", least=1)
@@ -67,7 +70,10 @@ class Sprint:
         return Selection(order[0], order, scores=standings.score, score_kind="score")
 
     def _shorter(self, entrants: Sequence[Entrant]) -> bool:
-        """Whether partial views save enough to be worth a halving."""
+        """Whether a halving is worth it: partial views save enough, or show what separates most pairs."""
+        pairs = len(entrants) * (len(entrants) - 1)
+        if 2 * sum(len(one.differences) for one in entrants) > pairs:
+            return True
         partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
         return self.screening == "E1" or not full or partial <= HARDLY_SHORTER * full
 

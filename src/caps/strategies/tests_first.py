@@ -11,7 +11,7 @@ from caps.core.standings import Standings
 from caps.core.types import Entrant, Selection
 from caps.strategies.dedup import REPRESENTATIVES, dedup
 
-EVIDENCE = ("parses", "tests_passed")
+EVIDENCE = ("parses", "tests_passed", "written")
 SURVIVED = ("agreement", "varied")
 
 

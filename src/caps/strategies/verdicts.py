@@ -10,7 +10,7 @@ A rating measures one candidate, against a mean rating that is unknown too.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from operator import mul
 from statistics import NormalDist
@@ -21,6 +21,7 @@ from caps.core.types import Answer, Ask, Level, Pairing, Rating, Solo, Verdict
 
 NORMAL = NormalDist()
 CARRIED = 0.5  # how much of a lasting error at E1 is still there at E2
+DIFFERENCE = 3  # beside the levels: E1 that shows what separates two candidates
 LEAST_NEWS = 0.02  # of a game's variance, however often its like was seen
 LEAST_GAP = 0.01
 NO_ANSWER, NEITHER = -1, -2  # no answer's number: nothing is in common with a missing second
@@ -84,8 +85,20 @@ class Evidence:
     `q` holds one number for each unit (1 where it is right), then the pull of slot A and the mean rating.
     """
 
-    def __init__(self, judge: JudgeProfile, unit_of: Mapping[int, int], answer_of: Mapping[int, int]) -> None:
-        self._scales, self._rating_gap = scales(judge), rating_gap(judge)
+    def __init__(
+        self,
+        judge: JudgeProfile,
+        unit_of: Mapping[int, int],
+        answer_of: Mapping[int, int],
+        differences: Mapping[int, Collection[int]] | None = None,
+        *,
+        difference_as: Level = Level.FULL,
+    ) -> None:
+        """`differences`: where E1 shows what separates two; the verdict counts as one at `difference_as`."""
+        known = scales(judge)
+        self._scales: Mapping[int, Scale] = dict(known) | {DIFFERENCE: known[difference_as]}
+        self._rating_gap = rating_gap(judge)
+        self._differences = differences or {}
         self._rating_unit = math.sqrt(2) * judge.rating_spread
         self._unit_of, self._answer_of = unit_of, answer_of
         whole = max(1.0, judge.repeats + judge.shared + judge.order_errors)
@@ -96,7 +109,7 @@ class Evidence:
         self.unknown = {self._pull: judge.slot_spread**2, self._middle: SPREAD_OF_MIDDLE**2}
         self.support = [0.0] * size
         self.strain = [[0.0] * size for _ in range(size)]
-        self._asks: list[tuple[int, int | None, Level]] = []  # no second where one candidate was rated
+        self._asks: list[tuple[int, int | None, int]] = []  # no second where one candidate was rated
         self._designs: list[tuple[tuple[int, float], ...]] = []
         self._readings: list[float] = []
         self._inverse: list[list[float]] = []  # of the answers' covariance
@@ -106,9 +119,16 @@ class Evidence:
         """Whether ratings of this judge say anything."""
         return self._rating_gap > 0
 
+    def _kind(self, a: int, b: int | None, level: Level) -> int:
+        """The level, or that E1 shows what separates the two."""
+        return DIFFERENCE if level is Level.PARTIAL and b in self._differences.get(a, ()) else level
+
     def news(self, a: int, b: int | None, level: Level) -> NewEvidence:
         """What a game between two candidates would add, `a` in slot A, or a rating of one."""
-        common = self._common(a, b, level)
+        return self._news(a, b, self._kind(a, b, level))
+
+    def _news(self, a: int, b: int | None, kind: int) -> NewEvidence:
+        common = self._common(a, b, kind)
         if common:  # the inverse is symmetric: its rows are its columns
             shares = [c for _, c in common]
             columns = zip(*(self._inverse[i] for i, _ in common), strict=True)
@@ -118,7 +138,7 @@ class Evidence:
         whole = 0.5 if b is None else 1.0
         spread = max(LEAST_NEWS, whole - sum(weights[i] * c for i, c in common))
         design: dict[int, float] = {}
-        for k, x in self._terms(a, b, level):
+        for k, x in self._terms(a, b, kind):
             design[k] = design.get(k, 0.0) + x
         for weight, terms in zip(weights, self._designs, strict=True):
             if weight:
@@ -128,13 +148,15 @@ class Evidence:
 
     def add(self, ask: Ask, answer: Answer) -> NewEvidence | None:
         """Enter an answer; what was new in it, or nothing where it cannot be used."""
+        kind: int = ask.level
         if isinstance(ask, Pairing) and isinstance(answer, Verdict):
-            a, b, reading = ask.a, ask.b, self._scales[ask.level].reading(answer)
+            kind = self._kind(ask.a, ask.b, ask.level)
+            a, b, reading = ask.a, ask.b, self._scales[kind].reading(answer)
         elif isinstance(ask, Solo) and isinstance(answer, Rating) and self._rating_gap:
             a, b, reading = ask.entrant, None, (answer.value - MIDDLE_RATING) / self._rating_unit
         else:
             return None
-        news = self.news(a, b, ask.level)
+        news = self._news(a, b, kind)
         weights, spread, design, _ = news
         surprise = reading - sum(map(mul, weights, self._readings))
         for one, x in design.items():
@@ -146,20 +168,20 @@ class Evidence:
             row[:] = [old + u * w / spread for old, w in zip(row, weights, strict=True)]
             row.append(-u / spread)
         self._inverse.append([*(-w / spread for w in weights), 1 / spread])
-        self._asks.append((a, b, ask.level))
-        self._designs.append(self._terms(a, b, ask.level))
+        self._asks.append((a, b, kind))
+        self._designs.append(self._terms(a, b, kind))
         self._readings.append(reading)
         return news._replace(surprise=surprise)
 
-    def _terms(self, a: int, b: int | None, level: Level) -> tuple[tuple[int, float], ...]:
+    def _terms(self, a: int, b: int | None, kind: int) -> tuple[tuple[int, float], ...]:
         """What an answer measures: the units it shows, and the unknown behind it."""
         unit = self._unit_of
         if b is None:
             return (unit[a], self._rating_gap), (self._middle, 1.0)
-        gap = self._scales[level].gap
+        gap = self._scales[kind].gap
         return (unit[a], gap), (unit[b], -gap), (self._pull, 1.0)
 
-    def _common(self, a: int, b: int | None, level: Level) -> list[tuple[int, float]]:
+    def _common(self, a: int, b: int | None, kind: int) -> list[tuple[int, float]]:
         """Which answers err together with one, and how far: by candidates, by answers, by order in common."""
         answer_of, found = self._answer_of, []
         j, k = answer_of[a], NO_ANSWER if b is None else answer_of[b]
@@ -171,7 +193,7 @@ class Evidence:
             if a == c and b == d:
                 covariance += self._order * (0.5 if b is None else 1.0)
             if covariance:
-                found.append((i, covariance * (1.0 if level == then else CARRIED)))
+                found.append((i, covariance * (1.0 if kind == then else CARRIED)))
         return found
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from caps.building import make_prepare
 from caps.core.errors import InputError
 from caps.core.play import Strategy
-from caps.core.types import Ask, Case, Level, Pairing
+from caps.core.types import Ask, Case, Level, Pairing, shows_difference
 from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
 from caps.evidence.domains import domain_named
 from caps.evidence.entrants import media_tokens
@@ -31,11 +31,13 @@ class CasePrompts:
         self._quoting = prepared.showing if as_it_is else prepared.quoting
         self._bare: dict[tuple[object, ...], int] = {}
         self._views: dict[tuple[int, Level], int] = {}
+        self.has_differences = any(one.differences for one in prepared.evidence.entrants)
 
     def bare(self, ask: Ask) -> int:
         """Characters of a prompt without the views."""
         dialect = ask.dialect if isinstance(ask, Pairing) else None
-        kind = (type(ask), ask.level, dialect, len(ask.entrants))
+        difference = shows_difference(self._prepare.evidence.entrants, ask)
+        kind = (type(ask), ask.level, dialect, len(ask.entrants), difference)
         if kind not in self._bare:
             self._bare[kind] = self._render_without_views(ask)
         return self._bare[kind]
@@ -51,13 +53,26 @@ class CasePrompts:
             found = self._views[key] = len(self._quoting(view, prepared.nonce)) + media
         return found
 
+    def size(self, ask: Ask) -> int:
+        """Characters of the prompt of an ask."""
+        prepared = self._prepare
+        if not shows_difference(prepared.evidence.entrants, ask):
+            return self.bare(ask) + sum(self.view(one, ask.level) for one in ask.entrants)
+        shown = (self._quoting(text, prepared.nonce) for text in prepared.evidence.shown(ask))
+        return self.bare(ask) + sum(map(len, shown))
+
     def _render_without_views(self, ask: Ask) -> int:
         prepared = self._prepare
         case = prepared.case
         if not self._templates:  # a reward server reads the problem with each answer
             return len(case.problem.text)
+        difference = shows_difference(prepared.evidence.entrants, ask)
         _, template = find_template(
-            self._templates, ask, domain_named(case.domain), criteria=bool(case.criteria)
+            self._templates,
+            ask,
+            domain_named(case.domain),
+            criteria=bool(case.criteria),
+            difference=difference,
         )
         shown = render(
             template,

@@ -14,7 +14,7 @@ from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
-from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Verdict
+from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Verdict, shown_size
 from caps.costs.closed_form import ViewSizes
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_for
@@ -37,8 +37,7 @@ class LabelledPool:
 
     def tokens(self, ask: Ask) -> int:
         """Tokens of the prompt of an ask."""
-        shown = set(ask.entrants)
-        return self.overhead + sum(one.sizes[ask.level] for one in self.entrants if one.id in shown)
+        return self.overhead + shown_size({one.id: one for one in self.entrants}, ask)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
