@@ -9,6 +9,7 @@ Every line that is not ours begins with a bar, so that no output can pass for an
 import re
 from collections.abc import Sequence
 from functools import cache
+from typing import TypeAlias
 
 from caps.core.domains import Differences
 from caps.core.types import Candidate, Found, Run, differing_runs
@@ -36,12 +37,14 @@ _NOT_TELLING = re.compile(
     r"(?:#|@|from\s|import\s|if __name__|main\(\)|else\s*:|try\s*:|pass$|[\"']{3}|[)\]}]+$|$)"
 )
 
+Lines: TypeAlias = dict[str, tuple[int, str]]  # without spaces -> number and line
+
 
 def code_difference(candidates: Sequence[Candidate]) -> Differences:
     """Two programs by the shortest inputs on which they differ, both outputs, and lines that only one has."""
 
     @cache
-    def lines(place: int) -> dict[str, str]:
+    def lines(place: int) -> Lines:
         return _telling_lines(candidates[place])
 
     def compare(a: int, b: int) -> tuple[str, str] | None:
@@ -66,10 +69,10 @@ def _shown_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
     return shown
 
 
-def _side(runs: Sequence[Run], own: dict[str, str], others: dict[str, str]) -> str:
+def _side(runs: Sequence[Run], own: Lines, others: Lines) -> str:
     """What is shown of one of two programs."""
     pieces = [_told(run, "" if len(runs) == 1 else f" {number}") for number, run in enumerate(runs, 1)]
-    only = [line for key, line in own.items() if key not in others]
+    only = [line for _, line in sorted(own[key] for key in own.keys() - others.keys())]
     if only:
         cut = [LINES_CUT] if len(only) > MAX_LINES else []
         pieces.append("\n".join([LINES, *cut, *(f"{BAR}{line}" for line in only[-MAX_LINES:])]))
@@ -90,14 +93,14 @@ def _barred(text: str) -> list[str]:
     return [BAR + line for line in head(text, LONGEST_SHOWN, TEXT_CUT).rstrip().splitlines()]
 
 
-def _telling_lines(candidate: Candidate) -> dict[str, str]:
+def _telling_lines(candidate: Candidate) -> Lines:
     """The lines of a program without imports, comments and the like, by their text without spaces."""
     if len(candidate.text) + len(candidate.code or "") > LONGEST_READ:
         return {}
     code = dissect(candidate).code or ""
-    found: dict[str, str] = {}
-    for line in code.expandtabs(4).splitlines():
+    found: Lines = {}
+    for number, line in enumerate(code.expandtabs(4).splitlines()):
         bare = line.strip()
         if not _NOT_TELLING.match(bare):
-            found.setdefault("".join(bare.split()), line.rstrip()[:LINE_CHARACTERS])
+            found.setdefault("".join(bare.split()), (number, line.rstrip()[:LINE_CHARACTERS]))
     return found
