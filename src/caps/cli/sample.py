@@ -73,8 +73,8 @@ DryRun = Annotated[
     "price", "total budget",
     defaults={"strategy": "vanilla"},
     without=(
-        "strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens", "criteria", "vision",
-        "warm_prefix", "cache_hints",
+        "strategy", "skip_failing", "judge_profile", "confidence", "reply", "max_tokens", "criteria",
+        "vision", "warm_prefix", "cache_hints",
     ),
 )  # fmt: skip
 def sample(
