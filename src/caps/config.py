@@ -21,6 +21,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.files import read_toml
@@ -57,7 +59,7 @@ class Option:
     """
 
     name: str
-    kind: Literal["text", "integer", "number", "flag", "list", "mapping", "integer or auto"]
+    kind: Literal["text", "integer", "number", "flag", "list", "mapping", "tables", "integer or auto"]
     default: Any
     optional: bool
     help: str
@@ -91,6 +93,7 @@ class Option:
             "flag": "true or false",
             "list": "a text or a list of texts",
             "mapping": "a table of names and values",
+            "tables": "a name, a table, or a list of them",
             "integer": "a whole number",
             "number": "a number",
             "integer or auto": "a whole number of at least 1, or auto",
@@ -391,10 +394,37 @@ class RunConfig:
         choices=SANDBOXES,
         guarded=True,
     )
-    samples: int = option(
-        16, "Number of answers to generate for each problem.", "generation", aliases=("n",),
-        flags=("--samples", "-n"), metavar="N", least=1, per_request=True,
+    samples: int | Literal["auto"] = option(
+        16, "Number of answers to generate for each problem; auto: as many as are worth their price.",
+        "generation", aliases=("n",), flags=("--samples", "--n", "-n"), metavar="N", least=1,
+        per_request=True,
     )  # fmt: skip
+    max_n: int = option(
+        32, "Most answers to generate with --n auto.", "generation", metavar="N", least=1, per_request=True
+    )
+    target: float = option(
+        0.95, "With --n auto: stop when the best answer is this likely to be right.", "generation",
+        metavar="PROBABILITY", least=0, most=1, per_request=True,
+    )  # fmt: skip
+    generator: tuple[Mapping[str, object], ...] = option(
+        (),
+        "With --n auto: a model that writes answers, instead of --model. Repeat it for several models; in a "
+        "settings file, a [[generator]] table may also name its address, key, price and preset.",
+        "generation",
+        metavar="NAME",
+        guarded=True,
+        shown=False,
+    )
+    models: Mapping[str, object] = option(
+        {},
+        "A name that stands for several generators, a judge and a strategy, as JSON; in a settings file, a "
+        "[models.NAME] table. Clients ask for caps/NAME. May be repeated.",
+        "virtual models",
+        flags=("--virtual-model",),
+        metavar="NAME=JSON",
+        guarded=True,
+        advanced=True,
+    )
     preset: str = option(
         "default",
         "Sampling settings of the model that writes the answers; see caps list presets.",
@@ -531,6 +561,7 @@ class Keys:
     api_key: str | None = field(default=None, repr=False)
     judge_api_key: str | None = field(default=None, repr=False)
     judge_api_key_e1: str | None = field(default=None, repr=False)
+    generators: tuple[str | None, ...] = field(default=(), repr=False)
 
     @classmethod
     def find(
@@ -556,6 +587,7 @@ class Keys:
             api_key=read(api_key, config.api_key_env, "CAPS_API_KEY", "OPENAI_API_KEY"),
             judge_api_key=read(judge_api_key, config.judge_api_key_env, "CAPS_JUDGE_API_KEY"),
             judge_api_key_e1=read(judge_api_key_e1, config.judge_api_key_e1_env, "CAPS_JUDGE_API_KEY_E1"),
+            generators=tuple(read(None, str(one.get("api_key_env") or "")) for one in config.generator),
         )
 
 
@@ -645,6 +677,8 @@ def _parse_variable(kind: str, word: str) -> Any:
             return int(word) if kind == "integer" else float(word)
     except ValueError:
         return _INVALID
+    if kind == "tables":
+        return word.split()
     if kind == "flag":
         on, off = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
         return True if word.strip().lower() in on else False if word.strip().lower() in off else _INVALID
@@ -676,9 +710,9 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
     """Refuse a `[table]` that is not a setting, with a hint: there are no sections."""
     one = _by_alias().get(name.replace("-", "_"))
     inside = value[0] if isinstance(value, list) and value else value
-    if not isinstance(inside, Mapping) or (one is not None and one.kind == "mapping"):
+    if not isinstance(inside, Mapping) or (one is not None and one.kind in ("mapping", "tables")):
         return
-    tables = sorted(alias for alias, each in _by_alias().items() if each.kind == "mapping")
+    tables = sorted(alias for alias, each in _by_alias().items() if each.kind in ("mapping", "tables"))
     inner = [key for key in inside if key.replace("-", "_") in _by_alias()]
     if one is not None:
         hint = f"{name} is not a table: write {name} = ..., {one.expected}; "
@@ -745,6 +779,24 @@ def _read_mapping(value: Any) -> Any:
     return _INVALID
 
 
+def _read_tables(value: Any) -> Any:
+    """A list of tables; a name stands for a table with that model, and a table may be JSON."""
+    found = []
+    for one in (
+        [value] if isinstance(value, str | Mapping) else value if isinstance(value, list | tuple) else [0]
+    ):
+        table = one
+        if isinstance(one, str):
+            try:
+                table = msgspec.json.decode(one) if one.lstrip().startswith("{") else {"model": one}
+            except msgspec.DecodeError:
+                return _INVALID
+        if not isinstance(table, Mapping) or not all(isinstance(name, str) for name in table):
+            return _INVALID
+        found.append(dict(table))
+    return tuple(found)
+
+
 def _read_integer_or_auto(value: Any) -> Any:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
@@ -758,6 +810,7 @@ _READERS = {
     "flag": _read_flag,
     "list": _read_list,
     "mapping": _read_mapping,
+    "tables": _read_tables,
     "integer or auto": _read_integer_or_auto,
 }
 
@@ -769,6 +822,8 @@ def _kind(hint: Any) -> tuple[Any, bool]:
     if len(bare) == 2:
         return "integer or auto", False
     origin = get_origin(bare[0]) or bare[0]
+    if origin is tuple and get_args(bare[0])[0] is not str:
+        return "tables", len(bare) < len(parts)
     kinds = {str: "text", int: "integer", float: "number", bool: "flag", tuple: "list", Mapping: "mapping"}
     return kinds[origin], len(bare) < len(parts)
 

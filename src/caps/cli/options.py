@@ -52,7 +52,8 @@ from caps.registry import STRATEGIES, allow
 PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
-    "generation": GENERATION, "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE,
+    "generation": GENERATION, "early exit": GENERATION, "virtual models": GENERATION,
+    "engine": PERFORMANCE, "performance": PERFORMANCE,
     "embedded": PERFORMANCE, "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
     "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
@@ -69,8 +70,10 @@ TYPES: Mapping[str, Any] = {
     "flag": bool,
     "list": list[str] | None,
     "mapping": list[str] | None,
+    "tables": list[str] | None,
     "integer or auto": str,
 }
+REPEATED = ("list", "mapping", "tables")  # kinds of options that may be given several times
 #: Keys are not settings. `Keys.find` reads them from the environment, first the variable of `--api-key-env`.
 KEY_OPTIONS = {
     "api_key": ("--api-key", "Key of the server; safer in the environment: CAPS_API_KEY or OPENAI_API_KEY."),
@@ -150,7 +153,7 @@ def _config(taken: Iterable[Option], words: Mapping[str, Any], usual: Mapping[st
     for one in taken:
         given, flag = words[one.name], one.flags[0]
         if one.kind == "mapping":
-            read = parse_extra if one.name in ("extra", "extra_e1") else parse_assignments
+            read = parse_extra if one.name in ("extra", "extra_e1", "models") else parse_assignments
             given = read(given or [], option=flag)
         if given is None and not one.optional:
             given = one.default
@@ -209,7 +212,7 @@ def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, A
 
 def _parameter(one: Option, default: Any) -> inspect.Parameter:
     annotation: Any = Annotated[TYPES[one.kind], _typer_option(one, default)]
-    return _plain(one.name, annotation, default=None if one.kind in ("list", "mapping") else default)
+    return _plain(one.name, annotation, default=None if one.kind in REPEATED else default)
 
 
 def _typer_option(one: Option, default: Any) -> Any:
@@ -219,7 +222,7 @@ def _typer_option(one: Option, default: Any) -> Any:
         show_envvar=False,
         help=one.help,
         metavar=one.metavar,
-        show_default=one.kind not in ("list", "mapping") and default not in (None, "", False),
+        show_default=one.kind not in REPEATED and default not in (None, "", False),
         rich_help_panel=ADVANCED if one.advanced else PANEL_OF_GROUP[one.group],
         autocompletion=completion(one.choices or (() if one.registry is None else one.registry.table)),
     )
@@ -321,6 +324,10 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
             _refuse_unknown(path, key, known)
         elif param.name is not None:
             default = [f"{k}={_word(v)}" for k, v in value.items()] if isinstance(value, dict) else value
+            if isinstance(default, list):
+                default = (
+                    [_word(one) for one in default] if any(isinstance(o, dict) for o in default) else default
+                )
             repeated = getattr(param, "multiple", False) and not isinstance(default, list)
             defaults[param.name] = [default] if repeated else default
     ctx.default_map = {**(ctx.default_map or {}), **defaults}

@@ -60,6 +60,7 @@ class RunFile:
             config[name] = [shown_address(one) for one in config[name]]
         for name in ("extra", "extra_e1"):
             config[name] = recorded_extra(config[name])
+        config["generator"] = [_without_secrets(table) for table in config["generator"]]
         return {"format": FORMAT, "config": config, **row}
 
     @classmethod
@@ -97,6 +98,16 @@ class RunFile:
         shared = self.prompt_digests.keys() & other.prompt_digests.keys()
         changed = [name for name in shared if self.prompt_digests[name] != other.prompt_digests[name]]
         return f"prompt {changed[0]}" if changed else ""
+
+
+def _without_secrets(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a generator without passwords in its addresses."""
+    address = table.get("base_url")
+    if isinstance(address, str):
+        return {**table, "base_url": shown_address(address)}
+    if isinstance(address, list):
+        return {**table, "base_url": [shown_address(str(one)) for one in address]}
+    return dict(table)
 
 
 def _completed(config: RunConfig) -> dict[str, Any]:
