@@ -81,11 +81,16 @@ async def solve_case(
     return Solution(sampled, outcome)
 
 
-def make_policy(runner: Runner, *, least: int = 1) -> Adaptive:
-    """The policy of a run; at least `least` samples are generated."""
+def make_policy(runner: Runner, *, least: int = 1, eager: bool = False) -> Adaptive:
+    """The policy of a run, with at least `least` samples; an `eager` one waits less and pays more."""
     config, strategy = runner.config, runner.strategy
     posterior = strategy if isinstance(strategy, Posterior) else Posterior()
-    return Adaptive(posterior=posterior, target=config.target, most=max(config.max_n, least), least=least)
+    most = max(config.max_n, least)
+    if eager:
+        return Adaptive(
+            posterior=posterior, target=config.target, most=most, least=least, first=3, eager=True
+        )
+    return Adaptive(posterior=posterior, target=config.target, most=most, least=least)
 
 
 class AutoSolver:

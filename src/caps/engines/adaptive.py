@@ -201,6 +201,7 @@ class AdaptiveRun(Generic[D]):
         self._outcome = Outcome(0, case.id)
         self._rounds: list[tuple[Round, tuple[Answer, ...]]] = []
         self._steps: list[Step] = []
+        self._asked: list[float] = []  # seconds of the judge's replies
         self._out_of_budget, self._following = False, True
 
     async def run(self) -> Adapted[D]:
@@ -370,7 +371,15 @@ class AdaptiveRun(Generic[D]):
 
     async def _ask(self, round_: Round) -> tuple[Answer, ...]:
         assert self._prepared is not None  # noqa: S101
-        outcome, answers = await self._engine.ask(self._prepared, round_, self._budget)
+        begun = asyncio.get_running_loop().time()
+        patience = (
+            max(LEAST_WAIT, LATE * median(self._asked)) if self._asked and not self._following else None
+        )
+        outcome, answers = await self._engine.ask(self._prepared, round_, self._budget, patience)
+        latencies = [
+            one.ruling.attempts[-1].latency for one in outcome.judged if one.ruling.attempts
+        ]  # of the calls themselves
+        self._asked += latencies or [asyncio.get_running_loop().time() - begun]
         self._outcome.judged += outcome.judged
         self._outcome.ledger.add(outcome.ledger)
         self._outcome.failure = outcome.failure

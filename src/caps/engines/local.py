@@ -16,14 +16,16 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from caps.core.errors import CapsError, InputError, NotRecordedError
 from caps.core.play import Play, Strategy
-from caps.core.types import Answer, Case, Entrant, Round, Selection
+from caps.core.types import Answer, Ask, Case, Entrant, Round, Selection, Usage
 from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.scheduler import Scheduler
-from caps.judging.base import Budget, Judge, PreparedCase, Ruling
+from caps.judging.base import Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
 FINDING_SHARE = 0.5  # of a case's time: the rest is left for the judge
@@ -159,20 +161,37 @@ class LocalEngine:
         return await prepare_case(known, self._prepare, self._texts, budget.deadline)
 
     async def ask(
-        self, prepared: PreparedCase, round_: Round, budget: Budget
+        self, prepared: PreparedCase, round_: Round, budget: Budget, patience: float | None = None
     ) -> tuple[Outcome, tuple[Answer, ...]]:
-        """Ask one round about a prepared case; its outcome has the rulings and what they cost."""
+        """Ask one round about a prepared case; its outcome has the rulings and what they cost.
+
+        A question that takes longer than `patience` seconds is cancelled and asked once more.
+        """
         case_run = CaseRun(0, prepared, OneRound(round_), 0, budget)
         ready = case_run.start_round(self._judge)
         while ready:
             asks = [round_.asks[index] for index in ready]
-            rulings = await asyncio.gather(*(self._judge.rule(prepared, ask, budget) for ask in asks))
+            rulings = await asyncio.gather(*(self._rule(prepared, ask, budget, patience) for ask in asks))
             for ruling in rulings:
                 self.watch(ruling)
             ended = [case_run.record_ruling(*one) for one in zip(ready, rulings, strict=True)]
             ready = [] if any(ended) else case_run.next_asks()
         judged = case_run.outcome.judged
         return case_run.outcome, tuple(one.ruling.answer for one in judged)
+
+    async def _rule(self, prepared: PreparedCase, ask: Ask, budget: Budget, patience: float | None) -> Ruling:
+        """Ask the judge; what was cancelled for being late is in the ruling, with an estimate of its cost."""
+        if patience is None:
+            return await self._judge.rule(prepared, ask, budget)
+        try:
+            async with asyncio.timeout(patience):
+                return await self._judge.rule(prepared, ask, budget)
+        except TimeoutError:
+            sizes = (prepared.evidence.entrants[one].sizes[ask.level] for one in ask.entrants)
+            spent = Usage(prepared.statement + sum(sizes), 0, estimated=True)
+        ruling = await self._judge.rule(prepared, ask, budget)
+        late = Attempt("", spent, "", "none", "late", patience, replayed=False, requests=1)
+        return msgspec.structs.replace(ruling, attempts=(late, *ruling.attempts))
 
     def _prepares(self, case: Case) -> bool:
         """Whether a case needs findings, or is too long to be prepared in the event loop."""

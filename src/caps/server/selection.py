@@ -292,7 +292,7 @@ class Selector:
         together = isinstance(runner.strategy, Posterior)
         run = AdaptiveRun(
             Case(DEFAULT_ID, request.problem, ()),
-            make_policy(runner, least=request.n),
+            make_policy(runner, least=request.n, eager=True),
             [
                 Generator(
                     one.source.where.model,

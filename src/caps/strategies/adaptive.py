@@ -76,7 +76,8 @@ class Adaptive:
     least: int = 1  # samples at least
     first: int = 2  # samples to start with
     at_once: int = 4  # samples that run at the same time at most
-    value: float = 0.003  # gain in probability that a sample of the first source has to promise
+    eager: bool = False  # start all samples that are worth their price, not only the best number
+    value: float = 0.012  # gain in probability that a sample of the first source has to promise
 
     def play(self, event: Event, rng: Random) -> PolicyPlay:
         """Yield actions until the choice is sure enough or nothing is worth its price."""
@@ -166,7 +167,10 @@ class Adaptive:
             if pool.judge is not None:
                 together = price + unit * _question_price(pool, pool.judge)
                 found.append(Option(self._with_verdict(known, rate, sum(own)) / together, 1, number))
-        return max(found)
+        best = max(found)
+        if self.eager and best.value >= 1:
+            return max((one for one in found if one.value >= 1), key=lambda one: one.more)
+        return best
 
     def _with_verdict(self, standings: Sequence[Standing], rate: Rate, drawn: int) -> float:
         """What a sample and one verdict that compares it with the likeliest may win."""
