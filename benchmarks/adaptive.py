@@ -115,7 +115,7 @@ def adaptive(drawn: Shuffled, policy: Adaptive, price: float | None, reply: int,
     return Row(drawn.right(done.selection.winner), generated, judged, done.started)
 
 
-VALUES = (0.003, 0.006, 0.012, 0.018, 0.025)
+VALUES = (0.006, 0.012, 0.018)
 
 
 def curves(pools: dict[str, Sequence[LabelledPool]], given: argparse.Namespace) -> list[dict[str, object]]:

@@ -29,7 +29,8 @@ def test_agreement_is_answered_without_waiting_for_a_straggler_which_is_cancelle
     said = answer.json
     assert said["choices"][0]["message"]["content"] == "It is \\boxed{4}"
     (generator,) = said["usage"]["caps"]["generators"]
-    assert generator["cancelled"] == 1
+    assert generator["cancelled"] >= 1
+    assert generator["samples"] == said["caps"]["samples"] + generator["cancelled"]
     assert said["usage"]["caps"]["estimated"]
     assert said["caps"]["probability"] > 0.8
 

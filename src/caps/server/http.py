@@ -105,7 +105,8 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
             events = self._news.take()
             yield b"".join(events) or HEARTBEAT
             await _finished(task, disconnected, self._heartbeat, self._news)
-        yield b"".join(self._news.take())
+        if events := self._news.take():
+            yield b"".join(events)
         error = task.exception()
         for event in self._write(task.result()) if error is None else [sse_event(self._fail(error).body())]:
             yield event

@@ -324,7 +324,7 @@ class Selector:
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""
         left = max(0.0, deadline - asyncio.get_running_loop().time())
-        judge = self.judge or config.judge_model
+        judge = config.judge_model or self.judge
         own = replace(config, model=generator, judge_model=judge, budget_seconds=left, generator=())
         runner = self._runner.with_config(own, model=self._model)
         engine = runner.local_engine(
