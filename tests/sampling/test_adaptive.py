@@ -187,3 +187,32 @@ def test_rewritten_samples_are_written_from_the_others_and_confirm_nothing(tmp_p
 def test_a_fixed_number_takes_no_several_generators():
     with pytest.raises(SettingError, match="several generators need --n auto"):
         solve_sync("What?", n=4, generator=["a", "b"], base_url="http://127.0.0.1:9")
+
+
+def test_an_interrupted_question_continues_where_it_stopped(tmp_path):
+    release, first_is_in = threading.Event(), threading.Event()
+
+    def behave(body, number):
+        if body["seed"] == 1234:
+            return Reply("so \\boxed{7}")
+        return Reply("so \\boxed{7}", until=release.is_set)
+
+    async def interrupted(runner, case):
+        task = asyncio.ensure_future(solve_case(runner, case, watch=lambda _: first_is_in.set()))
+        while not first_is_in.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    case = Case("1", Problem.of("What is it?"), (), "math")
+    with StubServer(behave) as server:
+        config = RunConfig(
+            model="m", base_url=(server.url,), samples="auto", journal=str(tmp_path / "j.sqlite")
+        )
+        asyncio.run(interrupted(Runner(config, keys=Keys(), generating=True), case))
+        wait_until(lambda: server.busy == 0)
+        release.set()
+        found = asyncio.run(solve_case(Runner(config, keys=Keys(), generating=True), case))
+        assert sum(body["seed"] == 1234 for body in server.bodies) == 1
+    assert found.adapted.ledgers[0].replayed == 1
+    assert found.outcome.selection is not None
