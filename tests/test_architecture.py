@@ -69,7 +69,7 @@ def test_nothing_is_ever_unpickled():
 
 
 def test_every_strategy_file_stands_in_the_registry():
-    shared = {"__init__", "belief", "dedup", "pairings", "verdicts"}
+    shared = {"__init__", "belief", "dedup", "pairings", "verdicts", "adaptive", "agreement"}
     files = {path.stem for path in (SOURCE / "strategies").glob("*.py")} - shared
     registered = {entry.path.partition(":")[0].rpartition(".")[2] for entry in STRATEGIES.table.values()}
     assert files == registered

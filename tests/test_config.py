@@ -51,8 +51,9 @@ def values(one):
         "number": st.floats(low or 0, high or 1e6),
         "list": st.lists(WORDS, max_size=2).map(tuple),
         "mapping": st.dictionaries(WORDS, st.integers() | WORDS | st.booleans(), max_size=3),
+        "tables": st.lists(st.dictionaries(WORDS, WORDS, max_size=2), max_size=2).map(tuple),
         "integer or auto": st.just("auto") | st.integers(1, 99),
-        "tables": st.lists(TABLES, max_size=3, unique_by=lambda one: one["model"]),
+        "judges": st.lists(TABLES, max_size=3, unique_by=lambda one: one["model"]),
     }
     return kinds[one.kind] | st.none() if one.optional else kinds[one.kind]
 
@@ -134,7 +135,9 @@ def test_a_table_that_is_no_setting_is_refused_with_where_its_keys_belong(text, 
     path.write_text(text)
     with pytest.raises(SettingError, match=words) as refused:
         read_config_file(path, found=found)
-    assert "the only tables are batch, extra, extra_e1, set, settings, view, views" in str(refused.value)
+    assert "the only tables are batch, extra, extra_e1, generator, models, set, settings, view, views" in str(
+        refused.value
+    )
 
 
 def test_tables_that_are_settings_are_read(tmp_path):

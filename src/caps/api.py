@@ -165,7 +165,10 @@ class ManyOptions(ModelOptions, total=False):
 class SolveOptions(ModelOptions, total=False):
     """Keywords of `solve`: those of `select`, and how answers are generated."""
 
-    n: int
+    n: int | Literal["auto"]
+    max_n: int
+    target: float
+    generator: Sequence[str | Mapping[str, object]]
     domain: str | None
     preset: Preset | str
     method: Method | str
@@ -312,7 +315,8 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
         if isinstance(question, Case)
         else question_case(question, _domain_name(runner.config.domain))
     )
-    sampled, outcome = await solve_case(runner, case)
+    solution = await solve_case(runner, case)
+    sampled, outcome = solution.sampled, solution.outcome
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
     selected = _selected(outcome, runner)

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from caps.core.errors import SettingError
 from caps.core.panel import DEFAULT_CORRELATION, DEFAULT_SURE
 from caps.core.settings import nearest
@@ -63,7 +65,9 @@ class Option:
     """
 
     name: str
-    kind: Literal["text", "integer", "number", "flag", "list", "mapping", "integer or auto", "tables"]
+    kind: Literal[
+        "text", "integer", "number", "flag", "list", "mapping", "integer or auto", "tables", "judges"
+    ]
     default: Any
     optional: bool
     help: str
@@ -88,7 +92,7 @@ class Option:
         """The environment variables of its former names."""
         return (
             ()
-            if self.kind in ("mapping", "tables")
+            if self.kind in ("mapping", "judges")
             else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
         )
 
@@ -102,10 +106,11 @@ class Option:
             "flag": "true or false",
             "list": "a text or a list of texts",
             "mapping": "a table of names and values",
+            "tables": "a name, a table, or a list of them",
+            "judges": "a list of tables",
             "integer": "a whole number",
             "number": "a number",
             "integer or auto": "a whole number of at least 1, or auto",
-            "tables": "a list of tables",
         }[self.kind]
         if self.least is not None and self.most is not None:
             return f"{words} from {self.least:g} to {self.most:g}"
@@ -117,7 +122,7 @@ class Option:
         """The value as it is stored, or a `SettingError` that names the setting and where it was given."""
         if value is None and self.optional:
             return None
-        if self.kind == "tables":
+        if self.kind == "judges":
             return read_tables(value, where.removesuffix(" ="))
         stored = _READERS[self.kind](value)
         if stored is _INVALID or not self._in_range(stored):
@@ -552,10 +557,37 @@ class RunConfig:
         least=0,
         advanced=True,
     )
-    samples: int = option(
-        16, "Number of answers to generate for each problem.", "generation", aliases=("n",),
-        flags=("--samples", "-n"), metavar="N", least=1, per_request=True,
+    samples: int | Literal["auto"] = option(
+        16, "Number of answers to generate for each problem; auto: as many as are worth their price.",
+        "generation", aliases=("n",), flags=("--samples", "--n", "-n"), metavar="N", least=1,
+        per_request=True,
     )  # fmt: skip
+    max_n: int = option(
+        32, "Most answers to generate with --n auto.", "generation", metavar="N", least=1, per_request=True
+    )
+    target: float = option(
+        0.95, "With --n auto: stop when the best answer is this likely to be right.", "generation",
+        metavar="PROBABILITY", least=0, most=1, per_request=True,
+    )  # fmt: skip
+    generator: tuple[Mapping[str, object], ...] = option(
+        (),
+        "With --n auto: a model that writes answers, instead of --model. Repeat it for several models; in a "
+        "settings file, a [[generator]] table may also name its address, key, price and preset.",
+        "generation",
+        metavar="NAME",
+        guarded=True,
+        shown=False,
+    )
+    models: Mapping[str, object] = option(
+        {},
+        "A name that stands for several generators, a judge and a strategy, as JSON; in a settings file, a "
+        "[models.NAME] table. Clients ask for caps/NAME. May be repeated.",
+        "virtual models",
+        flags=("--virtual-model",),
+        metavar="NAME=JSON",
+        guarded=True,
+        advanced=True,
+    )
     preset: str = option(
         "default",
         "Sampling settings of the model that writes the answers; see caps list presets.",
@@ -717,6 +749,7 @@ class Keys:
     judge_api_key: str | None = field(default=None, repr=False)
     judge_api_key_e1: str | None = field(default=None, repr=False)
     members: Mapping[str, str] = field(default_factory=dict, repr=False)  # by the variable that holds it
+    generators: tuple[str | None, ...] = field(default=(), repr=False)
 
     @classmethod
     def find(
@@ -743,6 +776,7 @@ class Keys:
             judge_api_key=read(judge_api_key, config.judge_api_key_env, "CAPS_JUDGE_API_KEY"),
             judge_api_key_e1=read(judge_api_key_e1, config.judge_api_key_e1_env, "CAPS_JUDGE_API_KEY_E1"),
             members=_member_keys(config.judges, known),
+            generators=tuple(read(None, str(one.get("api_key_env") or "")) for one in config.generator),
         )
 
 
@@ -768,7 +802,7 @@ def options() -> Mapping[str, Option]:
     for spec in fields(RunConfig):
         kind, optional = _kind(hints[spec.name])
         about = dict(spec.metadata)
-        about["env"] = () if kind in ("mapping", "tables") else about["env"] or (f"CAPS_{spec.name.upper()}",)
+        about["env"] = () if kind in ("mapping", "judges") else about["env"] or (f"CAPS_{spec.name.upper()}",)
         about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
         default = {} if spec.default is MISSING else spec.default
         found[spec.name] = Option(name=spec.name, kind=kind, default=default, optional=optional, **about)
@@ -846,6 +880,8 @@ def _parse_variable(kind: str, word: str) -> Any:
             return int(word) if kind == "integer" else float(word)
     except ValueError:
         return _INVALID
+    if kind == "tables":
+        return word.split()
     if kind == "flag":
         on, off = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
         return True if word.strip().lower() in on else False if word.strip().lower() in off else _INVALID
@@ -880,7 +916,8 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
     one = _by_alias().get(name.replace("-", "_"))
     inside = value[0] if isinstance(value, list) and value else value
     kind = "" if one is None else one.kind
-    if not isinstance(inside, Mapping) or kind == "mapping" or (kind == "tables" and isinstance(value, list)):
+    listed = kind in ("tables", "judges") and isinstance(value, list)
+    if not isinstance(inside, Mapping) or kind == "mapping" or listed:
         return
     if name in ("judge", "judges"):
         raise SettingError(
@@ -896,7 +933,7 @@ def _refuse_table(path: Path, name: str, value: object) -> None:
         hint = nearest(name, tables) or nearest(name, list(_by_alias()))
     raise SettingError(
         f"{path}: [{name}]: no such table; {hint}settings are at the top level, and the only tables are "
-        f"{', '.join(tables)} and [[judge]]; see caps select --help"
+        f"{', '.join(tables)}, [[judge]] and [[generator]]; see caps select --help"
     )
 
 
@@ -953,6 +990,24 @@ def _read_mapping(value: Any) -> Any:
     return _INVALID
 
 
+def _read_tables(value: Any) -> Any:
+    """A list of tables; a name stands for a table with that model, and a table may be JSON."""
+    found = []
+    for one in (
+        [value] if isinstance(value, str | Mapping) else value if isinstance(value, list | tuple) else [0]
+    ):
+        table = one
+        if isinstance(one, str):
+            try:
+                table = msgspec.json.decode(one) if one.lstrip().startswith("{") else {"model": one}
+            except msgspec.DecodeError:
+                return _INVALID
+        if not isinstance(table, Mapping) or not all(isinstance(name, str) for name in table):
+            return _INVALID
+        found.append(dict(table))
+    return tuple(found)
+
+
 def _read_integer_or_auto(value: Any) -> Any:
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
@@ -966,6 +1021,7 @@ _READERS = {
     "flag": _read_flag,
     "list": _read_list,
     "mapping": _read_mapping,
+    "tables": _read_tables,
     "integer or auto": _read_integer_or_auto,
 }
 
@@ -977,8 +1033,10 @@ def _kind(hint: Any) -> tuple[Any, bool]:
     if len(bare) == 2:
         return "integer or auto", False
     if JudgeTable in get_args(bare[0]):
-        return "tables", False
+        return "judges", False
     origin = get_origin(bare[0]) or bare[0]
+    if origin is tuple and get_args(bare[0])[0] is not str:
+        return "tables", len(bare) < len(parts)
     kinds = {str: "text", int: "integer", float: "number", bool: "flag", tuple: "list", Mapping: "mapping"}
     return kinds[origin], len(bare) < len(parts)
 

@@ -93,6 +93,7 @@ from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
 from caps.prompts.reply_forms import TAGS
 from caps.registry import MODEL_JUDGES, PAIR_VIEWS, REWARD_JUDGE, allow, allowed
 from caps.sampling.base import Method
+from caps.sampling.generators import QUALITY, GeneratorTable, read_generators
 from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
@@ -144,6 +145,16 @@ class PanelMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class GeneratorSource:
+    """A model that writes answers: where it is, its sampling settings, price and expected quality."""
+
+    where: Endpoint
+    preset: Preset
+    price: Price | None
+    quality: float = QUALITY
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """A prepared run; `servers` returns the records of the servers of a fleet."""
 
@@ -152,6 +163,7 @@ class Session:
     confidence: str
     findings: Findings | None = None
     servers: Callable[[], list[ServerRecord]] = list
+    journal: Journal | None = None
 
     def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase | None = None
@@ -190,6 +202,8 @@ class Runner:
         `fetching` is called while weights are downloaded. `grace` is the number of seconds that a stopped run
         waits for running calls, which are paid for.
         """
+        if generating and config.generator and config.samples != "auto":
+            raise SettingError("several generators need --n auto: add it, or leave out the generators")
         self.config = config
         self.keys = keys or Keys()
         if len(config.judges) == 1:  # a panel of one is that judge
@@ -362,7 +376,7 @@ class Runner:
 
         A key is not sent to another address.
         """
-        config, keys = self.config, self.keys
+        config, keys = self._with_first_generator()
         models = [one.runner for one in self.members if not one.runner.has_own_judge]
         if self.members:
             lead = models[0].endpoints.full if models else Endpoint("", self.judge_name)
@@ -390,6 +404,19 @@ class Runner:
         assert full is not None  # noqa: S101
         assert partial_ is not None  # noqa: S101
         return Endpoints(generator or full, full, partial_)
+
+    def _with_first_generator(self) -> tuple[RunConfig, Keys]:
+        """The config and keys; the first generator is the model of the run if no other is named."""
+        config, tables = self.config, read_generators(self.config.generator)
+        if not tables or config.model:
+            return config, self.keys
+        first = tables[0]
+        if not first.addresses:
+            return replace(config, model=first.model), self.keys
+        if config.base_url:
+            return config, self.keys
+        own = self.keys.generators[0] if self.keys.generators else None
+        return replace(config, model=first.model, base_url=first.addresses), replace(self.keys, api_key=own)
 
     def _find(self, model: str | None, address: str, key: str | None) -> Endpoint:
         named = model or not address or address.startswith("file:")
@@ -475,6 +502,8 @@ class Runner:
     def price(self) -> Price | None:
         """The token price as stated, or from the price list, which has no prices of batches."""
         stated = self.stated_price
+        if stated is None and self._generating and not self.asks_model and not self._offline:
+            return self.sources[0].price
         if self.members:
             prices = self._member_prices
             return None if prices is None else PanelPrice.highest(prices)
@@ -640,6 +669,26 @@ class Runner:
         """The sampling settings of the generating model."""
         changes = {"seed": str(self.config.seed), **self._settings[2]}
         return override(self._preset, changes) if self._preset else make_preset(self._preset_name, changes)
+
+    @cached_property
+    def sources(self) -> tuple[GeneratorSource, ...]:
+        """The models that write answers: those of the tables, else the model of the run."""
+        tables = read_generators(self.config.generator)
+        if not tables:
+            return (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
+        return tuple(self._source(place, table) for place, table in enumerate(tables))
+
+    def _source(self, place: int, table: GeneratorTable) -> GeneratorSource:
+        """The model of a table; it gets the key of the run only at the address of the run."""
+        own = join_addresses(table.addresses)
+        key = (self.keys.generators[place] if place < len(self.keys.generators) else None) or (
+            None if own else self.keys.api_key
+        )
+        where = self._find(table.model, own or join_addresses(self.config.base_url), key)
+        name = resolve_preset(table.preset if table.preset != "default" else self.config.preset, table.model)
+        preset = make_preset(name, {"seed": str(self.config.seed), **self._settings[2]})
+        price = table.price or self.stated_price or listed_price(where.model, where.base_url)
+        return GeneratorSource(where, preset, price, table.quality)
 
     @property
     def _preset_name(self) -> str:
@@ -994,7 +1043,7 @@ class Runner:
             clients = [model.server if isinstance(model, RewardModel) else model for model in models.values()]
             fleets = [model for model in clients if isinstance(model, FleetModel)]
             servers = partial(_records, fleets)
-            yield Session(self, engine, confidence, findings, servers)
+            yield Session(self, engine, confidence, findings, servers, journal)
 
     async def run(self, cases: Iterable[Case | InputError]) -> AsyncGenerator[Outcome, None]:
         """Select from all cases and yield each outcome as it is known."""
@@ -1007,26 +1056,43 @@ class Runner:
         self, *, probe: bool = True, paid: Callable[[Usage], object] = lambda _: None
     ) -> AsyncIterator[Sampler]:
         """Open the journal and the connection, test the endpoint, and yield a sampler."""
-        where, logprobs = self.endpoints.generator, self.config.logprobs
-        extra = {**self.preset.extra(), **self.config.extra}
-        price = self.generation_price
+        source = GeneratorSource(self.endpoints.generator, self.preset, self.generation_price)
+        async with self.samplers([source], probe=probe, paid=paid) as (sampler,):
+            yield sampler
+
+    @asynccontextmanager
+    async def samplers(
+        self,
+        sources: Sequence[GeneratorSource],
+        *,
+        probe: bool = True,
+        paid: Callable[[Usage], object] = lambda _: None,
+    ) -> AsyncIterator[list[Sampler]]:
+        """Open the journal and the connections, test each endpoint, and yield a sampler for each source."""
+        price, logprobs = sources[0].price, self.config.logprobs
         budget = CaseBudget(BudgetLimits(), price, RunBudget(self.total_budget, price))
+        templates = load_templates(self.prompts_folder, shelf="generation")
         async with AsyncExitStack() as stack:
-            journal = self._open_journal(stack)
-            model = self.connected(where)
-            stack.push_async_callback(model.close)
-            if probe:
-                await canary(model, where.model, want_logprobs=logprobs, extra=extra, paid=paid)
-            yield Sampler(
-                self._counted(_journaled(model, journal)),
-                where.model,
-                self.preset,
-                load_templates(self.prompts_folder, shelf="generation"),
-                capacity=self._capacity([model]),
-                logprobs=logprobs,
-                extra=self.config.extra,
-                budget=budget,
-            )
+            journal, found = self._open_journal(stack), list[Sampler]()
+            for source in sources:
+                model = self.connected(source.where)
+                stack.push_async_callback(model.close)
+                if probe:
+                    extra = {**source.preset.extra(), **self.config.extra}
+                    await canary(model, source.where.model, want_logprobs=logprobs, extra=extra, paid=paid)
+                found.append(
+                    Sampler(
+                        self._counted(_journaled(model, journal)),
+                        source.where.model,
+                        source.preset,
+                        templates,
+                        capacity=self._capacity([model]),
+                        logprobs=logprobs,
+                        extra=self.config.extra,
+                        budget=budget.at(source.price),
+                    )
+                )
+            yield found
 
     def _check_judge(self) -> None:
         """Refuse a judge that cannot answer what the strategy asks, before anything is asked."""

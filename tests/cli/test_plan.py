@@ -262,3 +262,20 @@ def test_a_server_that_counts_nothing_leaves_the_estimate(tmp_path):
     for url in ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1=2,http://127.0.0.1:10/v1"):
         done = caps("plan", cases, "--strategy", "caps-r", "--model", "m", "--base-url", url)
         assert "estimated, 4 characters per token" in " ".join(done.stdout.split()), done.stderr
+
+
+def test_auto_is_planned_for_problems_by_simulation(tmp_path):
+    (tmp_path / "p.jsonl").write_text(
+        '{"id": "a", "problem": "What is 2 + 2?"}\n' * 1 + '{"id": "b", "problem": "3?"}\n'
+    )
+    done = caps(
+        "plan", tmp_path / "p.jsonl", "--n", "auto", "--price-input", 1, "--price-output", 4, "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    line = json.loads(done.stdout)
+    assert line["simulated"]
+    assert line["problems"] == 2
+    assert line["samples"]["low"] <= line["samples"]["mean"] <= line["samples"]["high"]
+    assert line["usd"]["mean"] > 0
+    refused = caps("plan", tmp_path / "p.jsonl", "--n", 8)
+    assert "give --pool 8" in refused.stderr

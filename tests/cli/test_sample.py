@@ -213,3 +213,17 @@ def test_a_mistake_is_named_before_anything_is_drawn(invoke, server, tmp_path, w
         invoke("sample", *[word.format(problems=problems) for word in words])
     assert said in str(caught.value)
     assert not [body for body in server.bodies if "Question" in body["messages"][0]["content"]]
+
+
+def test_auto_generates_by_agreement_and_again_pays_for_nothing(invoke, tmp_path):
+    with StubServer([Reply("Surely \\boxed{4}")]) as agreed:
+        problems = write_problems(tmp_path / "p.jsonl", 3, answer="4")
+        words = ("sample", problems, "--n", "auto", "-o", tmp_path / "drawn.jsonl", "--base-url", agreed.url)
+        done = invoke(*words)
+        asked = agreed.requests
+        invoke(*words)
+        assert agreed.requests <= asked + 1, "only the endpoint is tested again"
+    assert done.exit_code == 0
+    rows = [json.loads(line) for line in (tmp_path / "drawn.jsonl").read_text().splitlines()]
+    assert [row["id"] for row in rows] == ["p0", "p1", "p2"]
+    assert all(2 <= len(row["candidates"]) <= 4 for row in rows)

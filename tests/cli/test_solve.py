@@ -94,3 +94,52 @@ def test_from_python_a_question_is_drawn_for_and_chosen_among():
         assert one.text.startswith("I take quality=0.2")
     with StubServer([Status(400, "no")]) as silent, pytest.raises(CapsError, match="none of its 2 samples"):
         solve_sync("What?", n=2, model="m", base_url=silent.url)
+
+
+def test_auto_generates_as_many_as_it_needs_and_keeps_the_story_for_the_report(invoke, tmp_path):  # noqa: F811
+    with StubServer([Reply("Surely \\boxed{4}")]) as agreed:
+        words = ("solve", "2 + 2?", "--n", "auto", "--domain", "math", "--base-url", agreed.url)
+        done = invoke(*words, "--json", "--out", tmp_path / "run", "--price-input", 1, "--price-output", 4)
+        assert done.exit_code == 0
+        line = json.loads(done.stdout)
+        (generator,) = line["generators"]
+        assert agreed.requests == generator["samples"] == len(line["written_by"]) <= 4
+        assert line["model"] == "stub"
+        assert line["story"][-1]["probability"] == line["probability"] > 0.85
+        assert line["fixed_16"]["output"] == 16 * 4
+        asked = agreed.requests
+        again = invoke(*words)
+        assert agreed.requests == asked, "the journal knows it all"
+    assert "16 samples would have written about" in again.stderr
+    page = caps("report", tmp_path / "run", "--case", 1, "-o", tmp_path / "page.html")
+    assert page.returncode == 0, page.stderr
+    assert "<h2>Story" in (tmp_path / "page.html").read_text()
+    assert "run the same caps solve command again" in caps("replay", tmp_path / "run").stderr
+
+
+def test_generators_may_stand_in_a_settings_file(invoke, tmp_path):  # noqa: F811
+    with StubServer([Reply("Surely \\boxed{4}")]) as agreed:
+        (tmp_path / "team.toml").write_text(
+            '[[generator]]\nmodel = "small"\nquality = 0.5\n\n[[generator]]\nmodel = "large"\npreset = "small"\n'
+        )
+        done = invoke(
+            "solve",
+            "2 + 2?",
+            "--n",
+            "auto",
+            "--base-url",
+            agreed.url,
+            "--config",
+            tmp_path / "team.toml",
+            "--json",
+        )
+        assert {body["model"] for body in agreed.bodies} == {"large"}
+        named = invoke(
+            "solve", "3 + 1?", "--n", "auto", "--base-url", agreed.url, "--generator", "a", "--generator", "b",
+            "--json",
+        )  # fmt: skip
+    assert [one["model"] for one in json.loads(done.stdout)["generators"]] == ["small", "large"]
+    assert [one["model"] for one in json.loads(named.stdout)["generators"]] == ["a", "b"]
+    (tmp_path / "wrong.toml").write_text('[[generator]]\nmodel = "m"\ncolour = "red"\n')
+    with pytest.raises(CapsError, match="generator 1: colour: no such field"):
+        invoke("solve", "2 + 2?", "--n", "auto", "--config", tmp_path / "wrong.toml")

@@ -53,9 +53,10 @@ from caps.registry import STRATEGIES, allow
 PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
-    "generation": GENERATION, "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE,
-    "embedded": PERFORMANCE, "journal": FILES, "cases": FILES, "price": BUDGET, "gpu price": BUDGET,
-    "budget": BUDGET, "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
+    "generation": GENERATION, "early exit": GENERATION, "virtual models": GENERATION,
+    "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE, "journal": FILES,
+    "cases": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
+    "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
@@ -70,8 +71,10 @@ TYPES: Mapping[str, Any] = {
     "flag": bool,
     "list": list[str] | None,
     "mapping": list[str] | None,
+    "tables": list[str] | None,
     "integer or auto": str,
 }
+REPEATED = ("list", "mapping", "tables")  # kinds of options that may be given several times
 #: Keys are not settings. `Keys.find` reads them from the environment, first the variable of `--api-key-env`.
 KEY_OPTIONS = {
     "api_key": ("--api-key", "Key of the server; safer in the environment: CAPS_API_KEY or OPENAI_API_KEY."),
@@ -108,7 +111,7 @@ def configured(
     taken = [
         one
         for one in options().values()
-        if one.group in groups and one.name not in left_out and one.kind != "tables"
+        if one.group in groups and one.name not in left_out and one.kind != "judges"
     ]
     keys = [name for group in groups for name in KEYS_OF_GROUP.get(group, ()) if name not in left_out]
     journaled = any(one.name == "journal" for one in taken)
@@ -165,7 +168,7 @@ def _config(
         if one.several:
             given, values[one.several] = _one_or_several(one, given or [], tables)
         if one.kind == "mapping":
-            read = parse_extra if one.name in ("extra", "extra_e1") else parse_assignments
+            read = parse_extra if one.name in ("extra", "extra_e1", "models") else parse_assignments
             given = read(given or [], option=flag)
         if given is None and not one.optional:
             given = one.default
@@ -239,7 +242,7 @@ def parse_extra(words: Iterable[str], *, option: str = "--extra") -> dict[str, A
 def _parameter(one: Option, default: Any) -> inspect.Parameter:
     kind = "list" if one.several else one.kind
     annotation: Any = Annotated[TYPES[kind], _typer_option(one, default)]
-    return _plain(one.name, annotation, default=None if kind in ("list", "mapping") else default)
+    return _plain(one.name, annotation, default=None if kind in REPEATED else default)
 
 
 def _typer_option(one: Option, default: Any) -> Any:
@@ -249,7 +252,7 @@ def _typer_option(one: Option, default: Any) -> Any:
         show_envvar=False,
         help=one.help,
         metavar=one.metavar,
-        show_default=one.kind not in ("list", "mapping") and default not in (None, "", False),
+        show_default=one.kind not in REPEATED and default not in (None, "", False),
         rich_help_panel=ADVANCED if one.advanced else PANEL_OF_GROUP[one.group],
         autocompletion=completion(one.choices or (() if one.registry is None else one.registry.table)),
     )
@@ -353,6 +356,10 @@ def _load(ctx: typer.Context, path: Path | None) -> Path | None:
             _refuse_unknown(path, key, known)
         elif param.name is not None:
             default = [f"{k}={_word(v)}" for k, v in value.items()] if isinstance(value, dict) else value
+            if isinstance(default, list):
+                default = (
+                    [_word(one) for one in default] if any(isinstance(o, dict) for o in default) else default
+                )
             repeated = getattr(param, "multiple", False) and not isinstance(default, list)
             defaults[param.name] = [default] if repeated else default
     ctx.default_map = {**(ctx.default_map or {}), **defaults}

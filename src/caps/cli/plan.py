@@ -3,9 +3,10 @@
 import asyncio
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -34,7 +35,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import settings_of
-from caps.core.text import number, percent, plural
+from caps.core.text import estimate_tokens, number, percent, plural
 from caps.core.types import Case
 from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
@@ -49,9 +50,12 @@ from caps.models.fleet import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import REWARD_JUDGE, STRATEGIES
 from caps.reports.console import by_level, short, table
+from caps.strategies.adaptive import Adaptive
+from caps.studies.adaptive import forecast_problem
 from caps.studies.planning import BASELINE, Task, Totals, plan_cases
 
 STATED_OUTPUT = 400.0
+PROMPT_TOKENS = 50  # of the prompt that asks for an answer, besides the problem
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
 CASES_ONLY = (
     "judge", "profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal", "write_tests",
@@ -129,6 +133,22 @@ Connections = Annotated[
     typer.Option(
         "--max-connections", min=1, metavar="N", help="Number of concurrent calls.",
         rich_help_panel=PERFORMANCE,
+    ),
+]  # fmt: skip
+Samples = Annotated[
+    str | None,
+    typer.Option(
+        "--n", "-n", metavar="auto", rich_help_panel=SIZES,
+        help="auto: plan generating and judging the problems of CASES, which have no candidates.",
+    ),
+]  # fmt: skip
+MaxN = Annotated[int, options.setting_option("max_n")]
+Target = Annotated[float, options.setting_option("target")]
+SampleTokens = Annotated[
+    int,
+    typer.Option(
+        "--sample-tokens", min=1, metavar="TOKENS", rich_help_panel=SIZES,
+        help="With --n auto: tokens of one generated answer.",
     ),
 ]  # fmt: skip
 Pool = Annotated[
@@ -215,6 +235,10 @@ def plan(
     tokens_per_second: Pace = None,
     latency: Latency = None,
     max_connections: Connections = None,
+    samples: Samples = None,
+    max_n: MaxN = 32,
+    target: Target = 0.95,
+    sample_tokens: SampleTokens = 500,
     problems: Problems = None,
     output_tokens_per_second: WriteRate = None,
     gpus: Gpus = 1,
@@ -233,8 +257,16 @@ def plan(
     and --base-url). Later rounds are a range, since they depend on the verdicts. Without CASES, one problem
     is planned whose candidates all differ, which is the most expensive case. --problems scales the forecast
     up. With a panel (--judge, or [[judge]] tables of --config) the cost is that of all judges, and calls are
-    those of one.
+    those of one. With --n auto, CASES are problems without candidates, and generating and judging them
+    together is planned by simulation.
     """
+    if samples is not None:
+        _refuse_unless_problems(cases, samples)
+        price = _price(price_input, price_output, price_cached, model, join_addresses(base_url))
+        policy = Adaptive(target=target, most=max_n)
+        reply = STATED_OUTPUT if output_tokens is None else output_tokens
+        asked = islice(open_cases(cases or "", fields=fields, bare=True, say=say), limit)
+        raise typer.Exit(plan_adaptive(asked, policy, sample_tokens, reply, price, as_json=as_json))
     allow_named(*(strategy or "").split(","))
     strategies = _configured(
         strategy, finalists, set_ or [], None if judge_profile is None else read_profile(judge_profile)
@@ -316,6 +348,74 @@ def _only_rating(strategies: dict[str, Strategy], *, named: bool) -> dict[str, S
         name = next(name for name in strategies if name not in found)
         raise SettingError(f"--judge reward only rates, and {name} compares: choose pointwise")
     return found
+
+
+def _refuse_unless_problems(cases: str | None, samples: str) -> None:
+    if samples != "auto":
+        raise SettingError(
+            f"--n {samples}: only auto can be planned; for a fixed number give --pool {samples}"
+        )
+    if cases is None:
+        raise SettingError("--n auto needs a file of problems: caps plan problems.jsonl --n auto")
+
+
+def plan_adaptive(
+    cases: Iterable[Case | InputError],
+    policy: Adaptive,
+    sample_tokens: int,
+    reply_tokens: float,
+    price: Price | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Print what --n auto is expected to take for a file of problems; return 1 if a line is wrong, else 0."""
+    sizes, failures = list[int](), FailureLog()
+    with failures:
+        for case in cases:
+            if isinstance(case, InputError):
+                failures.add(str(case))
+            else:
+                sizes.append(estimate_tokens(case.problem.text) + PROMPT_TOKENS)
+    if not sizes:
+        raise InputError(f"{cases}: no problem can be planned")
+    one = forecast_problem(
+        policy, round(fmean(sizes)), most=policy.most, sample_tokens=sample_tokens,
+        reply_tokens=reply_tokens, price=price,
+    )  # fmt: skip
+    names = ("samples", "prompt", "output", "verdicts", "usd")
+    total = {
+        name: None if (found := getattr(one, name)) is None else found.times(len(sizes)) for name in names
+    }
+    if as_json:
+        print_json(
+            {
+                "problems": len(sizes),
+                "simulated": True,
+                **{name: None if found is None else asdict(found) for name, found in total.items()},
+            }
+        )
+        return 1 if failures.count else 0
+    labels = {
+        "samples": "samples", "prompt": "tokens read", "output": "tokens written", "verdicts": "verdicts",
+        "usd": "US dollars",
+    }  # fmt: skip
+    rows = [
+        [labels[name], *(_shown(value, name) for value in (found.mean, found.low, found.high))]
+        for name, found in total.items()
+        if found is not None
+    ]
+    stdout().print(
+        table(
+            f"{plural(len(sizes), 'problem')} with --n auto, simulated: samples of {sample_tokens} tokens",
+            ["", "mean", "all as easy as one in twenty", "all as hard as one in twenty"],
+            rows,
+        )
+    )
+    return 1 if failures.count else 0
+
+
+def _shown(value: float, name: str) -> str:
+    return f"{value:.4f}" if name == "usd" else number(value, 0)
 
 
 def _rate(

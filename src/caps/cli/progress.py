@@ -13,6 +13,7 @@ from caps.core.text import number, plural
 
 if TYPE_CHECKING:  # the types of what is counted; `caps doctor` needs none of them
     from caps.costs.prices import Price
+    from caps.engines.adaptive import Step
     from caps.judging.base import Ruling
     from caps.models.weights import Report
     from caps.runs.summary import SamplingSummary
@@ -153,6 +154,12 @@ class SampleProgress(Progress):
         self._tally.add_sample(sample)
         written = plural(self._tally.paid.output, "token")
         self.note(f"{plural(self._tally.samples, 'sample')}, {written} written")
+
+    def follow(self, step: "Step") -> None:
+        """Show how sure the choice is after a step of adaptive sampling."""
+        if step.probability is not None:
+            written = plural(step.generation.output, "token")
+            self.note(f"{plural(step.samples, 'sample')}, {written} written, {step.probability:.0%} sure")
 
 
 @contextmanager

@@ -79,6 +79,11 @@ def replay(
         )
     if record.file.cases == "-":
         raise InputError(f"{run}: this run read standard input; save the cases to a file to replay them")
+    if config.samples == "auto":
+        raise InputError(
+            f"{run}: this run chose how many answers to generate; run the same caps solve command again: its "
+            "journal answers in the order of the run, and nothing is paid for"
+        )
     if ask:
         _refuse_unrecorded(config)
         config = replace(config, engine="local", budget_seconds=None, calibrate=None)

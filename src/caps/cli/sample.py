@@ -37,9 +37,9 @@ from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
 from caps.runner import Runner
 from caps.runs.summary import SamplingSummary
-from caps.sampling.base import Sampled
+from caps.sampling.base import Method, Sampled, SamplingTools
 from caps.sampling.sampler import Sampler, sample_all
-from caps.solving import sampling_tools
+from caps.solving import AutoMethod, auto_solver, sampling_tools
 from caps.studies.grading import GradeStore
 
 Problems = Annotated[
@@ -166,22 +166,20 @@ class SampleRun:
 
     async def _sample(self, source: Iterable[Case | InputError], total: int | None) -> int:
         started, truth = time.perf_counter(), GradeStore(make_graders("auto", TEST_SECONDS))
-        async with (
-            AsyncExitStack() as ending,
-            self._runner.sampler(paid=self._tally.add_usage) as sampler,
-            sampling_tools(self._runner, grade=truth.grade, paid=self._judged) as tools,
-        ):
+        async with AsyncExitStack() as ending:
+            sampler, method, tools = await self._open(ending, truth)
             ending.push_async_callback(truth.close)
             with ExitStack() as stack:
                 stack.enter_context(self._failures)
                 stack.enter_context(self._lost)
                 meter = stack.enter_context(SampleProgress(total, self._tally, hidden=self._quiet))
                 sampler.watch = meter.count
+                n = self._runner.config.samples
                 all_ = sample_all(
                     source,
-                    self._runner.method,
+                    method,
                     sampler,
-                    n=self._runner.config.samples,
+                    n=self._runner.config.max_n if n == "auto" else n,
                     tools=tools,
                     grace=self._runner.grace,
                 )
@@ -192,6 +190,19 @@ class SampleRun:
                 self._out.finish()
         self._close(time.perf_counter() - started)
         return 3 if self._tally.lost["budget"] else 1 if self._tally.failed else 0
+
+    async def _open(self, stack: AsyncExitStack, truth: GradeStore) -> tuple[Sampler, Method, SamplingTools]:
+        """Connect to the models; with --n auto, a method decides how many samples each problem needs."""
+        runner = self._runner
+        if runner.config.samples == "auto":
+            voting = runner.with_config(replace(runner.config, strategy="majority"))
+            solver = await stack.enter_async_context(
+                auto_solver(voting, probe=True, paid=self._tally.add_usage)
+            )
+            return solver.samplers[0], AutoMethod(solver), SamplingTools(grade=truth.grade)
+        sampler = await stack.enter_async_context(runner.sampler(paid=self._tally.add_usage))
+        tools = await stack.enter_async_context(sampling_tools(runner, grade=truth.grade, paid=self._judged))
+        return sampler, runner.method, tools
 
     def _deliver(self, sampled: Sampled) -> None:
         self._tally.add(sampled)

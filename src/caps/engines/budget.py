@@ -8,6 +8,7 @@ Rules that must not be broken:
 """
 
 import asyncio
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,30 +52,31 @@ class Account:
         self.tokens = self.reserved_tokens = 0
         self.usd = self.reserved_usd = 0.0
 
-    def dollars(self, usage: Usage) -> float:
-        """Cost of a usage, at its own price if it states one; 0 if the price is unknown."""
+    def dollars(self, usage: Usage, price: Price | None = None) -> float:
+        """Cost of a usage, at its own price if it states one, else at the given or the account's; else 0."""
         if usage.usd is not None:
             return usage.usd
-        return 0.0 if self._price is None else self._price.of(usage.prompt, usage.output, usage.cached)
+        price = price or self._price
+        return 0.0 if price is None else price.of(usage.prompt, usage.output, usage.cached)
 
-    def fits(self, max_usage: Usage) -> bool:
+    def fits(self, max_usage: Usage, price: Price | None = None) -> bool:
         """Whether the budget has room for a call of at most this usage."""
         tokens, usd = self._budget.tokens, self._budget.usd
         if tokens is not None and self.tokens + self.reserved_tokens + _tokens(max_usage) > tokens:
             return False
-        return usd is None or self.usd + self.reserved_usd + self.dollars(max_usage) <= usd + ROUNDING
+        return usd is None or self.usd + self.reserved_usd + self.dollars(max_usage, price) <= usd + ROUNDING
 
-    def reserve(self, max_usage: Usage) -> None:
+    def reserve(self, max_usage: Usage, price: Price | None = None) -> None:
         """Reserve the maximum usage of a call."""
         self.reserved_tokens += _tokens(max_usage)
-        self.reserved_usd += self.dollars(max_usage)
+        self.reserved_usd += self.dollars(max_usage, price)
 
-    def settle(self, max_usage: Usage, spent: Usage) -> None:
+    def settle(self, max_usage: Usage, spent: Usage, price: Price | None = None) -> None:
         """Replace a reservation by what was spent."""
         self.reserved_tokens -= _tokens(max_usage)
-        self.reserved_usd -= self.dollars(max_usage)
+        self.reserved_usd -= self.dollars(max_usage, price)
         self.tokens += _tokens(spent)
-        self.usd += self.dollars(spent)
+        self.usd += self.dollars(spent, price)
 
 
 class BudgetPool(Protocol):
@@ -99,23 +101,38 @@ class RunBudget:
         self.limited = budget.spends
         self._freed = asyncio.Event()
 
-    async def reserve(self, max_usage: Usage) -> bool:
+    async def reserve(self, max_usage: Usage, price: Price | None = None) -> bool:
         """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         if not self.limited:
             return True
-        while not self.account.fits(max_usage):
+        while not self.account.fits(max_usage, price):
             if self.account.reserved_tokens == 0:
                 return False
             self._freed.clear()
             await self._freed.wait()
-        self.account.reserve(max_usage)
+        self.account.reserve(max_usage, price)
         return True
+
+    def settle(self, max_usage: Usage, spent: Usage, price: Price | None = None) -> None:
+        """Settle a call."""
+        if self.limited:
+            self.account.settle(max_usage, spent, price)
+            self._freed.set()
+
+
+class PoolAtPrice:
+    """The budget of a run for calls to a model with its own price."""
+
+    def __init__(self, pool: RunBudget, price: Price) -> None:
+        self._pool, self._price, self.limited = pool, price, pool.limited
+
+    async def reserve(self, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call."""
+        return await self._pool.reserve(max_usage, self._price)
 
     def settle(self, max_usage: Usage, spent: Usage) -> None:
         """Settle a call."""
-        if self.limited:
-            self.account.settle(max_usage, spent)
-            self._freed.set()
+        self._pool.settle(max_usage, spent, self._price)
 
 
 class CaseBudget:
@@ -124,31 +141,41 @@ class CaseBudget:
     def __init__(
         self, budget: BudgetLimits, price: Price | None, pool: BudgetPool, *, deadline: float | None = None
     ) -> None:
-        self._account, self._pool = Account(budget, price), pool
+        self._account, self._pool, self._price = Account(budget, price), pool, price
         self.limited = budget.spends
         self.free = not self.limited and not pool.limited
         self.deadline = deadline
 
+    def at(self, price: Price | None) -> "CaseBudget":
+        """The same budget for calls to a model with another price; what is spent adds up."""
+        if price is None or price == self._price:
+            return self
+        view = copy(self)
+        view._price = price
+        if isinstance(self._pool, RunBudget):
+            view._pool = PoolAtPrice(self._pool, price)
+        return view
+
     def covers(self, max_usage: Usage) -> bool:
         """Whether the case's own budget has room for this usage."""
-        return not self.limited or self._account.fits(max_usage)
+        return not self.limited or self._account.fits(max_usage, self._price)
 
     async def reserve(self, max_usage: Usage) -> bool:
         """Reserve the maximum usage of a call; false if a budget is exhausted."""
         if self.limited:
-            if not self._account.fits(max_usage):
+            if not self._account.fits(max_usage, self._price):
                 return False
-            self._account.reserve(max_usage)
+            self._account.reserve(max_usage, self._price)
         if await self._pool.reserve(max_usage):
             return True
         if self.limited:
-            self._account.settle(max_usage, NOTHING)
+            self._account.settle(max_usage, NOTHING, self._price)
         return False
 
     def settle(self, max_usage: Usage, spent: Usage, *, replayed: bool) -> None:
         """Settle a call: the case counts every reply, the run only what was paid now."""
         if self.limited:
-            self._account.settle(max_usage, spent)
+            self._account.settle(max_usage, spent, self._price)
         self._pool.settle(max_usage, NOTHING if replayed else spent)
 
 

@@ -10,19 +10,22 @@ Rules that must not be broken:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sized
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
 from caps.core.errors import CapsError, InputError, NotRecordedError
-from caps.core.play import Strategy
-from caps.core.types import Case
+from caps.core.play import Play, Strategy
+from caps.core.types import Answer, Ask, Case, Entrant, Round, Selection, Usage
 from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.scheduler import Scheduler
-from caps.judging.base import Budget, Judge, PreparedCase, Ruling
+from caps.judging.base import Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
 FINDING_SHARE = 0.5  # of a case's time: the rest is left for the judge
@@ -78,7 +81,7 @@ class LocalEngine:
         """Run all cases and yield each outcome when it is known."""
         if self._started is None:
             self._started = asyncio.get_running_loop().time()
-        opener = _CaseOpener(self._new_budget, self._prepare, strategy, seed, self._warm_prefix)
+        opener = _CaseOpener(self.new_budget, self._prepare, strategy, seed, self._warm_prefix)
         scheduler = Scheduler(iter(cases), opener.open, self._judge, prepares=self._prepares)
         calling: set[asyncio.Task[None]] = set()
         preparing: set[asyncio.Task[None]] = set()
@@ -155,6 +158,46 @@ class LocalEngine:
             changed.set()
             ready = scheduler.next_ask() if len(calling) <= self._capacity() else None
 
+    async def prepare_case(self, case: Case, budget: Budget) -> PreparedCase:
+        """Compute the findings of a case that is still growing, and prepare it."""
+        known = (
+            case if self._find is None else await self._find(case, _finding_deadline(budget.deadline), budget)
+        )
+        return await prepare_case(known, self._prepare, self._texts, budget.deadline)
+
+    async def ask(
+        self, prepared: PreparedCase, round_: Round, budget: Budget, patience: float | None = None
+    ) -> tuple[Outcome, tuple[Answer, ...]]:
+        """Ask one round about a prepared case; its outcome has the rulings and what they cost.
+
+        A question that takes longer than `patience` seconds is cancelled and asked once more.
+        """
+        case_run = CaseRun(0, prepared, OneRound(round_), 0, budget)
+        ready = case_run.start_round(self._judge)
+        while ready:
+            asks = [round_.asks[index] for index in ready]
+            rulings = await asyncio.gather(*(self._rule(prepared, ask, budget, patience) for ask in asks))
+            for ruling in rulings:
+                self.watch(ruling)
+            ended = [case_run.record_ruling(*one) for one in zip(ready, rulings, strict=True)]
+            ready = [] if any(ended) else case_run.next_asks()
+        judged = case_run.outcome.judged
+        return case_run.outcome, tuple(one.ruling.answer for one in judged)
+
+    async def _rule(self, prepared: PreparedCase, ask: Ask, budget: Budget, patience: float | None) -> Ruling:
+        """Ask the judge; what was cancelled for being late is in the ruling, with an estimate of its cost."""
+        if patience is None:
+            return await self._judge.rule(prepared, ask, budget)
+        try:
+            async with asyncio.timeout(patience):
+                return await self._judge.rule(prepared, ask, budget)
+        except TimeoutError:
+            sizes = (prepared.evidence.entrants[one].sizes[ask.level] for one in ask.entrants)
+            spent = Usage(prepared.statement + sum(sizes), 0, estimated=True)
+        ruling = await self._judge.rule(prepared, ask, budget)
+        late = Attempt("", spent, "", "none", "late", patience, replayed=False, requests=1)
+        return msgspec.structs.replace(ruling, attempts=(late, *ruling.attempts))
+
     def _prepares(self, case: Case) -> bool:
         """Whether a case needs findings, or is too long to be prepared in the event loop."""
         return self._find is not None or is_long(case, self._prepare, self._texts)
@@ -179,13 +222,27 @@ class LocalEngine:
             result = error
         scheduler.add_prepared(number, case, result)
 
-    def _new_budget(self) -> CaseBudget:
+    def new_budget(self) -> CaseBudget:
         """The budget of a case that is admitted now."""
+        if self._started is None:
+            self._started = asyncio.get_running_loop().time()
         per_case, total = self._case_budget.seconds, self._total_budget.seconds
-        ends = [] if total is None or self._started is None else [self._started + total]
+        ends = [] if total is None else [self._started + total]
         ends += [] if per_case is None else [asyncio.get_running_loop().time() + per_case]
         deadline = min(ends, default=None)
         return CaseBudget(self._case_budget, self._price, self._budget_pool, deadline=deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class OneRound:
+    """A strategy that asks one given round."""
+
+    round: Round
+
+    def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:  # noqa: ARG002
+        """Ask the round; its ranking stands."""
+        yield self.round
+        return Selection(self.round.ranking[0], self.round.ranking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
@@ -263,6 +264,9 @@ class Receipt:
     score_kind: str = ""  # the meaning of the scores
     whole: bool = False
     games: tuple[Game, ...] = field(default=(), repr=False)
+    story: tuple[Line, ...] = ()  # the steps of adaptive sampling
+    generators: tuple[Line, ...] = ()
+    fixed_16: Line | None = None
 
     def right(self, one: int | None) -> bool | None:
         """Return the label of a candidate, if it is known."""
@@ -309,7 +313,17 @@ def _from_lines(
         asked=sum(game.tokens for _, _, game in games),
         usd=line.get("usd"),
         games=tuple(game for _, _, game in games),
+        **_story(line),
     )
+
+
+def _story(line: Line) -> dict[str, Any]:
+    """The story of a question that was answered with adaptive sampling."""
+    return {
+        "story": tuple(line.get("story") or ()),
+        "generators": tuple(line.get("generators") or ()),
+        "fixed_16": line.get("fixed_16"),
+    }
 
 
 def _from_contest(
@@ -357,6 +371,7 @@ def _from_contest(
         chosen.score_kind,
         whole=True,
         games=tuple(game for _, _, game in games),
+        **_story(line),
     )
 
 

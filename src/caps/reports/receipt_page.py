@@ -255,6 +255,7 @@ def receipt_view(
         el("h1", "Case ", el("bdi", receipt.case)),
         el("p", *_outcome(receipt), class_="lead"),
         None if case is None else folded("Problem", texts, case.problem.text),
+        _story(receipt),
         None if picture is None else section("Bracket", _HOW_TO_READ, _scrolled(picture, "the bracket")),
         *(section("Round-robin of the finalists", _CROSS, _cross(one, receipt)) for one in finals),
         _flips(receipt),
@@ -276,6 +277,48 @@ _CROSS = (
 _GAMES = "Open a call to read its prompt, the reply, and how the verdict was read."
 
 
+def _story(receipt: Receipt) -> Node | None:
+    """The story of a question: samples and verdicts in their order, how sure, and what was spent."""
+    if not receipt.story:
+        return None
+    heads = ("after", "what came", "samples", "leads", "probability", "generation", "judging")
+    rows = [
+        el(
+            "tr",
+            el("td", f"{step['seconds']:.1f} s"),
+            el("td", step["what"]),
+            el("td", str(step["samples"])),
+            el("td", "–" if step["leader"] is None else str(step["leader"])),
+            el("td", "–" if step["probability"] is None else f"{step['probability']:.2f}"),
+            *(el("td", "{:,} + {:,}".format(*step[name])) for name in ("generation", "judging")),
+        )
+        for step in receipt.story
+    ]
+    spent = [
+        f"{one['model']}: {plural(one['samples'], 'sample')}, {one['cancelled']} cancelled, "
+        f"{one['tokens']['output']:,} tokens written"
+        + ("" if one["usd"] is None else f", ${one['usd']:.4f}")
+        + (" (estimated)" if one["tokens"]["estimated"] else "")
+        for one in receipt.generators
+    ]
+    fixed = receipt.fixed_16
+    if fixed is not None:
+        cost = "" if fixed["usd"] is None else f", ${fixed['usd']:.4f}"
+        spent.append(f"16 samples would have written about {fixed['output']:,} tokens{cost}")
+    return section(
+        "Story",
+        _STORY,
+        _scrolled(el("table", el("tr", *(el("th", head) for head in heads)), *rows), "the story"),
+        *(el("p", words) for words in spent),
+    )
+
+
+_STORY = (
+    "How the answer came about: each row is one event, with how likely the leading candidate was right after "
+    "it, and the tokens read + written so far."
+)
+
+
 def _outcome(receipt: Receipt) -> list[Child]:
     if receipt.error is not None:
         return [f"No answer was chosen: {receipt.error}"]
@@ -293,7 +336,7 @@ def _outcome(receipt: Receipt) -> list[Child]:
     if receipt.provisional:
         why = f" ({receipt.stopped})" if receipt.stopped else ""
         text.append(f" The choice is provisional: not every call was answered{why}.")
-    if not receipt.whole:
+    if not receipt.whole and not receipt.story:
         text.append(" The contest could not be replayed, so only its calls are shown.")
     return text
 

@@ -26,6 +26,7 @@ from caps.models.faults import Failure, Failures
 from caps.runs.result_lines import Line, answer_of, ask_of, unanswered_in
 from caps.runs.run_file import RunFile, read_regular_file, read_run_file
 
+CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a killed process
 
 
@@ -178,7 +179,10 @@ def _is_expected(path: Path, file: RunFile) -> bool:
     journal = file.config.journal
     journal_files = () if journal is None else tuple(f"{journal}{tail}" for tail in ("", "-wal", "-shm"))
     return (
-        bool(_UNFINISHED.fullmatch(path.name)) or str(path.resolve()) in journal_files or is_own_output(path)
+        bool(_UNFINISHED.fullmatch(path.name))
+        or path.name == CASE_FILE
+        or str(path.resolve()) in journal_files
+        or is_own_output(path)
     )
 
 

@@ -36,7 +36,7 @@ DECIDING = (
     "reply", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "further_inputs",
     "further_seconds", "prompt_version", "criteria", "recorded", "recorded_judge", "judge_temperature",
     "panel", "panel_correlation", "panel_sure", "map", "reward_api", "reward_template", "reward_steps",
-    "reward_class", "write_tests", "write_tests_model",
+    "reward_class", "write_tests", "write_tests_model", "samples", "max_n", "target",
 )  # fmt: skip
 
 
@@ -68,6 +68,7 @@ class RunFile:
         for name in ("extra", "extra_e1"):
             config[name] = recorded_extra(config[name])
         config["judges"] = list(map(_recorded_table, config["judges"]))
+        config["generator"] = [_without_secrets(table) for table in config["generator"]]
         return {"format": FORMAT, "config": config, **row}
 
     @classmethod
@@ -130,6 +131,16 @@ def _deciding(table: JudgeTable) -> dict[str, Any]:
     """What of a judge decides what is asked and chosen: everything but where it is and what it costs."""
     beside = ("base_url", "api_key_env", "price_input", "price_output", "price_cached")
     return {name: value for name, value in _recorded_table(table.to_dict()).items() if name not in beside}
+
+
+def _without_secrets(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a generator without passwords in its addresses."""
+    address = table.get("base_url")
+    if isinstance(address, str):
+        return {**table, "base_url": shown_address(address)}
+    if isinstance(address, list):
+        return {**table, "base_url": [shown_address(str(one)) for one in address]}
+    return dict(table)
 
 
 def _completed(config: RunConfig) -> dict[str, Any]:

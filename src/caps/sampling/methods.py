@@ -54,7 +54,7 @@ class Aggregate:
         pool = await _initial_population(sampled, case, n, generator)
         await record_step(sampled, case, pool, tools)
         if pool:
-            texts = [_visible_text(one, self.show) for one in pool]
+            texts = [visible_text(one, self.show) for one in pool]
             new = sampled.add(await generator.aggregate(case, [texts], [n]))
             await record_step(sampled, case, new, tools)
             # If the last call failed, the answers it should have read remain.
@@ -68,7 +68,7 @@ async def _initial_population(sampled: Sampled, case: Case, n: int, generator: G
     return list(case.candidates) or sampled.add(await generator.generate(case, range(n)))
 
 
-def _visible_text(candidate: Candidate, show: str) -> str:
+def visible_text(candidate: Candidate, show: str) -> str:
     """What a call may see of a candidate; if that has only reasoning, the end of it."""
     if show == "all":
         return candidate.text
@@ -106,7 +106,7 @@ class Rsa:
                 break
             parents = await self._parents(sampled, replace(case, candidates=tuple(population)), tools)
             groups = [rng.sample(range(len(parents)), min(self.group, len(parents))) for _ in range(n)]
-            texts = [_visible_text(one, self.show) for one in parents]
+            texts = [visible_text(one, self.show) for one in parents]
             grouped = [[texts[member] for member in group] for group in groups]
             numbers = range(loop * n, (loop + 1) * n)
             new = sampled.add(await generator.aggregate(case, grouped, numbers))

@@ -85,6 +85,16 @@ class Sampler:
         samples = await asyncio.gather(*(self._start(request) for request in requests))
         return [_without_joiners(sample) for sample in samples]
 
+    async def generate_one(self, case: Case, number: int, budget: Budget | None = None) -> Sample:
+        """Generate one answer to a problem; a `budget` of the problem replaces that of the sampler."""
+        return await self._start(self.request(case, number), budget)
+
+    async def aggregate_one(
+        self, case: Case, texts: Sequence[str], number: int, budget: Budget | None = None
+    ) -> Sample:
+        """Generate one new answer from a group of texts."""
+        return _without_joiners(await self._start(self.aggregation_request(case, texts, number), budget))
+
     async def stop(self, grace: float) -> None:
         """Start no more calls, give running ones a grace period, since they are paid, and cancel the rest."""
         self._stopping = True
@@ -138,8 +148,8 @@ class Sampler:
             raise SettingError(f"no generation template {name!r}: add it to the folder of the others")
         return self._templates[name]
 
-    def _start(self, request: Request) -> "asyncio.Task[Sample]":
-        task = asyncio.ensure_future(self._call(request))
+    def _start(self, request: Request, budget: Budget | None = None) -> "asyncio.Task[Sample]":
+        task = asyncio.ensure_future(self._call(request, budget or self._budget))
         self._tasks.add(task)
         task.add_done_callback(self._end)
         return task
@@ -148,13 +158,13 @@ class Sampler:
         self._tasks.discard(task)
         self.changed.set()
 
-    async def _call(self, request: Request) -> Sample:
+    async def _call(self, request: Request, budget: Budget) -> Sample:
         self._gate.limit = self.capacity()
         async with self._gate:
             if self._stopping:
                 raise asyncio.CancelledError
             try:
-                completion = await pay(self._model, request, self._budget)
+                completion = await pay(self._model, request, budget)
             except (AccessError, UnknownModelError):
                 raise
             except ModelError as error:
@@ -270,11 +280,15 @@ async def _sample(
     except InputError as error:
         return Sampled(problem.id, failure=str(error))
     if sampled.case is None or not sampled.case.candidates:
-        first = next(
-            (sample.failure for sample in sampled.samples if sample.failure), "nothing was generated"
-        )
-        sampled.case, sampled.failure = None, f"none of its {len(sampled.samples)} samples succeeded: {first}"
+        sampled.case, sampled.failure = None, none_succeeded(sampled.samples)
     return sampled
+
+
+def none_succeeded(samples: Sequence[Sample], stopped: str | None = None) -> str:
+    """Why a problem has no candidate."""
+    ended = "nothing was generated" if stopped is None else f"its {stopped} ended first"
+    first = next((sample.failure for sample in samples if sample.failure), ended)
+    return f"none of its {len(samples)} samples succeeded: {first}"
 
 
 def _until_error(source: Iterable[Case | InputError]) -> Iterator[Case | InputError]:

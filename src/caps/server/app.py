@@ -43,6 +43,7 @@ from caps.server.middleware import BodyLimitMiddleware, ErrorMiddleware, Request
 from caps.server.selection import Selector
 from caps.server.service import SelectionService
 from caps.server.telemetry import JsonLog, Metrics
+from caps.server.virtual_models import ServedGenerator, VirtualModel, virtual_configs
 from caps.text_workers import TextWorkers
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -78,6 +79,7 @@ class ServerConfig:
         if self.runner.config.reply == "auto":
             raise SettingError("--reply auto is not possible on a server: give free, tags or json")
         _ = self.runner.strategy  # raises if the strategy or its settings are wrong
+        virtual_configs(self.runner.config)  # raises if a table is wrong
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -186,6 +188,11 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
         findings = runner.findings(None, texts)
         if findings is not None:
             stack.push_async_callback(findings.close)
+        virtual = {}
+        for name, own in virtual_configs(runner.config).items():
+            sources = runner.with_config(own).sources
+            served = [ServedGenerator(one, await _connect(stack, one.where, runner)) for one in sources]
+            virtual[name] = VirtualModel(name, own, served)
         yield SelectionService(
             upstream=upstream,
             selector=Selector(runner, judge, findings, texts, panel),
@@ -194,6 +201,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
             limits=config.limits,
             admission=admission,
             texts=texts,
+            virtual=virtual,
         )
 
 

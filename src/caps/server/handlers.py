@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from caps.core.secrets import Secrets, StreamScrubber
+from caps.engines.adaptive import Step
 from caps.models.http import Upstream
 from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
 from caps.server.admission import Admission
@@ -17,6 +18,7 @@ from caps.server.http import (
     ASGIApp,
     EventStreamResponse,
     JsonResponse,
+    News,
     Receive,
     Request,
     Response,
@@ -26,7 +28,7 @@ from caps.server.http import (
     run_until_disconnect,
 )
 from caps.server.middleware import RequestContext
-from caps.server.openai_format import Completion, completion_chunks
+from caps.server.openai_format import Completion, chunk_head, completion_chunks, progress_chunk
 from caps.server.openapi import description
 from caps.server.requests import ChatRequest, decode_body, wants_selection
 from caps.server.service import SelectionService
@@ -185,8 +187,15 @@ class Handlers:
             context.facts["error"] = api_error.code
             return api_error
 
-        work = service.chat(chat, context.run)
-        return EventStreamResponse(work, write=write, fail=fail, heartbeat=self.heartbeat)
+        news = News()
+        head = chunk_head(chat, context.run)
+
+        def follow(step: Step) -> None:
+            if chat.include_progress:
+                news.add(progress_chunk(head, step))
+
+        work = service.chat(chat, context.run, follow)
+        return EventStreamResponse(work, write=write, fail=fail, heartbeat=self.heartbeat, news=news)
 
     def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Completion) -> None:
         self._record(context, completion["usage"], completion["caps"])

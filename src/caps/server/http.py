@@ -35,6 +35,7 @@ __all__ = [
     "JsonResponse",
     "Message",
     "Middleware",
+    "News",
     "Receive",
     "Request",
     "Response",
@@ -83,14 +84,16 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
         write: Callable[[T], Iterable[bytes]],
         fail: Callable[[BaseException], ApiError],
         heartbeat: float,
+        news: "News | None" = None,
     ) -> None:
         super().__init__((), headers={"cache-control": "no-store"})  # the events are made when it is called
         self._work, self._write, self._fail, self._heartbeat = work, write, fail, heartbeat
+        self._news = news or News()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send the stream, without Starlette's watch for a disconnect, which would compete for `receive`."""
         async with _watch_client(self._work, receive) as (task, disconnected):
-            if await _finished(task, disconnected, self._heartbeat):
+            if await _finished(task, disconnected, self._heartbeat, self._news):
                 task.result()
             self.body_iterator = self._events(task, disconnected)
             await self.stream_response(send)
@@ -99,11 +102,33 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
         self, task: "asyncio.Task[T]", disconnected: "asyncio.Task[None]"
     ) -> AsyncIterator[bytes]:
         while not task.done():
-            yield HEARTBEAT
-            await _finished(task, disconnected, self._heartbeat)
+            events = self._news.take()
+            yield b"".join(events) or HEARTBEAT
+            await _finished(task, disconnected, self._heartbeat, self._news)
+        if events := self._news.take():
+            yield b"".join(events)
         error = task.exception()
         for event in self._write(task.result()) if error is None else [sse_event(self._fail(error).body())]:
             yield event
+
+
+class News:
+    """Events that are sent while the work goes on."""
+
+    def __init__(self) -> None:
+        self._events: list[bytes] = []
+        self.arrived = asyncio.Event()
+
+    def add(self, event: bytes) -> None:
+        """Send an event as soon as possible."""
+        self._events.append(event)
+        self.arrived.set()
+
+    def take(self) -> list[bytes]:
+        """The events that were not sent yet."""
+        events, self._events = self._events, []
+        self.arrived.clear()
+        return events
 
 
 def sse_event(value: object) -> bytes:
@@ -119,10 +144,23 @@ async def run_until_disconnect(work: Coroutine[Any, Any, T], receive: Receive) -
 
 
 async def _finished(
-    task: "asyncio.Task[Any]", disconnected: "asyncio.Task[None]", seconds: float | None
+    task: "asyncio.Task[Any]",
+    disconnected: "asyncio.Task[None]",
+    seconds: float | None,
+    news: News | None = None,
 ) -> bool:
-    """Whether the work is done within `seconds`; `ClientDisconnect` if the client is gone before that."""
-    await asyncio.wait({task, disconnected}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    """Whether the work is done within `seconds`, or before there are news.
+
+    `ClientDisconnect` if the client is gone before that.
+    """
+    waits: set[asyncio.Task[Any]] = {task, disconnected}
+    arrived = None if news is None else asyncio.ensure_future(news.arrived.wait())
+    try:
+        waiting = waits if arrived is None else {*waits, arrived}
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if arrived is not None:
+            arrived.cancel()
     if disconnected.done() and not task.done():
         raise ClientDisconnect
     return task.done()

@@ -1,12 +1,15 @@
 """Chat completions in the format of the OpenAI API: whole or in chunks, with their usage."""
 
 import math
+import time
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
 from caps.core.types import Usage
 from caps.costs.ledger import Ledger, Sums
+from caps.engines.adaptive import Step
+from caps.runs.adaptive_lines import adaptive_line, generator_line, step_line
 from caps.server.http import sse_event
 from caps.server.requests import PREFIX, ChatRequest
 from caps.server.selection import ContestResult, Samples
@@ -27,6 +30,11 @@ def usage_object(samples: Samples | None, ledger: Ledger) -> dict[str, Any]:
     if samples is not None:
         split = {"generation": _spent(samples, spent), **split}
     split["estimated"] = spent.estimated or ledger.estimated
+    if samples is not None and samples.adapted is not None:
+        split["generators"] = [generator_line(one) for one in samples.adapted.ledgers]
+        cancelled = sum((one.cancelled_usage for one in samples.adapted.ledgers), start=NO_USAGE)
+        prompt, output = prompt + cancelled.prompt, output + cancelled.output
+        split["estimated"] = split["estimated"] or cancelled.estimated
     if samples is not None and len(samples.choices) < samples.planned:
         split["early_exit"] = _saved(samples)
     return {
@@ -108,7 +116,37 @@ def selection_facts(
         "order": list(selection.order),
         "provisional": selection.provisional,
         "causes": dict(sorted(causes.items())),
+        **_adaptive_facts(samples, result),
     }
+
+
+def _adaptive_facts(samples: Samples, result: ContestResult) -> dict[str, Any]:
+    """With adaptive sampling: which model wrote the winner, how sure the choice is, and why it ended."""
+    if samples.adapted is None:
+        return {}
+    line = adaptive_line(samples.adapted, result.outcome)
+    probability = result.selection.facts.get("probability")
+    return {
+        "model": line["model"],
+        "written_by": line["written_by"],
+        "probability": None if probability is None else round(probability, 4),
+        "stopped": line["stopped"],
+    }
+
+
+def chunk_head(request: ChatRequest, run: str) -> dict[str, Any]:
+    """The fields that all chunks of a stream share, before there is a completion."""
+    return {
+        "id": f"chatcmpl-{run}",
+        "created": int(time.time()),
+        "model": PREFIX + request.model,
+        "object": "chat.completion.chunk",
+    }
+
+
+def progress_chunk(head: dict[str, Any], step: Step) -> bytes:
+    """A chunk without choices that says how a request stands."""
+    return sse_event({**head, "choices": [], "caps": {"progress": step_line(step)}})
 
 
 def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterator[bytes]:

@@ -70,9 +70,14 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
 def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
     """The settings that a request may change, as `RunConfig` declares them, within this server's limits."""
     config = within_limits(base, limits)
-    kinds = {"integer": "integer", "number": "number", "flag": "boolean", "mapping": "object"}
+    kinds: dict[str, object] = {
+        "integer": "integer", "number": "number", "flag": "boolean", "mapping": "object",
+        "integer or auto": ["integer", "string"],
+    }  # fmt: skip
     limited: dict[str, dict[str, object]] = {
         "samples": {"minimum": 1, "maximum": limits.max_samples},
+        "max_n": {"minimum": 1, "maximum": limits.max_samples},
+        "target": {"minimum": 0, "maximum": 1},
         "budget_seconds": {"minimum": MIN_SECONDS, "maximum": limits.max_seconds},
         "budget_tokens": {
             "minimum": 0,

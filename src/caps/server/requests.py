@@ -44,11 +44,25 @@ class ChatRequest:
     problem: Problem
     stream: bool = False
     include_usage: bool = False
+    include_progress: bool = False
+    virtual: bool = False
     fields: dict[str, Any] = field(repr=False)
 
-    def upstream_body(self, number: int) -> bytes:
+    @property
+    def fixed_samples(self) -> int:
+        """The number of samples, or the most if it is not fixed."""
+        return self.config.max_n if self.config.samples == "auto" else self.config.samples
+
+    @property
+    def judge_fallback(self) -> str:
+        """The model that judges if none is configured: the one that writes, or the first that does."""
+        if self.virtual and self.config.generator:
+            return str(self.config.generator[0]["model"])
+        return self.model
+
+    def upstream_body(self, number: int, model: str | None = None) -> bytes:
         """The body of the request for one sample; a seed of the client counts up from sample to sample."""
-        body = {"model": self.model, **self.fields}
+        body = {"model": model or self.model, **self.fields}
         seed = body.get("seed")
         if isinstance(seed, int) and not isinstance(seed, bool):
             body["seed"] = seed + number
@@ -164,6 +178,8 @@ def parse_chat_request(
     limits: Limits,
     default_model: str | None,
     problem: Problem | None = None,
+    *,
+    virtual: Mapping[str, RunConfig] | None = None,
 ) -> ChatRequest:
     """A chat request from its body; `problem` is given if the body is large and was parsed elsewhere."""
     if problem is None:
@@ -175,17 +191,21 @@ def parse_chat_request(
     if stream is not None and not isinstance(stream, bool):
         raise invalid_value("stream", "must be true or false")
     n = _choice_count(body.get("n"), limits.max_samples)
+    model = upstream_model(body, default_model)
+    named = (virtual or {}).get(model)
     request = ChatRequest(
-        model=upstream_model(body, default_model),
+        model=model,
         n=n,
-        config=request_config(body.get("caps"), base, limits, least=n),
+        config=request_config(body.get("caps"), named or base, limits, least=n),
+        virtual=named is not None,
         problem=chat_problem(body) if problem is None else problem,
         stream=bool(stream),
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,
+        include_progress=isinstance(options, dict) and options.get("include_progress") is True,
         fields={name: value for name, value in body.items() if name not in OWN_FIELDS},
     )
     try:
-        request.upstream_body(request.config.samples)
+        request.upstream_body(request.fixed_samples)
     except (OverflowError, UnicodeEncodeError, RecursionError) as error:
         raise invalid_value("body", f"cannot be encoded for the model server ({error})"[:200]) from None
     return request
@@ -285,13 +305,14 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
     changes["settings"] = {**kept, **_settings(changes.get("settings"), limits.max_samples)}
     if changes.get("domain") not in (None, base.domain, *known_domains()):  # never a path to import
         raise invalid_value("caps.domain", f"must be one of {', '.join(known_domains())}")
-    bounds = {"samples": (1, limits.max_samples), "budget_seconds": (MIN_SECONDS, limits.max_seconds)}
+    most = limits.max_samples
+    bounds = {"samples": (1, most), "max_n": (1, most), "budget_seconds": (MIN_SECONDS, limits.max_seconds)}
     if limits.max_judge_tokens:
         bounds["budget_tokens"] = (0, limits.max_judge_tokens)
     for limited, (lowest, highest) in bounds.items():
-        if changes.get(limited) is not None and not lowest <= changes[limited] <= highest:
+        if changes.get(limited) not in (None, "auto") and not lowest <= changes[limited] <= highest:
             name = next(one for one in row if _option(one).name == limited)
-            kind = "a whole number" if _option(name).kind == "integer" else "a number"
+            kind = "a whole number" if _option(name).kind != "number" else "a number"
             raise invalid_value(f"caps.{name}", f"must be {kind} from {lowest:g} to {highest:g}")
     stated = {name: value for name, value in changes.items() if value is not None}
     config = replace(config, **stated)
@@ -301,6 +322,8 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
             getattr(own, part)
         except SettingError as error:
             raise invalid_value(f"caps.{name}", str(error)) from None
+    if config.samples == "auto":
+        return replace(config, max_n=max(config.max_n, least))
     return replace(config, samples=max(config.samples, least))
 
 
@@ -308,7 +331,8 @@ def within_limits(base: RunConfig, limits: Limits) -> RunConfig:
     """The config of the server within its limits."""
     return replace(
         base,
-        samples=min(base.samples, limits.max_samples),
+        samples=base.samples if base.samples == "auto" else min(base.samples, limits.max_samples),
+        max_n=min(base.max_n, limits.max_samples),
         budget_seconds=limits.max_seconds,
         budget_tokens=limits.max_judge_tokens or base.budget_tokens,
     )

@@ -8,7 +8,7 @@ The client's body is sent upstream as it is, and the whole choice comes back. In
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import comb
@@ -25,8 +25,10 @@ from caps.core.errors import (
     TooLongError,
     UnknownModelError,
 )
-from caps.core.types import Candidate, Case, Selection
+from caps.core.types import DEFAULT_ID, Candidate, Case, Selection, Usage
+from caps.engines.adaptive import Adapted, AdaptiveRun, Generator, Step
 from caps.engines.base import Outcome
+from caps.engines.local import LocalEngine
 from caps.evidence.profiles import profile_for, signature_named
 from caps.findings.base import Findings
 from caps.judging.preparation import LONG_CODE
@@ -38,6 +40,9 @@ from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
 from caps.server.requests import ChatRequest, as_json, tool_calls_of
+from caps.server.virtual_models import ServedGenerator
+from caps.solving import make_policy
+from caps.strategies.posterior import Posterior
 from caps.text_workers import TextWorkers
 
 FIRST_BATCH = 4
@@ -54,13 +59,37 @@ class SampledChoice:
     choice: dict[str, Any] = field(default_factory=dict)
     error: ModelError | None = None
 
+    @property
+    def candidate(self) -> Candidate | None:
+        """Its answer, unless it failed."""
+        return self.sample.candidate
+
+    @property
+    def usage(self) -> Usage:
+        """What it cost."""
+        return self.sample.usage
+
+    @property
+    def replayed(self) -> bool:
+        """Never: the server has no journal."""
+        return False
+
+    @property
+    def cause(self) -> str:
+        """Why it failed."""
+        return self.sample.cause
+
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of a request; `planned` is their number without an early exit."""
+    """The samples of a request; `planned` is their number without an early exit.
+
+    With adaptive sampling, `adapted` has the costs of each generator and the story.
+    """
 
     planned: int
     choices: list[SampledChoice] = field(default_factory=list)
+    adapted: Adapted[SampledChoice] | None = None
 
     @property
     def good(self) -> list[SampledChoice]:
@@ -77,7 +106,7 @@ async def generate_samples(
     model: Upstream, request: ChatRequest, texts: TextWorkers, *, start: float, deadline: float
 ) -> Samples:
     """Generate all samples at once, or with `early_exit` in doubling batches until the answers settle."""
-    samples, loop = Samples(request.config.samples), asyncio.get_running_loop()
+    samples, loop = Samples(request.fixed_samples), asyncio.get_running_loop()
     while len(samples.choices) < samples.planned and loop.time() < deadline:
         done = len(samples.choices)
         total = max(FIRST_BATCH, 2 * done) if request.config.early_exit else samples.planned
@@ -145,16 +174,18 @@ async def _generate_batch(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _generate(model: Upstream, request: ChatRequest, number: int) -> SampledChoice:
-    prompt = Request(
-        request.problem.messages, request.model
-    )  # to estimate the usage, if the upstream reports none
+async def _generate(
+    model: Upstream, request: ChatRequest, number: int, name: str | None = None
+) -> SampledChoice:
+    """One sample of the request's model, or of another one."""
+    name = name or request.model
+    prompt = Request(request.problem.messages, name)  # to estimate the usage, if the upstream reports none
 
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
-        done = await model.exchange(lambda _: request.upstream_body(number), read, model=request.model)
+        done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
     except FATAL_ERRORS:
         raise
     except ModelError as error:
@@ -249,18 +280,85 @@ class Selector:
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
     ) -> ContestResult:
         """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
-        left = max(0.0, deadline - asyncio.get_running_loop().time())
-        if self._runner.members:
-            runner = self._runner.with_config(replace(config, budget_seconds=left))
-            models: Mapping[Endpoint, Model] = self._panel
-        else:
-            own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
-            runner = self._runner.with_config(own, model=self._model)
-            models = dict.fromkeys(runner.endpoints[1:], self._model)
+        runner, engine = self._open(config, generator, deadline)
         case = runner.apply_to_case(case)
-        engine = runner.local_engine(models, texts=self._texts, findings=self._findings)
         (outcome,) = [one async for one in engine.run([case], runner.strategy, seed=config.seed)]
         return ContestResult(outcome, _selection(outcome))
+
+    async def solve(
+        self,
+        request: ChatRequest,
+        generators: Sequence[ServedGenerator],
+        *,
+        deadline: float,
+        progress: Callable[[Step], object],
+    ) -> tuple[Samples, ContestResult | None]:
+        """Sample and judge as far as that is worth its price; the result is None without an answer.
+
+        As soon as the choice is settled, samples under way are cancelled.
+        """
+        runner, engine = self._open(request.config, request.judge_fallback, deadline)
+        together = isinstance(runner.strategy, Posterior)
+        run = AdaptiveRun(
+            Case(DEFAULT_ID, request.problem, ()),
+            make_policy(runner, least=request.n, eager=True),
+            [
+                Generator(
+                    one.source.where.model,
+                    partial(_sample, one, request),
+                    one.source.price,
+                    one.source.quality,
+                )
+                for one in generators
+            ],
+            engine,
+            asks=together and runner.asks_judge,
+            seed=request.config.seed,
+            budget=engine.new_budget(),
+            price=runner.price,
+            progress=progress,
+            describe=partial(_described, request),
+        )
+        adapted = await run.run()
+        samples = Samples(len(adapted.samples), adapted.samples, adapted)
+        if adapted.outcome is None:
+            return samples, None
+        if not together:
+            result = await self.select(
+                adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
+            )
+            return samples, result
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome))
+
+    def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
+        """The runner and the engine of one request."""
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        if self._runner.members:
+            runner = self._runner.with_config(replace(config, budget_seconds=left, generator=()))
+            models: Mapping[Endpoint, Model] = self._panel
+        else:
+            judge = config.judge_model or self.judge
+            own = replace(config, model=generator, judge_model=judge, budget_seconds=left, generator=())
+            runner = self._runner.with_config(own, model=self._model)
+            models = dict.fromkeys(runner.endpoints[1:], self._model)
+        return runner, runner.local_engine(models, texts=self._texts, findings=self._findings)
+
+
+async def _sample(
+    generator: ServedGenerator, request: ChatRequest, number: int, pool: Sequence[Candidate]
+) -> SampledChoice:
+    """One sample of a generator; an error that every sample would hit is raised unless there is an answer."""
+    try:
+        return await _generate(generator.upstream, request, number, generator.source.where.model)
+    except FATAL_ERRORS as error:
+        if not pool:
+            raise
+        return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)
+
+
+def _described(request: ChatRequest, case: Case) -> Case:
+    domain, guessed = request.domain(case.candidates)
+    return replace(case, domain=domain, guessed=guessed)
 
 
 def _selection(outcome: Outcome) -> Selection:

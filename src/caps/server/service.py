@@ -5,7 +5,8 @@ Nothing is stored: samples and verdicts belong to the clients and go into no jou
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,11 @@ import aiohttp
 from caps.config import RunConfig
 from caps.core.errors import InputError, ModelError
 from caps.core.types import DEFAULT_ID, Case
+from caps.engines.adaptive import Step
 from caps.evidence.domains import registered_fields
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
-from caps.runner import Runner
+from caps.runner import Endpoint, GeneratorSource, Runner
 from caps.runs.result_lines import selection_line, server_lines
 from caps.server.admission import Admission, Limits
 from caps.server.errors import ApiError, invalid_value
@@ -35,6 +37,7 @@ from caps.server.requests import (
     upstream_model,
 )
 from caps.server.selection import Samples, Selector, generate_samples
+from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
 
 PROBE_SECONDS = 3.0
@@ -52,6 +55,7 @@ class SelectionService:
     limits: Limits = field(default_factory=Limits)
     admission: Admission
     texts: TextWorkers
+    virtual: Mapping[str, VirtualModel] = field(default_factory=dict)
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
     async def parse_chat(self, body: dict[str, Any], payload: bytes) -> ChatRequest:
@@ -64,13 +68,24 @@ class SelectionService:
                 )
             except InputError as error:
                 raise field_error(error) from None
-        return parse_chat_request(body, self.config, self.limits, self.model, problem)
+        configs = {name: one.config for name, one in self.virtual.items()}
+        return parse_chat_request(body, self.config, self.limits, self.model, problem, virtual=configs)
 
-    async def chat(self, request: ChatRequest, run: str) -> Completion:
+    async def chat(
+        self, request: ChatRequest, run: str, progress: Callable[[Step], object] = lambda _: None
+    ) -> Completion:
         """Generate samples, select among them, and return the best as a completion."""
         start = asyncio.get_running_loop().time()
         deadline = start + (request.config.budget_seconds or 0.0)
         async with self.admission.admit(deadline):
+            if request.config.samples == "auto" or request.virtual:
+                generators = self._generators(request)
+                samples, found = await self.selector.solve(
+                    request, generators, deadline=deadline, progress=progress
+                )
+                if found is None:
+                    raise _no_candidates_error(samples)
+                return chat_completion(request, samples, found, run=run, created=int(time.time()))
             samples = await generate_samples(
                 self.upstream, request, self.texts, start=start, deadline=deadline
             )
@@ -82,6 +97,14 @@ class SelectionService:
                 case, request.config, generator=request.model, deadline=deadline
             )
         return chat_completion(request, samples, result, run=run, created=int(time.time()))
+
+    def _generators(self, request: ChatRequest) -> Sequence[ServedGenerator]:
+        """The models that write the answers to a request."""
+        if request.virtual:
+            return self.virtual[request.model].generators
+        runner = Runner(replace(request.config, model=request.model), offline=True)
+        where = Endpoint(self.upstream.address, request.model)
+        return [ServedGenerator(GeneratorSource(where, runner.preset, runner.stated_price), self.upstream)]
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
@@ -136,7 +159,11 @@ class SelectionService:
             }
             for row in named
         ]
-        return {"object": "list", "data": [*ours, *named]}
+        team = [
+            {"id": PREFIX + name, "object": "model", "created": 0, "owned_by": "caps"}
+            for name in self.virtual
+        ]
+        return {"object": "list", "data": [*team, *ours, *named]}
 
     async def health(self) -> dict[str, Any]:
         """The state of the upstream, probed at most every two seconds, and the load of this server."""

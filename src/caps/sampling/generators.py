@@ -1,0 +1,66 @@
+"""Generators: the models that write the answers of one pool, as `[[generator]]` tables state them."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from caps.core.errors import SettingError
+from caps.core.settings import nearest
+from caps.costs.prices import Price
+
+QUALITY = 0.6
+
+
+class GeneratorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table: a model, its address and the variable of its key, its price, its preset.
+
+    `quality` is the share of its answers that is expected to be right.
+    """
+
+    model: str
+    base_url: str | list[str] = ""
+    api_key_env: str = ""
+    price_input: float | None = None
+    price_output: float | None = None
+    price_cached: float | None = None
+    preset: str = "default"
+    quality: float = QUALITY
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of its servers; empty if they are those of the run."""
+        given = [self.base_url] if isinstance(self.base_url, str) else self.base_url
+        return tuple(one for one in given if one)
+
+    @property
+    def price(self) -> Price | None:
+        """Its price, if stated."""
+        if self.price_input is None or self.price_output is None:
+            return None
+        return Price(self.price_input, self.price_output, self.price_cached)
+
+
+def read_generators(tables: Sequence[Mapping[str, object]]) -> tuple[GeneratorTable, ...]:
+    """Check the tables; a `SettingError` names the table and the field that is wrong."""
+    return tuple(_read(place, table) for place, table in enumerate(tables, 1))
+
+
+def _read(place: int, table: Mapping[str, object]) -> GeneratorTable:
+    where = f"generator {place}"
+    known = GeneratorTable.__struct_fields__
+    for name in table:
+        if name not in known:
+            close = nearest(name, list(known))
+            raise SettingError(f"{where}: {name}: no such field; {close}it has {', '.join(known)}")
+    try:
+        found = msgspec.convert(dict(table), GeneratorTable)
+    except msgspec.ValidationError as error:
+        raise SettingError(f"{where}: {error}") from None
+    if not found.model.strip():
+        raise SettingError(f"{where}: model: is empty; give the name of a model")
+    if (found.price_input is None) != (found.price_output is None):
+        raise SettingError(f"{where}: a price needs both price_input and price_output")
+    if not 0 < found.quality < 1:
+        raise SettingError(f"{where}: quality = {found.quality:g}: must be between 0 and 1")
+    _ = found.price  # raises if a price is wrong
+    return found

@@ -1,0 +1,100 @@
+"""The server with adaptive sampling: early answers, progress events, virtual models."""
+
+import json
+
+import pytest
+
+from caps.config import Keys, RunConfig
+from caps.core.errors import SettingError
+from caps.runner import Runner
+from caps.server.app import ServerConfig
+from models.server import Hang, Reply, StubServer
+from server.serving import asked, inside, is_judge, upstream
+from waiting import wait_until
+
+
+def ask(url, *bodies, config=None):
+    """The answers of a server to some requests; a body of None asks for its models."""
+
+    async def work(app):
+        return [await (app("GET", "/v1/models") if body is None else app(body=body)) for body in bodies]
+
+    return inside(url, work, config_={"samples": "auto", **(config or {})})
+
+
+def test_agreement_is_answered_without_waiting_for_a_straggler_which_is_cancelled():
+    with StubServer(lambda _, number: Hang() if number == 1 else Reply("It is \\boxed{4}")) as server:
+        (answer,) = ask(server.url, asked("2 + 2?"))
+        wait_until(lambda: server.busy == 0)
+    said = answer.json
+    assert said["choices"][0]["message"]["content"] == "It is \\boxed{4}"
+    (generator,) = said["usage"]["caps"]["generators"]
+    assert generator["cancelled"] >= 1
+    assert generator["samples"] == said["caps"]["samples"] + generator["cancelled"]
+    assert said["usage"]["caps"]["estimated"]
+    assert said["caps"]["probability"] > 0.8
+
+
+def test_a_client_may_ask_for_auto_and_for_n_choices():
+    auto = {"n": "auto", "max_n": 6, "target": 0.9}
+    with StubServer(upstream) as server:
+        answer, wrong = ask(
+            server.url, asked(n=3, caps=auto), asked(caps={**auto, "max_n": 99}), config={"samples": 8}
+        )
+    assert len(answer.json["choices"]) == 3
+    assert 3 <= answer.json["caps"]["samples"] <= 6
+    assert wrong.status == 400
+    assert "caps.max_n" in wrong.json["error"]["message"]
+
+
+def test_streaming_clients_may_follow_the_progress():
+    with StubServer(upstream) as server:
+        body = asked("4?", stream=True, stream_options={"include_progress": True, "include_usage": True})
+        streamed, plain = ask(server.url, body, asked("4?", stream=True))
+    events = [
+        json.loads(line[6:]) for line in streamed.body.decode().splitlines() if line.startswith("data: {")
+    ]
+    progress = [one["caps"]["progress"] for one in events if "progress" in one.get("caps", {})]
+    assert [one["samples"] for one in progress] == sorted(one["samples"] for one in progress)
+    assert progress[-1]["probability"] > 0.5
+    assert all(one["object"] == "chat.completion.chunk" for one in events)
+    assert b"progress" not in plain.body
+
+
+def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
+    def team(body, number):
+        if is_judge(body):
+            return upstream(body, number)
+        return Reply("It is \\boxed{4}" if body["model"] == "large" else f"It is \\boxed{{{number + 10}}}")
+
+    table = {"team": {"generators": ["small", "large"], "judge": "large", "max_n": 12}}
+    with StubServer(team, models=("small", "large")) as server:
+        answer, listed = ask(
+            server.url, asked("2 + 2?", model="caps/team"), None, config={"models": table, "samples": 8}
+        )
+    said = answer.json
+    assert said["model"] == "caps/team"
+    assert set(said["caps"]["written_by"]) <= {"small", "large"}
+    assert said["caps"]["model"] in ("small", "large")
+    assert {one["model"] for one in said["usage"]["caps"]["generators"]} == {"small", "large"}
+    assert "caps/team" in {one["id"] for one in listed.json["data"]}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"team": {}}, "models.team: generators: is empty"),
+        ({"team": {"generators": ["a"], "juge": "b"}}, "did you mean 'judge'"),
+        ({"team": "a"}, "models.team: must be a table"),
+    ],
+)
+def test_a_wrong_virtual_model_is_named_before_the_server_starts(table, said):
+    config = RunConfig(base_url=("http://127.0.0.1:9",), models=table)
+    with pytest.raises(SettingError, match=said):
+        ServerConfig(runner=Runner(config, keys=Keys(), any_model=True))
+
+
+def test_where_every_sample_fails_there_is_an_error():
+    with StubServer([Reply("")]) as server:
+        (answer,) = ask(server.url, asked("2 + 2?"), config={"max_n": 3})
+    assert answer.status == 502
