@@ -8,6 +8,7 @@ The number of inputs is fixed and they depend only on the case, so the same case
 time of a case ends first, no more inputs are run, and the findings say so.
 """
 
+import ast
 import asyncio
 import math
 import sys
@@ -193,7 +194,7 @@ class BehaviourFinder:
                 reading = await self._reader.value(outcome.output, values)
             if example is None and len(outcome.output) <= MAX_REMEMBERED:
                 trials.readings[key] = reading
-        shown = reading.shown if entry else shown_text(outcome.output)
+        shown = shown_value(reading.shown) if entry else shown_text(outcome.output)
         fault = bool(reading.fault)
         return Observed("ok", reading.digest, reading.same, fault, shown, seconds, reached)
 
@@ -203,6 +204,14 @@ def _enough(tested: ProgramRuns, failing: int) -> float:
     if tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly:
         return FAILING
     return math.inf if all(one.passed for one in tested.examples) else failing
+
+
+def shown_value(quoted: str) -> str:
+    """A returned value as a judge may read it: without the quotes that a reading puts around it."""
+    try:
+        return printable(str(ast.literal_eval(quoted)))
+    except (ValueError, SyntaxError):  # shortened within an escape sequence
+        return quoted[1:-1]
 
 
 def shown_text(output: bytes) -> str:

@@ -80,7 +80,7 @@ class Posterior(UncertainJudge):
     parses: float = setting(3.0, "log-odds lost by what does not parse", least=0)
     tests: float = setting(5.0, "log-odds lost by failing all public examples", least=0)
     survived: float = setting(
-        1.0, "log-odds lost by differing from most programs on all inputs that separate them", least=0
+        0.5, "log-odds lost by differing from most programs on all inputs that separate them", least=0
     )
     score: float = setting(0.5, "log-odds a standard deviation of score", least=0)
     logprob: float = setting(0.0, "log-odds a standard deviation of log-probability", least=0)
