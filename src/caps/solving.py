@@ -274,7 +274,7 @@ async def auto_solver(
     sources = await asyncio.to_thread(lambda: runner.sources)  # may download weights
     async with AsyncExitStack() as stack:
         samplers = await stack.enter_async_context(runner.samplers(sources, probe=probe, paid=paid))
-        session = await stack.enter_async_context(runner.session(probe=runner.config.confidence != "verbal"))
+        session = await stack.enter_async_context(runner.session(probe=runner.needs_probe))
         yield AutoSolver(runner, session, samplers)
 
 
