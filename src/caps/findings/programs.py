@@ -35,8 +35,9 @@ FURTHER = 64  # inputs of a case beyond its examples
 SECONDS = 20.0  # of a case, after which no further inputs are run
 STDIN = 0.5  # share of them for programs that read standard input, which need a process for each
 FIRST = 0.6  # share of the further inputs that are made from the examples alone
-FAILING = 12  # further inputs for a program that fails an example, or starts slowly
-FURTHER_SECONDS = 2.0  # of a run on a further input
+FAILING = 6  # further inputs for a program that fails an example
+SLOW = 12  # further inputs for a program that starts slowly
+FURTHER_SECONDS = 1.0  # of a run on a further input
 MAX_TIMEOUTS = 2
 MAX_INPUT = 1_000  # characters of an input that is recorded
 MAX_OUTPUT = 400
@@ -202,7 +203,7 @@ class BehaviourFinder:
 def _enough(tested: ProgramRuns, failing: int) -> float:
     """The number of further inputs that a program runs on at most."""
     if tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly:
-        return FAILING
+        return SLOW
     return math.inf if all(one.passed for one in tested.examples) else failing
 
 
