@@ -109,6 +109,7 @@ class ModelOptions(TypedDict, total=False):
     views: Mapping[str, str] | None
     hard_evidence: Literal["auto", "on", "off"]
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
+    repositories: str | None
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
     timeout: float

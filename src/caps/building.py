@@ -178,9 +178,12 @@ def _records(path: str, changed: int, size: int) -> Records:  # noqa: ARG001  (c
     return read_records(path)
 
 
-def make_finders(sandbox: str, texts: TextWorkers | None = None) -> dict[str, Finder]:
+def make_finders(
+    sandbox: str, texts: TextWorkers | None = None, *, repositories: str | None = None
+) -> dict[str, Finder]:
     """The finder of each domain, which runs before any judge; programs run only in a sandbox."""
-    resources, finders = Resources(sandbox=sandbox, texts=texts), dict[str, Finder]()
+    resources = Resources(sandbox=sandbox, texts=texts, repositories=repositories)
+    finders = dict[str, Finder]()
     for domain in all_domains():
         if domain.finder is None:
             continue

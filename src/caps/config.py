@@ -391,6 +391,13 @@ class RunConfig:
         choices=SANDBOXES,
         guarded=True,
     )
+    repositories: str | None = option(
+        None,
+        "Folder of the repositories that cases name; test commands run on copies, in the sandbox.",
+        "findings",
+        metavar="DIR",
+        guarded=True,
+    )
     samples: int = option(
         16, "Number of answers to generate for each problem.", "generation", aliases=("n",),
         flags=("--samples", "-n"), metavar="N", least=1, per_request=True,

@@ -178,6 +178,12 @@ _VIEWS = {
     ),
     "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
     "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, §E.2"),
+    "patch-summary": Entry(
+        "caps.evidence.patches:patch_summary", "files touched, hunk headers and changed lines", "caps"
+    ),
+    "patch-full": Entry(
+        "caps.evidence.patches:patch_full", "the patch, with the lines around each change if known", "caps"
+    ),
     "without-thoughts": Entry(
         "caps.evidence.views:without_thoughts", "the candidate but what it thought between tags", "caps"
     ),
@@ -205,6 +211,10 @@ _SIGNATURES = {
     "math-equivalent": Entry(
         "caps.evidence.signatures:math_equivalent", "final answers of equal value", "caps"
     ),
+    "patch-text": Entry(
+        "caps.evidence.patches:patch_signature", "equal changed lines beside equal lines", "caps"
+    ),
+    "patch-result": Entry("caps.evidence.patches:patch_result", "equal files after the patch", "caps"),
     "general-text": Entry(
         "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
     ),
@@ -278,6 +288,7 @@ JUDGES = Registry(
 )
 
 _DOMAINS = {
+    "patch": Entry("caps.evidence.domains:PATCH", "patches: applied and tested on a copy", "caps"),
     "code": Entry(
         "caps.evidence.domains:CODE", "programs: run on public examples, graded by hidden tests", PAPER
     ),
@@ -291,6 +302,9 @@ _FINDERS = {
         "caps.findings.programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"
     ),
     "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
+    "patches": Entry(
+        "caps.findings.patches:make_finder", "which tests of a repository a patch fixes or breaks", "caps"
+    ),
 }
 FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "until"), "close": ()})
 

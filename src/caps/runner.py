@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from platformdirs import user_cache_path
 
@@ -45,8 +45,9 @@ from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, R
 from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
-from caps.evidence.domains import domain_named
+from caps.evidence.domains import REPOSITORY_DIGEST, domain_named
 from caps.findings.base import Findings
+from caps.findings.repositories import digest_of
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Budget, Judge, PreparedCase, Ruling
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
-CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
 OWN_CONNECTIONS = 16  # concurrent calls of a judge or model object without a `connections` attribute
@@ -354,11 +354,35 @@ class Runner:
         quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
 
-    def apply_to_case(self, case: CaseOrError) -> CaseOrError:
-        """Apply the config to a case: its domain, if the case states none. All paths to a judge call this."""
-        if self.config.domain is None or isinstance(case, InputError) or not case.guessed:
+    def apply_to_case(self, case: Case | InputError) -> Case | InputError:
+        """Apply the config to a case: its domain, if the case states none, and the files of its repository.
+
+        All paths to a judge call this. A repository that cannot be read is an `InputError`.
+        """
+        if isinstance(case, InputError):
             return case
-        return replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+        if self.config.domain is not None and case.guessed:
+            case = replace(case, domain=domain_named(self.config.domain).name, guessed=False)
+        return self._with_repository(case)
+
+    def _with_repository(self, case: Case) -> Case | InputError:
+        """The case with a digest of its repository, so that findings are kept for these files only."""
+        if REPOSITORY_DIGEST not in domain_named(case.domain).fields or not case.extra.get("repository"):
+            return case
+        root, digest = self.config.repositories, None
+        if root is not None:
+            key = (case.extra.get("repository"), case.extra.get("commit"))
+            try:
+                digest = self._repositories.get(key) or digest_of(root, case)
+            except InputError as error:
+                return InputError(f"case {case.id!r}: {error}")
+            self._repositories[key] = digest
+        return replace(case, extra={**case.extra, REPOSITORY_DIGEST: digest})
+
+    @cached_property
+    def _repositories(self) -> dict[object, str]:
+        """The digests of the repositories of this run, each computed once."""
+        return {}
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -505,7 +529,7 @@ class Runner:
         """The findings that are computed before any judge is asked, unless they are off."""
         if self.config.hard_evidence == "off":
             return None
-        finders = make_finders(self.config.sandbox, texts)
+        finders = make_finders(self.config.sandbox, texts, repositories=self.config.repositories)
         return Findings(finders, journal, insist=self.config.hard_evidence == "on")
 
     def local_engine(

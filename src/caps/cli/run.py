@@ -145,7 +145,7 @@ class Calibrator:
         """Ask about the first cases; return the estimate, the strategy that uses it, and all cases."""
         cases, runner = iter(source), self._runner
         first = list(islice(cases, self.count))
-        readable = [runner.apply_to_case(case) for case in first if isinstance(case, Case)]
+        readable = [case for case in map(runner.apply_to_case, first) if isinstance(case, Case)]
         found = await calibrate(
             session.engine,
             readable,

@@ -1,7 +1,7 @@
 """Domains: the signature, views, prompts, finder and grader of a kind of task.
 
-`code`, `math` and `general` are built in (`evidence/domains.py`). No code depends on the name of a domain:
-everything that differs between kinds of tasks is a field of this class.
+`code`, `math`, `patch` and others are built in (`evidence/domains.py`). No code depends on the name of a
+domain: everything that differs between kinds of tasks is a field of this class.
 
     SQL = Domain(name="sql", signature=normalised_query, finder=QueryRunner, grader=QueryRunner)
 """
@@ -88,10 +88,12 @@ class Resources:
     """Resources of a run for a finder or grader, passed to the function or class that creates it.
 
     `sandbox` says where programs may run (`off`: nowhere), `seconds` limits the time for a test.
+    `repositories` is the folder of the repositories that cases may name; without it they may name none.
     """
 
     sandbox: str = "auto"
     seconds: float = 10.0
+    repositories: str | None = None
     texts: Any = None  # the worker processes that read long texts
 
 
@@ -127,6 +129,8 @@ class Domain:
     """Labels candidates, for `caps grade` and `caps sample`."""
     fields: tuple[str, ...] = ()
     """Fields of a case beside problem and candidates that the finder may read."""
+    local_fields: tuple[str, ...] = ()
+    """Fields of a case that name files or commands of this machine; the server refuses cases with one."""
     truth: tuple[str, ...] | None = None
     """Fields of a case that a grade depends on; None: all."""
     python_programs: bool = False

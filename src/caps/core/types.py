@@ -56,13 +56,18 @@ class Found:
     """Findings about a candidate from running or comparing it before the contest; None is unknown.
 
     Candidates of a case with the same `cluster` behave alike or give equal answers. `passed` counts the
-    public examples that passed, out of `examples`.
+    public examples or tests that passed, out of `examples`, in `seconds`. `parses` is whether a program
+    parses, or a patch applies and parses. `note` says in words what was found, and `context` is the candidate
+    as a judge should read it, such as a patch with the lines around it; both are untrusted text.
     """
 
     cluster: str | None = None
     passed: int | None = None
     examples: int = 0
     parses: bool | None = None
+    note: str = ""
+    context: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 A line that cannot be read is yielded as an `InputError`; reading goes on with the next line.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -125,6 +126,8 @@ def _candidate(item: object, where: str) -> Candidate:
         return Candidate(item)
     if not isinstance(item, dict):
         raise InputError(f"{where}: must be a text or an object with a text, not {kind_of(item)}")
+    if "text" not in item and isinstance(item.get("files"), dict | list):
+        item = {**item, "text": json.dumps({"files": item["files"]}, ensure_ascii=False)}
     fields: dict[str, Any] = {"text": required(item, "text", str, f"{where}.")}
     for name, kind in (
         ("code", str),

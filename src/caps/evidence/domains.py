@@ -12,12 +12,29 @@ from caps.core.domains import PROMPT_KINDS, TEMPLATES, Domain
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Candidate
+from caps.evidence import domain_prompts
 from caps.evidence.anatomy import last_boxed, last_code_block
+from caps.evidence.patches import looks_like_patch
 from caps.registry import DEFAULT_DOMAIN, DOMAINS, FINDERS, GRADERS, check_call, names, names_code, resolve
 
 INTERFACE = ("entry_point", "fn_name", "starter_code", "preamble")
 _NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
 _registered: dict[str, Domain] = {}
+
+
+#: Fields of a case of patches. `repository_digest` is computed, never read from a file.
+REPOSITORY = ("repository", "commit", "test_command", "test_seconds", "environment")
+REPOSITORY_DIGEST = "repository_digest"
+
+
+def recognises_patches(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
+    """Whether a case names a repository, or most of its candidates are diffs and it has no tests."""
+    if row.get("repository"):
+        return True
+    if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
+        return False
+    holding = sum(looks_like_patch(one.code or one.answer or one.text) for one in candidates)
+    return holding > len(candidates) / 2
 
 
 def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
@@ -38,6 +55,17 @@ def recognises_math(row: Mapping[str, object], candidates: Sequence[Candidate]) 
 
 _TRUTH = ("answer", "tests", *INTERFACE)
 
+PATCH = Domain(
+    name="patch",
+    signature="patch-text",
+    partial="patch-summary",
+    full="patch-full",
+    templates=domain_prompts.PATCHES,
+    finder="patches",
+    fields=(*REPOSITORY, REPOSITORY_DIGEST),
+    local_fields=REPOSITORY,
+    recognises=recognises_patches,
+)
 CODE = Domain(
     name="code",
     signature="code-ast",
@@ -98,6 +126,11 @@ def known_domains() -> list[str]:
 def registered_fields() -> dict[str, tuple[str, ...]]:
     """The registered domains, which other processes may not know, with the fields their finders read."""
     return {name: one.fields for name, one in _registered.items() if name not in DOMAINS.table}
+
+
+def local_fields() -> set[str]:
+    """Fields of a case that name files or commands of this machine, whatever its domain."""
+    return {field for domain in all_domains() for field in domain.local_fields}
 
 
 def all_domains() -> Iterator[Domain]:

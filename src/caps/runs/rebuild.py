@@ -91,9 +91,9 @@ class RebuiltRun:
             self._note("the run read standard input, so its cases are not available")
             return
         try:
-            for case in islice(open_cases(source), self.file.limit):
+            for case in map(self.runner.apply_to_case, islice(open_cases(source), self.file.limit)):
                 if isinstance(case, Case):
-                    yield self.runner.apply_to_case(case)
+                    yield case
         except (InputError, SettingError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 

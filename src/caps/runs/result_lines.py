@@ -32,13 +32,16 @@ Line = dict[str, Any]
 
 
 def findings_line(prepared: PreparedCase) -> Line:
-    """Count the public examples that each candidate passes; empty if none was run."""
+    """Count the public examples that each candidate passes, with notes; empty if nothing was found."""
     findings = [one.found for one in prepared.case.candidates]
     tested = [one for one in findings if one is not None and one.passed is not None]
-    if not tested:
-        return {}
-    passed = [None if one is None else one.passed for one in findings]
-    return {"tests_passed": passed, "examples": tested[0].examples}
+    line: Line = {}
+    if tested:
+        passed = [None if one is None else one.passed for one in findings]
+        line |= {"tests_passed": passed, "examples": tested[0].examples}
+    if any(one is not None and one.note for one in findings):
+        line["notes"] = ["" if one is None else one.note for one in findings]
+    return line
 
 
 @dataclass(slots=True)

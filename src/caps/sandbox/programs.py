@@ -25,12 +25,13 @@ _NEEDED = {
     "feed": ("feed", "prelude", "wire"),
     "serve": ("serve", "plain", "prelude", "wire"),
     "examine": ("examine", "plain", "wire"),
+    "patching": ("patching",),
 }
 
 
-def make_job(name: str, limits: Limits, *, prelude: bool = False) -> Job:
-    """The job that runs `inside/<name>.py`."""
-    arguments = f"{limits.output}, prelude={prelude}" if name == "feed" else ""
+def make_job(name: str, limits: Limits, *, prelude: bool = False, mode: str = "") -> Job:
+    """The job that runs `inside/<name>.py`, some of which work in several modes."""
+    arguments = f"{limits.output}, prelude={prelude}" if name == "feed" else repr(mode) if mode else ""
     command = f"from {_PACKAGE}.{name} import main; main({arguments})"
     return Job((*PYTHON.argv, "-c", command), _compiled(name), limits=limits)
 

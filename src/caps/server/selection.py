@@ -19,6 +19,7 @@ import msgspec
 from caps.config import RunConfig
 from caps.core.errors import (
     AccessError,
+    InputError,
     ModelError,
     RefusedError,
     SlowTextError,
@@ -37,7 +38,7 @@ from caps.runner import Runner
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
-from caps.server.requests import ChatRequest, as_json, tool_calls_of
+from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
 from caps.text_workers import TextWorkers
 
 FIRST_BATCH = 4
@@ -243,11 +244,13 @@ class Selector:
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         own = replace(config, model=generator, judge_model=self.judge, budget_seconds=left)
         runner = self._runner.with_config(own, model=self._model)
-        case = runner.apply_to_case(case)
+        applied = runner.apply_to_case(case)
+        if isinstance(applied, InputError):
+            raise field_error(applied)
         engine = runner.local_engine(
             dict.fromkeys(runner.endpoints[1:], self._model), texts=self._texts, findings=self._findings
         )
-        (outcome,) = [one async for one in engine.run([case], runner.strategy, seed=config.seed)]
+        (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
         return ContestResult(outcome, _selection(outcome))
 
 
