@@ -184,6 +184,10 @@ _VIEWS = {
     "patch-full": Entry(
         "caps.evidence.patches:patch_full", "the patch, with the lines around each change if known", "caps"
     ),
+    "run-summary": Entry(
+        "caps.evidence.trajectories:run_summary", "plan, errors, last steps and final state of a run", "caps"
+    ),
+    "run-full": Entry("caps.evidence.trajectories:run_full", "the whole run, long outputs shortened", "caps"),
     "without-thoughts": Entry(
         "caps.evidence.views:without_thoughts", "the candidate but what it thought between tags", "caps"
     ),
@@ -213,6 +217,10 @@ _SIGNATURES = {
     ),
     "patch-text": Entry(
         "caps.evidence.patches:patch_signature", "equal changed lines beside equal lines", "caps"
+    ),
+    "final-state": Entry("caps.evidence.trajectories:final_state", "equal final diffs or answers", "caps"),
+    "final-result": Entry(
+        "caps.evidence.trajectories:final_result", "equal files after the final diff", "caps"
     ),
     "patch-result": Entry("caps.evidence.patches:patch_result", "equal files after the patch", "caps"),
     "general-text": Entry(
@@ -289,6 +297,7 @@ JUDGES = Registry(
 
 _DOMAINS = {
     "patch": Entry("caps.evidence.domains:PATCH", "patches: applied and tested on a copy", "caps"),
+    "trajectory": Entry("caps.evidence.domains:TRAJECTORY", "runs of agents: how they end", "caps"),
     "code": Entry(
         "caps.evidence.domains:CODE", "programs: run on public examples, graded by hidden tests", PAPER
     ),
@@ -302,6 +311,7 @@ _FINDERS = {
         "caps.findings.programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"
     ),
     "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
+    "runs": Entry("caps.findings.runs:make_finder", "which runs of agents ended by themselves", "caps"),
     "patches": Entry(
         "caps.findings.patches:make_finder", "which tests of a repository a patch fixes or breaks", "caps"
     ),

@@ -12,6 +12,7 @@ import msgspec
 from caps.core.errors import InputError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.agent_runs import candidate_text
 from caps.datasets.reading import Row, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
 from caps.evidence.domains import check_stated, guess_domain
@@ -126,8 +127,8 @@ def _candidate(item: object, where: str) -> Candidate:
         return Candidate(item)
     if not isinstance(item, dict):
         raise InputError(f"{where}: must be a text or an object with a text, not {kind_of(item)}")
-    if "text" not in item and isinstance(item.get("files"), dict | list):
-        item = {**item, "text": json.dumps({"files": item["files"]}, ensure_ascii=False)}
+    if "text" not in item:
+        item = {**item, **_other_form(item, where)}
     fields: dict[str, Any] = {"text": required(item, "text", str, f"{where}.")}
     for name, kind in (
         ("code", str),
@@ -143,6 +144,14 @@ def _candidate(item: object, where: str) -> Candidate:
             if kind is float:
                 _check_size(fields[name], f"{where}.{name}")
     return Candidate(**fields)
+
+
+def _other_form(item: Row, where: str) -> Row:
+    """The text of a candidate that is given as a run of an agent or as edited files."""
+    if isinstance(item.get("files"), dict | list):
+        return {"text": json.dumps({"files": item["files"]}, ensure_ascii=False)}
+    text = candidate_text(item, where)
+    return {} if text is None else {"text": text}
 
 
 def _check_size(number: float, where: str) -> None:

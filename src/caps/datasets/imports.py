@@ -7,15 +7,33 @@ from pathlib import Path
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Case
+from caps.datasets.agent_runs import (
+    read_atif,
+    read_chats,
+    read_mini_swe_agent,
+    read_openhands,
+    read_swe_agent,
+)
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines
 from caps.datasets.inspect_logs import read_eval, read_json_log
 from caps.datasets.logs import read_batch, read_results, read_samples
-from caps.datasets.reading import Row, count_rows, decode, is_parquet, is_zip, lines, parquet_rows, peek_line
+from caps.datasets.reading import (
+    Row,
+    count_rows,
+    decode,
+    is_parquet,
+    is_zip,
+    join_lines,
+    lines,
+    parquet_rows,
+    peek_line,
+)
 from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
 from caps.files import is_stream
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
 AUTO = "auto"
+_OPEN = b"{"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +48,22 @@ class Format:
 FORMATS = {
     "pools": Format("cases with recorded verdicts of several judges", POOL_FIELDS, read_pools),
     "caps": Format("the format of caps: one case per line", (frozenset({"candidates"}),), cases_in),
+    "mini-swe-agent": Format(
+        "a .traj.json of mini-swe-agent", (frozenset({"messages", "info"}),), read_mini_swe_agent
+    ),
+    "swe-agent": Format(
+        "a .traj of SWE-agent",
+        (frozenset({"trajectory", "info"}), frozenset({"trajectory", "history"})),
+        read_swe_agent,
+    ),
+    "openhands": Format(
+        "output.jsonl of OpenHands", (frozenset({"instance_id", "instruction", "history"}),), read_openhands
+    ),
+    "atif": Format(
+        "agent trajectories in steps (ATIF), as of terminal-bench",
+        (frozenset({"steps", "agent"}), frozenset({"steps", "schema_version"})),
+        read_atif,
+    ),
     "openai-batch": Format(
         "batch output of OpenAI or vllm run-batch",
         (frozenset({"custom_id", "response"}), frozenset({"custom_id", "body"})),
@@ -41,6 +75,9 @@ FORMATS = {
     "inspect": Format("logs of Inspect, .eval or .json", (frozenset({"eval", "samples"}),), read_json_log),
     "livecodebench": Format(
         "*_eval_all.json of LiveCodeBench", (frozenset({"question_id", "code_list"}),), read_results
+    ),
+    "chat": Format(
+        "runs of agents in OpenAI's chat format, one on each line", (frozenset({"messages"}),), read_chats
     ),
 }
 
@@ -67,7 +104,12 @@ def _read(path: str, format_: str, requests: str | None) -> Iterator[Case | Inpu
         raise InputError(
             f"{path}: contains recorded verdicts, not cases: pass it as --recorded FILE and give a case file"
         )
-    name = detect_format(first) if format_ == AUTO else format_
+    name = format_
+    if format_ == AUTO and first == _OPEN:
+        source = list(source)
+        name = _format_of_object(source, path)
+    elif format_ == AUTO:
+        name = detect_format(first)
     if requests is None:
         yield from FORMATS[name].read(source, path)
     elif name == "openai-batch":
@@ -80,12 +122,21 @@ def detect_format(first: bytes) -> str:
     """Detect the format from the first line; the fallback is `caps`, which is read strictly."""
     if first.startswith(b"["):
         return "livecodebench"
-    if first == b"{":
-        return "inspect"  # one object over several lines
+    if first == _OPEN:
+        return "inspect"  # one object over several lines, most often
     try:
         row = decode(first)
     except InputError:
         return "caps"
+    return _by_fields(row) if isinstance(row, dict) else "caps"
+
+
+def _format_of_object(lines: Iterable[bytes], path: str) -> str:
+    """The format of a file that is one object over several lines."""
+    try:
+        row = decode(join_lines(lines, path))
+    except InputError:
+        return detect_format(_OPEN)  # its reader says what is wrong
     return _by_fields(row) if isinstance(row, dict) else "caps"
 
 

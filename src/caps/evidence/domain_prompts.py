@@ -50,6 +50,18 @@ def make_templates(judged: str, question: str, checks: tuple[str, ...]) -> dict[
     }
 
 
+RUNS = make_templates(
+    "runs of agents, which work on a task by calling tools",
+    "really accomplished the task",
+    (
+        "List what the task asks for. For each point, look for evidence in the results of the tools.",
+        "The agent's own claims are no evidence. A claim without a result that shows it counts for nothing.",
+        "Look at the last steps: errors that were not repaired, checks that were skipped, work undone.",
+        "Beware of checks that cannot fail, of results made up or written by hand, and of side effects that "
+        "the task forbids.",
+        "A run that was cut off counts by the state it left behind.",
+    ),
+)
 PATCHES = make_templates(
     "patches for a repository",
     "resolves the problem without breaking anything",

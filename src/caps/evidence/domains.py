@@ -15,6 +15,7 @@ from caps.core.types import Candidate
 from caps.evidence import domain_prompts
 from caps.evidence.anatomy import last_boxed, last_code_block
 from caps.evidence.patches import looks_like_patch
+from caps.evidence.trajectories import read_run
 from caps.registry import DEFAULT_DOMAIN, DOMAINS, FINDERS, GRADERS, check_call, names, names_code, resolve
 
 INTERFACE = ("entry_point", "fn_name", "starter_code", "preamble")
@@ -28,13 +29,21 @@ REPOSITORY_DIGEST = "repository_digest"
 
 
 def recognises_patches(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
-    """Whether a case names a repository, or most of its candidates are diffs and it has no tests."""
-    if row.get("repository"):
-        return True
+    """Whether most candidates are diffs, and the case has no tests for programs."""
     if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
         return False
     holding = sum(looks_like_patch(one.code or one.answer or one.text) for one in candidates)
     return holding > len(candidates) / 2
+
+
+def recognises_runs(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:  # noqa: ARG001
+    """Whether most candidates are lists of chat messages with an agent's steps."""
+    return sum(_starts_like_run(one.text) for one in candidates) > len(candidates) / 2
+
+
+def _starts_like_run(text: str) -> bool:
+    start = text[:2000].lstrip()
+    return start.startswith("[") and '"role"' in start and read_run(text) is not None
 
 
 def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
@@ -65,6 +74,17 @@ PATCH = Domain(
     fields=(*REPOSITORY, REPOSITORY_DIGEST),
     local_fields=REPOSITORY,
     recognises=recognises_patches,
+)
+TRAJECTORY = Domain(
+    name="trajectory",
+    signature="final-state",
+    partial="run-summary",
+    full="run-full",
+    templates=domain_prompts.RUNS,
+    finder="runs",
+    fields=(*REPOSITORY, REPOSITORY_DIGEST),
+    local_fields=REPOSITORY,
+    recognises=recognises_runs,
 )
 CODE = Domain(
     name="code",
