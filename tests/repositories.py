@@ -77,7 +77,7 @@ BUGS = (
     ("shop/prices.py", "    result = 0\n", "    result = 1\n", "    result = -1\n", "test_total"),
     ("shop/prices.py", "    return price - price * percent / 100\n", "    return price - percent / 100\n", "    return price * percent / 100\n", "test_discounted"),
     ("shop/prices.py", "    return min(prices)\n", "    return max(prices)\n", "    return prices[0]\n", "test_cheapest"),
-    ("shop/stock.py", "self.items.get(name, 0) + count\n", "count\n", "self.items.get(name, 0)\n", "test_add"),
+    ("shop/stock.py", "self.items.get(name, 0) + count\n", "count\n", "max(count, 1)\n", "test_add"),
     ("shop/stock.py", "        self.items[name] -= count\n", "        self.items[name] -= 1\n", "        self.items[name] += count\n", "test_take"),
     ("shop/stock.py", "        return count\n", "        return None\n", "        return name\n", "test_take"),
     ("shop/words.py", "'-'.join(title.lower().split())\n", "'-'.join(title.lower().split(' '))\n", "'-'.join(title.split())\n", "test_slug"),
@@ -136,7 +136,9 @@ def patches_for(bug, rng):
     _, good, bad, _, _ = rng.choice([one for one in BUGS if one[0] == other])
     breaking = diff(MODULES[other], MODULES[other].replace(good, bad), path=other)
     fix = diff(buggy, right, path=module)
-    shifted = diff(buggy.replace("return", "give back"), right.replace("return", "give back"), path=module)
+    elsewhere = "\n".join(
+        f" other{line}" if line[:1] == " " and line.strip() else line for line in fix.split("\n")
+    )
     unparsed = diff(buggy, right + "\n\ndef broken(:\n", path=module)
     found = [
         (fix, Truth("right", fixes=True)),
@@ -146,7 +148,7 @@ def patches_for(bug, rng):
         (diff(buggy, buggy + "\n\ndef unused():\n    return None\n", path=module), Truth("beside the point")),
         (fix + breaking, Truth("fixes and breaks", fixes=True, breaks=True)),
         (breaking, Truth("breaks", breaks=True)),
-        (shifted, Truth("does not apply", applies=False)),
+        (elsewhere, Truth("does not apply", applies=False)),
         (unparsed, Truth("does not parse", parses=False)),
     ]  # fmt: skip
     rng.shuffle(found)

@@ -449,11 +449,10 @@ class RunConfig:
     )
     context_tokens: int | None = option(
         None,
-        "Context size of an embedded model, in tokens: prompt and reply together.",
-        "embedded",
+        "Context of the judge in tokens, prompt and reply; longer views are cut. Default: as it reports.",
+        "context",
         metavar="TOKENS",
         least=256,
-        advanced=True,
         formerly=("context",),
     )
     threads: int | None = option(

@@ -226,6 +226,9 @@ _SIGNATURES = {
     "general-text": Entry(
         "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
     ),
+    "general-found": Entry(
+        "caps.evidence.signatures:general_found", "the same, and refusals are one answer", "caps"
+    ),
 }
 SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
 
@@ -312,6 +315,7 @@ _FINDERS = {
     ),
     "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
     "runs": Entry("caps.findings.runs:make_finder", "which runs of agents ended by themselves", "caps"),
+    "replies": Entry("caps.findings.replies:make_finder", "JSON compared field by field, refusals", "caps"),
     "patches": Entry(
         "caps.findings.patches:make_finder", "which tests of a repository a patch fixes or breaks", "caps"
     ),

@@ -45,7 +45,7 @@ from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, R
 from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
-from caps.evidence.domains import REPOSITORY_DIGEST, domain_named
+from caps.evidence.domains import REPOSITORY_DIGEST, domain_named, with_stated_domain
 from caps.findings.base import Findings
 from caps.findings.repositories import digest_of
 from caps.journal.records import ReplyStore
@@ -60,7 +60,7 @@ from caps.judging.replayed import ReplayedJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
 from caps.models.canary import canary
-from caps.models.discovery import connect, locate
+from caps.models.discovery import connect, context_of, locate
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
@@ -155,6 +155,7 @@ class Runner:
         self._method, self._preset = method, preset
         self._generating, self._offline, self._any_model = generating, offline, any_model
         self._warn, self._fetching, self._grace = warn, fetching, grace
+        self._served_context: int | None = None
 
     @property
     def has_own_judge(self) -> bool:
@@ -347,12 +348,34 @@ class Runner:
         """Whether findings merge equal candidates: if the strategy counts votes and findings are on."""
         return capabilities_of(self.strategy).counts_votes and self.config.hard_evidence != "off"
 
-    @cached_property
+    @property
     def prepare(self) -> CasePreparation:
         """The preparation of cases for judging."""
+        return self.preparation(findings=self.merges_found)
+
+    def preparation(self, *, findings: bool) -> CasePreparation:
+        """The preparation of cases; a forecast, which computes no findings, does without them."""
         views = {name: str(value) for name, value in self.config.views.items()}
-        quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
-        return make_prepare(self.config.profile, views, findings=self.merges_found, quotes=quotes)
+        return make_prepare(
+            self.config.profile,
+            views,
+            findings=findings,
+            quotes=self.config.prompt_version == "v1" or self.config.prompts is not None,
+            context=self.context,
+            reply=self.config.max_tokens,
+            all_at_once="pick" in capabilities_of(self.strategy).asks,
+        )
+
+    @property
+    def context(self) -> int | None:
+        """Tokens of the judge's context: as stated, or as the endpoints of a session reported."""
+        return self.config.context_tokens or self._served_context
+
+    async def _ask_context(self, models: Mapping[Endpoint, Model]) -> None:
+        """Ask each endpoint how many tokens its context has, unless that is stated; the least counts."""
+        if self.config.context_tokens is None:
+            known = await asyncio.gather(*(context_of(model, where.model) for where, model in models.items()))
+            self._served_context = min((one for one in known if one is not None), default=None)
 
     def apply_to_case(self, case: Case | InputError) -> Case | InputError:
         """Apply the config to a case: its domain, if the case states none, and the files of its repository.
@@ -361,9 +384,8 @@ class Runner:
         """
         if isinstance(case, InputError):
             return case
-        if self.config.domain is not None and case.guessed:
-            case = replace(case, domain=domain_named(self.config.domain).name, guessed=False)
-        return self._with_repository(case)
+        stated = with_stated_domain(case, self.config.domain)
+        return self._with_repository(stated) if isinstance(stated, Case) else stated
 
     def _with_repository(self, case: Case) -> Case | InputError:
         """The case with a digest of its repository, so that findings are kept for these files only."""
@@ -449,6 +471,7 @@ class Runner:
             fetching=self._fetching,
             grace=self._grace,
         )
+        runner._served_context = self._served_context
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
         return runner
@@ -488,6 +511,7 @@ class Runner:
                 changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
             changes["reply_format"] = self.judge_settings.reply
             changes["confidence"] = confidence or config.confidence
+            changes["context_tokens"] = self.context
         price = self.price
         if price is not None:
             changes |= {f"price_{name}": value for name, value in asdict(price).items()}
@@ -584,6 +608,7 @@ class Runner:
             journal = self._open_journal(stack)
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
+            await self._ask_context(models)
             confidence = await self._confidence(models, paid, probe=probe)
             engine: Engine
             findings = self.findings(None if config.engine == "ray" else journal, texts)

@@ -26,6 +26,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.settings import override
 from caps.core.text import printable
 from caps.datasets.imports import open_cases
+from caps.evidence.domains import with_stated_domain
 from caps.files import write_file
 from caps.judging.simulated import PRESETS
 from caps.models.fleet import join_addresses
@@ -153,8 +154,8 @@ Save = Annotated[
 
 
 @configured(
-    "judge", "recorded", "levels", "asking", "strategy", "evidence", "performance", "embedded", "journal",
-    "price", "total budget", "total budget seconds",
+    "judge", "recorded", "levels", "asking", "strategy", "evidence", "domain", "performance", "context",
+    "embedded", "journal", "price", "total budget", "total budget seconds",
     defaults={"hard_evidence": "off"},
     without=("model", "strategy", "skip_failing", "judge_profile"),
 )  # fmt: skip
@@ -260,7 +261,9 @@ def _subjects(
     if cases is None:
         return list(of_pools(generated_pools(PoolModel(), limit or MADE_UP, plan.seed)))
     views = {name: str(view) for name, view in config.views.items()}
-    return list(subjects(islice(open_cases(cases), limit), make_prepare(config.profile, views)))
+    stated = (with_stated_domain(case, config.domain) for case in islice(open_cases(cases), limit))
+    prepare = make_prepare(config.profile, views, context=config.context_tokens, reply=config.max_tokens)
+    return list(subjects(stated, prepare))
 
 
 def _simulated(

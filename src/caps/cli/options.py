@@ -53,8 +53,8 @@ PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
     "generation": GENERATION, "early exit": GENERATION, "engine": PERFORMANCE, "performance": PERFORMANCE,
-    "embedded": PERFORMANCE, "journal": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
-    "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
+    "context": JUDGE, "embedded": PERFORMANCE, "journal": FILES, "price": BUDGET, "gpu price": BUDGET,
+    "budget": BUDGET, "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
@@ -444,6 +444,7 @@ Model = Annotated[str | None, setting_option("model")]
 BaseUrl = Annotated[list[str] | None, setting_option("base_url")]
 Profile = Annotated[str | None, setting_option("profile")]
 Domain = Annotated[str | None, setting_option("domain")]
+ContextTokens = Annotated[int | None, setting_option("context_tokens")]
 View = Annotated[list[str] | None, setting_option("views")]
 Prompts = Annotated[Path | None, setting_option("prompts")]
 Tokenizer = Annotated[Path | None, setting_option("tokenizer")]

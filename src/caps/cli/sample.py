@@ -69,8 +69,8 @@ DryRun = Annotated[
 
 
 @configured(
-    "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "embedded", "journal",
-    "price", "total budget",
+    "judge", "asking", "strategy", "domain", "findings", "generation", "performance", "context",
+    "embedded", "journal", "price", "total budget",
     defaults={"strategy": "vanilla"},
     without=("strategy", "skip_failing", "judge_profile", "confidence", "reply_format", "max_tokens"),
 )  # fmt: skip

@@ -39,7 +39,8 @@ DryRun = Annotated[
 
 @configured(
     "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
-    "engine", "performance", "embedded", "journal", "price", "gpu price", "budget", "budget seconds",
+    "engine", "performance", "context", "embedded", "journal", "price", "gpu price", "budget",
+    "budget seconds",
     "total budget",
     "total budget seconds",
 )  # fmt: skip

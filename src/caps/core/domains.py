@@ -137,9 +137,9 @@ class Domain:
     """Whether candidates are Python programs: a case may state an interface and tests for them."""
     short_answers: bool = False
     """Whether a candidate ends in a short answer, which is printed once more by itself."""
-    recognises: Callable[[Mapping[str, object], Sequence[Candidate]], bool] | None = None
-    """Whether a case that states no domain is of this one. Only built-in domains are guessed, in their order:
-    installing a package changes no selection."""
+    recognises: Callable[[Mapping[str, object], Sequence[Candidate]], str] | None = None
+    """Why a case that states no domain is of this one; empty if it is not. Only built-in domains are guessed,
+    in their order: installing a package changes no selection."""
 
     @property
     def has_own_prompts(self) -> bool:

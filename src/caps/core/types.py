@@ -92,7 +92,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred."""
+    """A problem with its candidates; a candidate's id is its index.
+
+    `guessed`: the domain was inferred; `reason` says from what.
+    """
 
     id: str
     problem: Problem
@@ -100,6 +103,7 @@ class Case:
     domain: str = "general"
     guessed: bool = False
     extra: Mapping[str, object] = field(default_factory=dict, hash=False)
+    reason: str = field(default="", compare=False)
 
     @classmethod
     def of(

@@ -29,6 +29,7 @@ from caps.datasets.reading import (
     peek_line,
 )
 from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
+from caps.evidence.domains import agree_on_domain
 from caps.files import is_stream
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
@@ -83,13 +84,16 @@ FORMATS = {
 
 
 def open_cases(path: str, format_: str = AUTO, *, requests: str | None = None) -> Iterator[Case | InputError]:
-    """Read the cases of a file in any supported format; `requests` is the input file of a batch."""
+    """Read the cases of a file in any supported format; `requests` is the input file of a batch.
+
+    Cases that state no domain get one by a decision about the whole file.
+    """
     if format_ not in (AUTO, *FORMATS):
         names = [AUTO, *FORMATS]
         raise SettingError(
             f"unknown format {format_!r}: {nearest(format_, names)}there are {', '.join(names)}"
         )
-    return _read(path, format_, requests)
+    return agree_on_domain(_read(path, format_, requests))
 
 
 def _read(path: str, format_: str, requests: str | None) -> Iterator[Case | InputError]:

@@ -14,7 +14,7 @@ from caps.registry import LOCAL_PREFIX, PROFILES, SIGNATURES, VIEWS, Registry, c
 
 BY_FINDINGS = {
     "code-ast": "code-behaviour", "math-answer": "math-equivalent", "math-final": "math-equivalent",
-    "patch-text": "patch-result", "final-state": "final-result",
+    "patch-text": "patch-result", "final-state": "final-result", "general-text": "general-found",
 }  # fmt: skip
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS}
 
