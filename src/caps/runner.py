@@ -371,7 +371,7 @@ class Runner:
         """Tokens of the judge's context: as stated, or as the endpoints of a session reported."""
         return self.config.context_tokens or self._served_context
 
-    async def _ask_context(self, models: Mapping[Endpoint, Model]) -> None:
+    async def learn_context(self, models: Mapping[Endpoint, Model]) -> None:
         """Ask each endpoint how many tokens its context has, unless that is stated; the least counts."""
         if self.config.context_tokens is None:
             known = await asyncio.gather(*(context_of(model, where.model) for where, model in models.items()))
@@ -498,6 +498,8 @@ class Runner:
         changes["journal"] = None if self.journal_path is None else str(self.journal_path.resolve())
         changes["tokenizer"] = None if config.tokenizer is None else str(Path(config.tokenizer).resolve())
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
+        if config.repositories is not None:
+            changes["repositories"] = str(Path(config.repositories).resolve())
         if config.recorded is not None:
             changes["recorded"] = str(Path(config.recorded).resolve())
             if isinstance(self.own_judge, RecordedJudge):
@@ -608,7 +610,7 @@ class Runner:
             journal = self._open_journal(stack)
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
-            await self._ask_context(models)
+            await self.learn_context(models)
             confidence = await self._confidence(models, paid, probe=probe)
             engine: Engine
             findings = self.findings(None if config.engine == "ray" else journal, texts)

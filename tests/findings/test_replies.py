@@ -30,7 +30,7 @@ def test_fields_of_json_are_voted_on_one_by_one():
 
 
 def test_prose_has_no_notes_and_costs_nothing():
-    assert find("One answer.", "Another answer.") == ()
+    assert find("One answer.", "Another answer.") == []
 
 
 REFUSALS = (

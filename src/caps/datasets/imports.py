@@ -136,12 +136,14 @@ def detect_format(first: bytes) -> str:
 
 
 def _format_of_object(lines: Iterable[bytes], path: str) -> str:
-    """The format of a file that is one object over several lines."""
+    """The format of a file that is one object over several lines: not `caps`, whose lines are objects."""
+    usual = detect_format(_OPEN)  # its reader says what is wrong
     try:
         row = decode(join_lines(lines, path))
     except InputError:
-        return detect_format(_OPEN)  # its reader says what is wrong
-    return _by_fields(row) if isinstance(row, dict) else "caps"
+        return usual
+    found = _by_fields(row) if isinstance(row, dict) else "caps"
+    return usual if found == "caps" else found
 
 
 def _by_fields(row: Row) -> str:

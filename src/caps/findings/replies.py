@@ -7,12 +7,14 @@ differs. It is a note for a reader: candidates merge only if their whole JSON is
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from caps.core.domains import Resources
 from caps.core.types import Candidate, Case, Found
 from caps.evidence.anatomy import spoken
 from caps.evidence.signatures import json_value, written_value
+from caps.text_workers import TextWorkers
 
 MAX_FIELDS = 200
 SHOWN = 5  # fields named in a note
@@ -41,32 +43,46 @@ def is_refusal(text: str) -> bool:
 
 
 class ReplyFinder:
-    """Compares JSON objects field by field, and puts refusals into one cluster."""
+    """Compares JSON objects field by field, and puts refusals into one cluster.
+
+    `texts` processes long replies in worker processes.
+    """
+
+    def __init__(self, texts: TextWorkers | None = None) -> None:
+        self._texts = texts
 
     @property
     def version(self) -> str:
         """Changes whenever a note or a refusal could."""
         return "replies-1"
 
-    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:  # noqa: ARG002
+    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """Notes about each candidate; empty if none is JSON or a refusal."""
-        objects = [_fields(candidate) for candidate in case.candidates]
-        refusals = [is_refusal(candidate.text) for candidate in case.candidates]
-        votes = _votes([one for one in objects if one is not None])
-        if not votes and not any(refusals):
-            return ()
-        return [
-            Found(cluster=REFUSED, note="refuses to answer") if refuses else Found(note=_note(fields, votes))
-            for fields, refuses in zip(objects, refusals, strict=True)
-        ]
+        work = partial(compare_replies, case.candidates)
+        if self._texts is None:
+            return work()
+        return await self._texts.run(work, size=sum(len(one.text) for one in case.candidates), until=until)
 
     async def close(self) -> None:
         """Nothing to free."""
 
 
-def make_finder(resources: Resources) -> ReplyFinder:  # noqa: ARG001
+def make_finder(resources: Resources) -> ReplyFinder:
     """What compares replies."""
-    return ReplyFinder()
+    return ReplyFinder(resources.texts)
+
+
+def compare_replies(candidates: Sequence[Candidate]) -> list[Found]:
+    """Notes about each candidate; empty if none is JSON or a refusal."""
+    objects = [_fields(candidate) for candidate in candidates]
+    refusals = [is_refusal(candidate.text) for candidate in candidates]
+    votes = _votes([one for one in objects if one is not None])
+    if not votes and not any(refusals):
+        return []
+    return [
+        Found(cluster=REFUSED, note="refuses to answer") if refuses else Found(note=_note(fields, votes))
+        for fields, refuses in zip(objects, refusals, strict=True)
+    ]
 
 
 def _fields(candidate: Candidate) -> dict[str, str] | None:

@@ -18,7 +18,7 @@ LEAST_ROOM = 1_000  # characters of a view, however long the problem is
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
 ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
 LIGHT = frozenset(
-    {"math-answer", "math-final", "math-equivalent", "general-text"}
+    {"math-answer", "math-final", "math-equivalent", "general-text", "general-found"}
 )  # signatures that parse no program
 
 

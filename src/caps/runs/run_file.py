@@ -29,7 +29,7 @@ PACKAGES = {"caps": "caps-select", "aiohttp": "aiohttp", "msgspec": "msgspec"}  
 DECIDING = (
     "judge", "strategy", "settings", "skip_failing", "seed", "calibrate", "max_tokens", "max_tokens_e1",
     "reply_format", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "prompt_version",
-    "recorded", "recorded_judge",
+    "recorded", "recorded_judge", "repositories",
 )  # fmt: skip
 
 

@@ -177,6 +177,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
         upstream = await _connect(stack, generator, runner)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
         judge = upstream if same else await _connect(stack, judging, runner)
+        await runner.learn_context({judging: judge})
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
         findings = runner.findings(None, texts)
