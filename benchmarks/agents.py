@@ -1,7 +1,7 @@
 """Patches and runs of agents: sizes of views, and what findings, a simulated judge and both choose.
 
     python benchmarks/agents.py                       patches on repositories made here (no judge is called)
-    python benchmarks/agents.py --data DIR            also terminal_bench_2.1.jsonl.gz and prd_vicuna80.jsonl.gz
+    python benchmarks/agents.py --data DIR            also runs and recorded verdicts of that folder
 
 Verdicts are SIMULATED, except for the recorded ones of PRD; findings, views and sizes are real.
 """
@@ -40,7 +40,8 @@ SEEDS = range(10)
 async def _found_in(cases: Sequence[Case], repositories: str | None) -> list[Case]:
     runner = Runner(RunConfig(repositories=repositories))
     findings = runner.findings(None)
-    assert findings is not None
+    if findings is None:
+        raise SystemExit("findings are off")
     try:
         applied = [runner.apply_to_case(case) for case in cases]
         return [await findings.find(one) for one in applied if isinstance(one, Case)]
@@ -62,8 +63,7 @@ def share_right(
                 contest.play(lambda _: None)  # type: ignore[arg-type,return-value]
             else:
                 contest.play(SimulatedJudge(template, pool.entrants, truth, seed=seed, case=place).answer)
-            assert contest.selection is not None
-            right += truth[contest.selection.winner]
+            right += truth[contest.selection.winner if contest.selection else 0]
             tokens += sum(pool.tokens(ask) for turn in contest.transcript for ask in turn.round.asks)
     return right / len(SEEDS) / len(cases), tokens / len(SEEDS) / len(cases)
 
@@ -74,9 +74,8 @@ def print_sizes(cases: Sequence[PreparedCase]) -> None:
     for level in (Level.PARTIAL, Level.FULL):
         sizes = sorted(one.sizes[level] for prepared in cases for one in prepared.evidence.entrants)
         cut = quantiles(sizes, n=20)
-        print(
-            f"  {level} view: median {cut[9]:,.0f} tokens, 5% {cut[0]:,.0f}, 95% {cut[18]:,.0f}, most {sizes[-1]:,}"
-        )
+        spread = f"5% {cut[0]:,.0f}, 95% {cut[18]:,.0f}, most {sizes[-1]:,}"
+        print(f"  {level} view: median {cut[9]:,.0f} tokens, {spread}")
     calls: dict[Level, list[int]] = {Level.PARTIAL: [], Level.FULL: []}
     for prepared in cases:
         prompts = CasePrompts(prepared, templates)
@@ -86,9 +85,8 @@ def print_sizes(cases: Sequence[PreparedCase]) -> None:
             sizes.append(int((prompts.bare(ask) + 2 * mean(views)) / 4))
     rho = mean(a / b for a, b in zip(calls[Level.PARTIAL], calls[Level.FULL], strict=True))
     whole = {level: mean(sizes) for level, sizes in calls.items()}
-    print(
-        f"  prompts: {whole[Level.PARTIAL]:,.0f} and {whole[Level.FULL]:,.0f} tokens on average; rho {rho:.3f} (mean of cases)"
-    )
+    tokens = f"{whole[Level.PARTIAL]:,.0f} and {whole[Level.FULL]:,.0f} tokens on average"
+    print(f"  prompts: {tokens}; rho {rho:.3f} (mean of cases)")
 
 
 def print_choices(cases: Sequence[PreparedCase], judges: Sequence[str]) -> None:
@@ -105,9 +103,8 @@ def print_choices(cases: Sequence[PreparedCase], judges: Sequence[str]) -> None:
             print(f"  {name:12} simulated judge {judge}: {right:.3f}, T% {100 * tokens / all_tokens:.1f}")
         if any("tests_passed" in one.features for prepared in cases for one in prepared.evidence.entrants):
             right, tokens = share_right(cases, "caps-r", judge, shortlist="tests")
-            print(
-                f"  caps-r --skip-failing, simulated judge {judge}: {right:.3f}, T% {100 * tokens / all_tokens:.1f}"
-            )
+            share = 100 * tokens / all_tokens
+            print(f"  caps-r --skip-failing, simulated judge {judge}: {right:.3f}, T% {share:.1f}")
 
 
 def without_findings(case: Case) -> Case:
@@ -155,9 +152,8 @@ def measure_runs(path: Path, judges: Sequence[str]) -> None:
     cases = [case for case in read if isinstance(case, Case)]
     wrong = sum(isinstance(case, InputError) for case in read)
     runs = [candidate for case in cases for candidate in case.candidates]
-    print(
-        f"runs: {len(cases)} cases, {len(runs)} runs, {wrong} errors; domain {', '.join({one.domain for one in cases})}"
-    )
+    domains = ", ".join(sorted({one.domain for one in cases}))
+    print(f"runs: {len(cases)} cases, {len(runs)} runs, {wrong} errors; domain {domains}")
     found = asyncio.run(_found_in(cases, None))
     ended = [
         (one.found is not None and bool(one.found.parses), bool(one.correct))
@@ -182,18 +178,13 @@ def measure_runs(path: Path, judges: Sequence[str]) -> None:
 def measure_recorded(path: Path) -> None:
     """Answers with recorded verdicts through the general prompts: sizes, and the verdicts replayed."""
     cases = [case for case in open_cases(str(path)) if isinstance(case, Case)]
-    print(
-        f"recorded verdicts: {len(cases)} cases of {path.name}, domains {', '.join(sorted({one.domain for one in cases}))}"
-    )
+    domains = ", ".join(sorted({one.domain for one in cases}))
+    print(f"recorded verdicts: {len(cases)} cases of {path.name}, domains {domains}")
     print_sizes([make_prepare()(replace(case, domain="general")) for case in cases])
     for strategy in ("v1-infer", "caps-r", "posterior"):
-        runner = Runner(
-            RunConfig(recorded=str(path), recorded_judge="gpt4", strategy=strategy, domain="general")
-        )
-        chosen = asyncio.run(_replayed(runner, cases))
-        print(
-            f"  {strategy:10} gpt4's verdicts replayed: {chosen[0]} cases chosen, {chosen[1]} calls answered, {chosen[2]} not recorded"
-        )
+        config = RunConfig(recorded=str(path), recorded_judge="gpt4", strategy=strategy, domain="general")
+        done, calls, missing = asyncio.run(_replayed(Runner(config), cases))
+        print(f"  {strategy:10} gpt4's verdicts: {done} cases chosen, {calls} calls, {missing} not recorded")
 
 
 async def _replayed(runner: Runner, cases: Sequence[Case]) -> tuple[int, int, int]:
@@ -213,14 +204,14 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, help="folder with pools/ and judgments/recorded/")
     parser.add_argument("--patches", type=int, default=52, help="cases of patches")
-    parser.add_argument("--judges", default="70,80", help="presets of the simulated judge")
+    parser.add_argument("--judges", default="80", help="presets of the simulated judge")
     given = parser.parse_args()
     judges = given.judges.split(",")
-    if given.patches:
-        measure_patches(given.patches, judges)
     if given.data is not None:
         measure_runs(given.data / "pools/terminal_bench_2.1.jsonl.gz", judges)
         measure_recorded(given.data / "judgments/recorded/prd_vicuna80.jsonl.gz")
+    if given.patches:
+        measure_patches(given.patches, judges)
 
 
 if __name__ == "__main__":
