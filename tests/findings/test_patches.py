@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+import caps
 from caps.config import RunConfig
 from caps.core.errors import InputError, UserError
 from caps.core.types import Candidate, Case
@@ -237,3 +238,18 @@ def test_a_case_that_names_what_cannot_be_used_says_which_field(tmp_path):
 def test_lists_of_files_may_be_candidates_of_a_case():
     case = case_of({"problem": "p", "domain": "patch", "candidates": [{"files": {"a.py": "x\n"}}]})
     assert json.loads(case.candidates[0].text) == {"files": {"a.py": "x\n"}}
+
+
+@needs_bubblewrap
+def test_patches_that_fail_are_left_out_even_where_the_judge_prefers_them(tmp_path):
+    row, truths = case_row(7, tmp_path)
+
+    def misled(problem, a, b):
+        """Prefer the shorter patch, which is never the one in a list of files."""
+        return "A" if len(a) < len(b) else "B"
+
+    for strategy, more in (("tests-first", {}), ("caps-r", {"skip_failing": True}), ("posterior", {})):
+        best = caps.select_sync(
+            row, strategy=strategy, judge=misled, repositories=str(tmp_path), journal=None, **more
+        )
+        assert truths[best.winner].right, strategy
