@@ -231,30 +231,25 @@ def agree_on_domain(source: Iterable[Case | InputError]) -> Iterator[Case | Inpu
             yield case
             continue
         first = [case, *islice(rest, READ_AHEAD - 1)]
-        seen = [one for one in first if isinstance(one, Case) and one.guessed]
-        counts = Counter(one.domain for one in seen)
-        domain, count = counts.most_common(1)[0]
-        reasons = {one.domain: _reason(one) for one in reversed(seen)}
-        if count >= AGREEMENT * len(seen):
-            looked = f"{count} of the first {len(seen)} cases" if len(seen) > 1 else "the case"
-            decided = (domain, f"{looked}: {reasons[domain]}")
-            yield from (_decided(one, decided) for one in chain(first, rest))
-            return
-        mixed = ", ".join(f"{name} {number}" for name, number in counts.most_common())
+        domain, reason = _decide([one for one in first if isinstance(one, Case) and one.guessed])
         for one in chain(first, rest):
-            yield _decided(one, None, f"each case by itself, since the first {len(seen)} differ: {mixed}")
+            if isinstance(one, Case) and one.guessed:
+                yield replace(one, domain=domain or one.domain, reason=reason)
+            else:
+                yield one
 
 
-def _reason(case: Case) -> str:
-    recognises = domain_named(case.domain).recognises
-    return "" if recognises is None else recognises(case.extra, case.candidates)
-
-
-def _decided(case: Case | InputError, decided: tuple[str, str] | None, reason: str = "") -> Case | InputError:
-    if not isinstance(case, Case) or not case.guessed:
-        return case
-    domain, why = decided or (case.domain, reason)
-    return replace(case, domain=domain, reason=why)
+def _decide(cases: Sequence[Case]) -> tuple[str | None, str]:
+    """The domain that nearly all of these cases look like, None if they are mixed; and the reason."""
+    counts = Counter(case.domain for case in cases)
+    domain, count = counts.most_common(1)[0]
+    if count < AGREEMENT * len(cases):
+        mixed = ", ".join(f"{name} {number}" for name, number in counts.most_common())
+        return None, f"each case by itself, since the first {len(cases)} differ: {mixed}"
+    typical = next(case for case in cases if case.domain == domain)
+    recognises = domain_named(domain).recognises
+    why = "" if recognises is None else recognises(typical.extra, typical.candidates)
+    return domain, f"{f'{count} of the first {len(cases)} cases' if len(cases) > 1 else 'the case'}: {why}"
 
 
 def with_stated_domain(case: Case | InputError, name: str | None) -> Case | InputError:
