@@ -150,7 +150,7 @@ def _swe_agent_run(row: Row, name: str) -> AgentRun:
         )
         messages.append(_message("assistant", message_text(words), calls))
         messages.append(_message("tool", message_text(step.get("observation"))))
-    info = row.get("info") if isinstance(row.get("info"), dict) else {}
+    info = _part(row, "info")
     text = run_text(messages, info.get("exit_status"))
     return AgentRun(_task_id(row, name), _task(messages), text, _text(info.get("submission")), _label(row))
 
@@ -163,7 +163,7 @@ def _openhands_run(row: Row, name: str) -> AgentRun:
         if "observation" in event:
             messages.append(_message("tool", content))
         elif event.get("source") == "agent" and event.get("action") not in (None, "system"):
-            arguments = event.get("args") if isinstance(event.get("args"), dict) else {}
+            arguments = _part(event, "args")
             words = arguments.get("thought") or (content if event["action"] in ("message", "finish") else "")
             kept = {key: value for key, value in arguments.items() if key in _SHOWN_ARGUMENTS and value}
             call = (
@@ -171,7 +171,7 @@ def _openhands_run(row: Row, name: str) -> AgentRun:
             )
             messages.append(_message("assistant", message_text(words), call))
     error = row.get("error")
-    result = row.get("test_result") if isinstance(row.get("test_result"), dict) else {}
+    result = _part(row, "test_result")
     text = run_text(messages, f"error: {error}" if error else None)
     return AgentRun(_task_id(row, name), _task(messages), text, _text(result.get("git_patch")), _label(row))
 
@@ -202,6 +202,12 @@ def _task(messages: Sequence[Row]) -> Problem:
     if not told:
         raise InputError("messages: no message of a user states the task")
     return Problem(tuple(Message("user", one["content"]) for one in told))
+
+
+def _part(row: Row, name: str) -> Row:
+    """A field that is an object; empty if it is missing or none."""
+    value = row.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str | None:

@@ -110,8 +110,8 @@ def _read(path: str, format_: str, requests: str | None) -> Iterator[Case | Inpu
         )
     name = format_
     if format_ == AUTO and first == _OPEN:
-        source = list(source)
-        name = _format_of_object(source, path)
+        every = list(source)
+        name, source = _format_of_object(every, path), iter(every)
     elif format_ == AUTO:
         name = detect_format(first)
     if requests is None:
