@@ -22,6 +22,7 @@ from caps.building import load_templates, make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import InputError
+from caps.core.play import capabilities_of
 from caps.core.types import Case, Found, Level, Pairing
 from caps.datasets.case_files import parse_row
 from caps.datasets.imports import open_cases
@@ -49,21 +50,20 @@ async def _found_in(cases: Sequence[Case], repositories: str | None) -> list[Cas
         await findings.close()
 
 
-def share_right(
-    cases: Sequence[PreparedCase], name: str, judge: str | None, **settings: str
-) -> tuple[float, float]:
-    """The share of right choices over all seeds, and mean tokens of the views a case."""
-    strategy, template = make_strategy(name, settings), PRESETS.get(judge or "")
+def share_right(cases: Sequence[Case], name: str, judge: str | None, **settings: str) -> tuple[float, float]:
+    """The share of right choices over all seeds, and mean tokens of a case; prepared as a run does."""
+    strategy, model = make_strategy(name, settings), PRESETS.get(judge or "")
+    prepare = make_prepare(findings=capabilities_of(strategy).counts_votes)
     right = tokens = 0.0
-    for place, prepared in enumerate(cases):
-        pool, truth = pool_of(prepared, place), labels(prepared.case)
+    for place, case in enumerate(cases):
+        pool = pool_of(prepare(case), place)
         for seed in SEEDS:
             contest = Contest(strategy, pool.entrants, seed=f"{seed}/{place}")
-            if template is None:
+            if model is None:
                 contest.play(lambda _: None)  # type: ignore[arg-type,return-value]
             else:
-                contest.play(SimulatedJudge(template, pool.entrants, truth, seed=seed, case=place).answer)
-            right += truth[contest.selection.winner if contest.selection else 0]
+                contest.play(SimulatedJudge(model, pool.entrants, pool.correct, seed=seed, case=place).answer)
+            right += pool.correct[contest.selection.winner if contest.selection else 0]
             tokens += sum(pool.tokens(ask) for turn in contest.transcript for ask in turn.round.asks)
     return right / len(SEEDS) / len(cases), tokens / len(SEEDS) / len(cases)
 
@@ -89,9 +89,9 @@ def print_sizes(cases: Sequence[PreparedCase]) -> None:
     print(f"  prompts: {tokens}; rho {rho:.3f} (mean of cases)")
 
 
-def print_choices(cases: Sequence[PreparedCase], judges: Sequence[str]) -> None:
+def print_choices(cases: Sequence[Case], judges: Sequence[str]) -> None:
     """Accuracy of strategies without a judge and with simulated ones, tokens relative to v1-infer."""
-    truths = [labels(prepared.case) for prepared in cases]
+    truths = [labels(case) for case in cases]
     base, best = mean(mean(one) for one in truths), mean(any(one) for one in truths)
     print(f"  {len(cases)} cases: mean {base:.3f}, best possible {best:.3f}")
     for name in FREE:
@@ -101,7 +101,7 @@ def print_choices(cases: Sequence[PreparedCase], judges: Sequence[str]) -> None:
         for name in STRATEGIES:
             right, tokens = share_right(cases, name, judge)
             print(f"  {name:12} simulated judge {judge}: {right:.3f}, T% {100 * tokens / all_tokens:.1f}")
-        if any("tests_passed" in one.features for prepared in cases for one in prepared.evidence.entrants):
+        if any(one.found is not None and one.found.examples for case in cases for one in case.candidates):
             right, tokens = share_right(cases, "caps-r", judge, shortlist="tests")
             share = 100 * tokens / all_tokens
             print(f"  caps-r --skip-failing, simulated judge {judge}: {right:.3f}, T% {share:.1f}")
@@ -141,9 +141,9 @@ def measure_patches(count: int, judges: Sequence[str]) -> None:
     print(f"  tests of a patch took {mean(seconds):.2f} s on average")
     print_sizes([make_prepare()(case) for case in found])
     print(" with findings:")
-    print_choices([make_prepare(findings=True)(case) for case in found], judges)
+    print_choices(found, judges)
     print(" without findings:")
-    print_choices([make_prepare()(without_findings(case)) for case in found], judges)
+    print_choices([without_findings(case) for case in found], judges)
 
 
 def measure_runs(path: Path, judges: Sequence[str]) -> None:
@@ -170,9 +170,9 @@ def measure_runs(path: Path, judges: Sequence[str]) -> None:
     print(f"  merging: {merged} of {len(runs)} runs are equal to another")
     print_sizes(prepared)
     print(" with findings:")
-    print_choices(prepared, judges)
+    print_choices(found, judges)
     print(" without findings:")
-    print_choices([make_prepare()(without_findings(case)) for case in found], judges)
+    print_choices([without_findings(case) for case in found], judges)
 
 
 def measure_recorded(path: Path) -> None:
