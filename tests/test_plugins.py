@@ -175,7 +175,9 @@ def test_a_settings_file_that_is_merely_found_may_not_name_code(here, line):
 def test_neither_a_case_nor_a_request_nor_a_config_imports_code_of_the_working_directory(here):
     (here / "mine.py").write_text("raise SystemExit('imported')")
     for name in ("py:mine:POEMS", "mine:POEMS", "json:dumps"):
-        with pytest.raises(InputError, match="domain: .* must be one of code, math, general"):
+        with pytest.raises(
+            InputError, match="domain: .* must be one of patch, trajectory, code, math, general"
+        ):
             parse_row({"domain": name, "problem": "?", "candidates": ["a"]}, default_id="1")
     with pytest.raises(SettingError, match="only if it is named on the command line"):
         _ = Runner(RunConfig(strategy="py:mine:Alphabet")).strategy
@@ -208,7 +210,10 @@ def test_an_unknown_domain_names_file_line_and_field_and_what_may_be_meant(tmp_p
     good = {"problem": "?", "candidates": ["a"]}
     path = written(tmp_path, good, {**good, "domain": "maht"})
     done = caps("select", path, "--strategy", "vanilla", "--no-journal")
-    assert f"{path}:2: domain: 'maht' must be one of code, math, general; did you mean 'math'?" in done.stderr
+    assert (
+        f"{path}:2: domain: 'maht' must be one of patch, trajectory, code, math, general; did you mean 'math'?"
+        in done.stderr
+    )
     done = caps("select", path, "--strategy", "vanilla", "--no-journal", "--domain", "maht")
     assert done.returncode == 2
     assert "no domain is called 'maht': did you mean 'math'?" in done.stderr

@@ -42,7 +42,7 @@ from caps.datasets.case_files import parse_row
 from caps.datasets.fields import standard_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
-from caps.evidence.domains import domain_named, guess_domain
+from caps.evidence.domains import agree_on_domain, domain_named, guess_domain
 from caps.judging.base import Judge
 from caps.judging.callables import JudgeFunction
 from caps.runner import Runner
@@ -126,6 +126,7 @@ class ModelOptions(TypedDict, total=False):
     sandbox: Literal["auto", "bwrap", "unsafe-local", "off"]
     further_inputs: int
     further_seconds: float
+    repositories: str | None
     connections: int | Literal["auto"]
     max_connections: int | Literal["auto"]
     warm_prefix: Literal["auto", "on", "off"]
@@ -438,6 +439,9 @@ class _Source:
         self._rest = iter(self.cases)
 
     def __iter__(self) -> Iterator[Case | InputError]:
+        return agree_on_domain(self._read())
+
+    def _read(self) -> Iterator[Case | InputError]:
         for number in count(len(self.names) + 1):
             try:
                 one = next(self._rest)

@@ -16,7 +16,7 @@ from caps.core.types import Case
 from caps.datasets.imports import open_cases
 from caps.datasets.verdicts import Records, read_records
 from caps.engines.ray import Cluster
-from caps.evidence.domains import all_domains
+from caps.evidence.domains import agree_on_domain, all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text
 from caps.graders.base import Opening
@@ -107,11 +107,15 @@ def make_prepare(
     findings: bool = False,
     quotes: bool = False,
     differences: bool = False,
+    context: int | None = None,
+    reply: int = 0,
+    all_at_once: bool = False,
 ) -> CasePreparation:
     """Create the preparation of cases: a profile, by default that of the domain, with single views replaced.
 
     With `findings`, candidates of the same behaviour count as equal; with `quotes`, prompts ask for no code;
-    with `differences`, pairs are shown by what separates them, where that is known.
+    with `differences`, pairs are shown by what separates them, where that is known. Views are shortened to
+    fit a judge with `context` tokens, `reply` of them for its reply.
     """
     if profile is not None or views:
         with_views(GENERAL if profile is None else profile_named(profile), views or {})
@@ -121,6 +125,9 @@ def make_prepare(
         findings=findings,
         quotes=quotes,
         differences=differences,
+        context=context,
+        reply=reply,
+        all_at_once=all_at_once,
     )
 
 
@@ -227,5 +234,5 @@ def cases_for(
         from caps.engines.ray import is_for_ray, read_with_ray  # noqa: PLC0415
 
         if is_for_ray(path):
-            return read_with_ray(path, cluster)
+            return agree_on_domain(read_with_ray(path, cluster))
     return open_cases(path, fields=fields, say=say)

@@ -557,6 +557,13 @@ class RunConfig:
         least=0,
         advanced=True,
     )
+    repositories: str | None = option(
+        None,
+        "Folder of the repositories that cases name; test commands run on copies, in the sandbox.",
+        "findings",
+        metavar="DIR",
+        guarded=True,
+    )
     samples: int | Literal["auto"] = option(
         16, "Number of answers to generate for each problem; auto: as many as are worth their price.",
         "generation", aliases=("n",), flags=("--samples", "--n", "-n"), metavar="N", least=1,
@@ -659,11 +666,10 @@ class RunConfig:
     )
     context_tokens: int | None = option(
         None,
-        "Context size of an embedded model, in tokens: prompt and reply together.",
-        "embedded",
+        "Context of the judge in tokens, prompt and reply; longer views are cut. Default: as it reports.",
+        "context",
         metavar="TOKENS",
         least=256,
-        advanced=True,
         formerly=("context",),
     )
     threads: int | None = option(

@@ -180,6 +180,16 @@ _VIEWS = {
     ),
     "general-summary": Entry("caps.evidence.views:general_summary", "the first and last 120 words", "caps"),
     "full": Entry("caps.evidence.views:full", "the whole candidate", f"{PAPER}, §E.2"),
+    "patch-summary": Entry(
+        "caps.evidence.patches:patch_summary", "files touched, hunk headers and changed lines", "caps"
+    ),
+    "patch-full": Entry(
+        "caps.evidence.patches:patch_full", "the patch, with the lines around each change if known", "caps"
+    ),
+    "run-summary": Entry(
+        "caps.evidence.trajectories:run_summary", "plan, errors, last steps and final state of a run", "caps"
+    ),
+    "run-full": Entry("caps.evidence.trajectories:run_full", "the whole run, long outputs shortened", "caps"),
     "without-thoughts": Entry(
         "caps.evidence.views:without_thoughts", "the candidate but what it thought between tags", "caps"
     ),
@@ -216,8 +226,19 @@ _SIGNATURES = {
     "math-equivalent": Entry(
         "caps.evidence.signatures:math_equivalent", "final answers of equal value", "caps"
     ),
+    "patch-text": Entry(
+        "caps.evidence.patches:patch_signature", "equal changed lines beside equal lines", "caps"
+    ),
+    "final-state": Entry("caps.evidence.trajectories:final_state", "equal final diffs or answers", "caps"),
+    "final-result": Entry(
+        "caps.evidence.trajectories:final_result", "equal files after the final diff", "caps"
+    ),
+    "patch-result": Entry("caps.evidence.patches:patch_result", "equal files after the patch", "caps"),
     "general-text": Entry(
         "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
+    ),
+    "general-found": Entry(
+        "caps.evidence.signatures:general_found", "the same, and refusals are one answer", "caps"
     ),
 }
 SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
@@ -294,6 +315,8 @@ JUDGES = Registry(
 )
 
 _DOMAINS = {
+    "patch": Entry("caps.evidence.domains:PATCH", "patches: applied and tested on a copy", "caps"),
+    "trajectory": Entry("caps.evidence.domains:TRAJECTORY", "runs of agents: how they end", "caps"),
     "code": Entry(
         "caps.evidence.domains:CODE", "programs: run on public examples, graded by hidden tests", PAPER
     ),
@@ -307,6 +330,11 @@ _FINDERS = {
         "caps.findings.programs:make_finder", "what programs do, run in the sandbox", "docs/design/0005"
     ),
     "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
+    "runs": Entry("caps.findings.runs:make_finder", "which runs of agents ended by themselves", "caps"),
+    "replies": Entry("caps.findings.replies:make_finder", "JSON compared field by field, refusals", "caps"),
+    "patches": Entry(
+        "caps.findings.patches:make_finder", "which tests of a repository a patch fixes or breaks", "caps"
+    ),
 }
 FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "until"), "close": ()})
 

@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from platformdirs import user_cache_path
 
@@ -59,10 +59,11 @@ from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, R
 from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
-from caps.evidence.domains import domain_named
+from caps.evidence.domains import REPOSITORY_DIGEST, domain_named, with_stated_domain
 from caps.evidence.entrants import missing_numbers
 from caps.files import read_text
 from caps.findings.base import Findings
+from caps.findings.repositories import digest_of
 from caps.findings.written_tests import TestWriter
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -80,7 +81,7 @@ from caps.judging.reward import RewardJudge
 from caps.models import weights
 from caps.models.base import ConnectOptions, HasConnections, Model, Notify, ignore
 from caps.models.canary import can_see, canary, find_reply
-from caps.models.discovery import connect, locate, takes_cache_control
+from caps.models.discovery import connect, context_of, locate, takes_cache_control
 from caps.models.fleet import join_addresses
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
@@ -106,7 +107,6 @@ if TYPE_CHECKING:
 
 #: Why asks had no answer, by judge of a panel; those of the run itself are under an empty name.
 UnansweredAsks: TypeAlias = Mapping[str, Mapping[tuple[str, Ask], str]]
-CaseOrError = TypeVar("CaseOrError", Case, InputError, Case | InputError)
 #: The forms of replies that a server is asked for, by the setting `reply`.
 _WANTED = {"tags": TAGS, "json": ("json",), "auto": ("json", *TAGS)}
 SURPLUS_CALLS = 2  # waiting calls with an automatic limit, which grows only if some wait
@@ -221,6 +221,7 @@ class Runner:
         self._warn, self._fetching, self._grace = warn, fetching, grace
         self._seeing: dict[tuple[str, str], asyncio.Future[bool]] = {}  # by address and model
         self._found_reply: str | None = None  # the form that the servers hold replies to
+        self._served_context: int | None = None
 
     @cached_property
     def members(self) -> tuple[PanelMember, ...]:
@@ -556,39 +557,78 @@ class Runner:
     @cached_property
     def prepare(self) -> CasePreparation:
         """The preparation of cases for judging."""
+        return self.preparation(findings=self.merges_found)
+
+    def preparation(self, *, findings: bool) -> CasePreparation:
+        """The preparation of cases; a forecast, which computes no findings, does without them."""
         views = {name: str(value) for name, value in self.config.views.items()}
         if self.config.prompt_version == "v1" and (
             "pair" in views or views.get("partial") in PAIR_VIEWS.table
         ):
             raise SettingError("a view of pairs needs prompts of version v2: drop --prompt-version v1")
-        quotes = self.config.prompt_version == "v1" or self.config.prompts is not None
         return make_prepare(
             self.config.profile,
             views,
-            findings=self.merges_found,
-            quotes=quotes,
+            findings=findings,
+            quotes=self.config.prompt_version == "v1" or self.config.prompts is not None,
             differences=self.shows_differences,
+            context=self.context,
+            reply=self.config.max_tokens or self.judge_preset.max_tokens,
+            all_at_once="pick" in capabilities_of(self.strategy).asks,
         )
 
-    def apply_to_case(self, case: CaseOrError) -> CaseOrError:
-        """Apply the config to a case: its domain and criteria, if it states none.
+    @property
+    def context(self) -> int | None:
+        """Tokens of the judge's context: as stated, or as the endpoints of a session reported."""
+        return self.config.context_tokens or self._served_context
 
-        All paths to a judge call this.
+    async def learn_context(self, models: Mapping[Endpoint, Model]) -> None:
+        """Ask each endpoint how many tokens its context has, unless that is stated; the least counts."""
+        if self.config.context_tokens is None:
+            known = await asyncio.gather(*(context_of(model, where.model) for where, model in models.items()))
+            self._served_context = min((one for one in known if one is not None), default=None)
+
+    def apply_to_case(self, case: Case | InputError) -> Case | InputError:
+        """Apply the config to a case: domain and criteria, if it states none; the files of its repository.
+
+        All paths to a judge call this. A repository that cannot be read is an `InputError`.
         """
-        if isinstance(case, InputError):
+        stated = with_stated_domain(case, self.config.domain)
+        return (
+            stated if isinstance(stated, InputError) else self._with_repository(self._with_criteria(stated))
+        )
+
+    def _with_criteria(self, case: Case) -> Case:
+        if not self.criteria or case.criteria:
             return case
-        if self.config.domain is not None and case.guessed:
-            case = replace(case, domain=domain_named(self.config.domain).name, guessed=False)
-        if self.criteria and not case.criteria:
-            if takes_criteria(domain_named(case.domain)):
-                return replace(case, criteria=self.criteria)
-            if case.domain not in self._without_criteria:
-                self._without_criteria.add(case.domain)
-                self._warn(
-                    f"criteria: not used for cases of the domain {case.domain!r}, whose prompts ask what is "
-                    "correct; --domain general judges cases that state no domain by them"
-                )
+        if takes_criteria(domain_named(case.domain)):
+            return replace(case, criteria=self.criteria)
+        if case.domain not in self._without_criteria:
+            self._without_criteria.add(case.domain)
+            self._warn(
+                f"criteria: not used for cases of the domain {case.domain!r}, whose prompts ask what is "
+                "correct; --domain general judges cases that state no domain by them"
+            )
         return case
+
+    def _with_repository(self, case: Case) -> Case | InputError:
+        """The case with a digest of its repository, so that findings are kept for these files only."""
+        if REPOSITORY_DIGEST not in domain_named(case.domain).fields or not case.extra.get("repository"):
+            return case
+        root, digest = self.config.repositories, None
+        if root is not None:
+            key = (case.extra.get("repository"), case.extra.get("commit"))
+            try:
+                digest = self._repositories.get(key) or digest_of(root, case)
+            except InputError as error:
+                return InputError(f"case {case.id!r}: {error}")
+            self._repositories[key] = digest
+        return replace(case, extra={**case.extra, REPOSITORY_DIGEST: digest})
+
+    @cached_property
+    def _repositories(self) -> dict[object, str]:
+        """The digests of the repositories of this run, each computed once."""
+        return {}
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -718,6 +758,7 @@ class Runner:
             fetching=self._fetching,
             grace=self._grace,
         )
+        runner._served_context = self._served_context
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
         runner._seeing = self._seeing
@@ -750,6 +791,8 @@ class Runner:
         changes["prompts"] = None if self.prompts_folder is None else str(self.prompts_folder.resolve())
         if config.reward_template is not None and config.reward_template not in TEMPLATES:
             changes["reward_template"] = str(Path(config.reward_template).resolve())
+        if config.repositories is not None:
+            changes["repositories"] = str(Path(config.repositories).resolve())
         if config.recorded is not None:
             changes["recorded"] = str(Path(config.recorded).resolve())
             if isinstance(self.own_judge, RecordedJudge):
@@ -764,6 +807,7 @@ class Runner:
             if at_partial != full:
                 changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
             changes["confidence"] = confidence or config.confidence
+            changes["context_tokens"] = self.context
         if self.members:
             if not config.model:  # the first judge stands in for it
                 changes |= {"model": None, "base_url": config.base_url}
@@ -935,6 +979,7 @@ class Runner:
         resources = Resources(
             sandbox=self.config.sandbox,
             texts=texts,
+            repositories=self.config.repositories,
             further_inputs=self.config.further_inputs,
             further_seconds=self.config.further_seconds,
         )
@@ -1026,6 +1071,7 @@ class Runner:
             journal = self._open_journal(stack)
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
+            await self.learn_context(models)
             confidence = await self._confidence(models, paid, probe=probe)
             engine: Engine
             findings = self.findings(None if config.engine == "ray" else journal, texts, models)

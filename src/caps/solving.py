@@ -122,7 +122,10 @@ class AutoSolver:
     ) -> Solution:
         """Generate as many samples as are worth their price, by votes alone or also with the judge."""
         runner, budget = self._runner, self._engine.new_budget()
-        case = runner.apply_to_case(case)
+        applied = runner.apply_to_case(case)
+        if isinstance(applied, InputError):
+            raise applied
+        case = applied
         if case.candidates and isinstance(runner.method, Independent):
             raise InputError("candidates: the case has some already; remove them to generate new ones")
         log = self._log(case)

@@ -112,9 +112,11 @@ class StubServer:
         api_key: str | None = None,
         port: int = 0,
         holds: Sequence[str] = (),
+        context: int | None = None,
     ) -> None:
         self._behaviours = behaviours
         self._holds = holds
+        self._listed = {} if context is None else {"max_model_len": context}
         self._models = models
         self._check_model = check_model
         self._api_key = api_key
@@ -170,7 +172,9 @@ class StubServer:
     async def _list(self, request: web.Request) -> web.StreamResponse:
         if self._models is None:
             return web.Response(status=404)
-        return web.json_response({"object": "list", "data": [{"id": name} for name in self._models]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": name, **self._listed} for name in self._models]}
+        )
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())

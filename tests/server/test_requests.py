@@ -386,3 +386,24 @@ def test_no_body_causes_a_500():
     with StubServer([Raw(reply)]) as stub:
         inside(stub.url, work, model="m")
     assert {200, 400} <= seen
+
+
+def test_a_case_that_names_files_or_commands_of_the_machine_is_refused(stub):
+    named = {"repository": "shop", "commit": "abc", "test_command": "make", "environment": ".venv"}
+
+    async def work(call):
+        for size in (1, 100_000):  # a large body is parsed in a worker process
+            for name, value in named.items():
+                candidates = ["--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n" + " " * size] * 2
+                body = {
+                    "problem": "?",
+                    "domain": "patch",
+                    "candidates": candidates,
+                    "model": "caps/m",
+                    name: value,
+                }
+                answer = await call(path="/v1/select", body=body)
+                assert answer.status == 400, (name, size)
+                assert f"{name}: a client may not name files or commands" in json.dumps(answer.json)
+
+    inside(stub.url, work)

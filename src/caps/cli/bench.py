@@ -94,7 +94,7 @@ Data = Annotated[
 ]  # fmt: skip
 
 
-@configured("judge", "recorded", "asking", "performance", "journal", "price", without=("timeout",))
+@configured("judge", "recorded", "asking", "performance", "context", "journal", "price", without=("timeout",))
 def bench(
     ctx: typer.Context,
     study: StudyFile,

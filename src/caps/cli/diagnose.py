@@ -27,7 +27,9 @@ from caps.core.panel import Mode
 from caps.core.settings import override
 from caps.core.text import printable
 from caps.datasets.imports import open_cases
+from caps.evidence.domains import with_stated_domain
 from caps.files import write_file
+from caps.judge_presets import NO_PRESET
 from caps.judging.simulated import PRESETS
 from caps.models.fleet import join_addresses
 from caps.reports import diagnosis
@@ -157,8 +159,8 @@ Save = Annotated[
 
 
 @configured(
-    "judge", "recorded", "levels", "asking", "strategy", "evidence", "performance", "embedded", "journal",
-    "cases", "price", "total budget", "total budget seconds",
+    "judge", "recorded", "levels", "asking", "strategy", "evidence", "domain", "performance", "context",
+    "embedded", "journal", "cases", "price", "total budget", "total budget seconds",
     defaults={"hard_evidence": "off"},
     without=("model", "strategy", "skip_failing", "judge_profile"),
 )  # fmt: skip
@@ -292,7 +294,10 @@ def _subjects(
         return list(of_pools(generated_pools(PoolModel(), limit or MADE_UP, plan.seed)))
     views = {name: str(view) for name, view in config.views.items()}
     source = islice(open_cases(cases, fields=config.map, say=say), limit)
-    return list(subjects(source, make_prepare(config.profile, views)))
+    stated = (with_stated_domain(case, config.domain) for case in source)
+    room = config.max_tokens or NO_PRESET.max_tokens
+    prepare = make_prepare(config.profile, views, context=config.context_tokens, reply=room)
+    return list(subjects(stated, prepare))
 
 
 def _simulated(

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +24,7 @@ from caps.core.text import percent, plural
 from caps.core.types import Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
-from caps.evidence.domains import known_domains
+from caps.evidence.domains import known_domains, with_stated_domain
 from caps.files import Output as OutputFile
 from caps.graders.base import Grade, Opening
 from caps.journal.store import default_path
@@ -95,19 +94,13 @@ def grade(
     if grader is not None:
         graders = dict.fromkeys(known_domains(), make_grader(grader, name, test_seconds))
     read = partial(open_cases, cases, fields=fields, say=say)
-    source = (_stated(case, own) for case in checked_source(read, limit))
+    source = (with_stated_domain(case, own) for case in checked_source(read, limit))
     counted = count_cases(cases, fields)
     total = limit if counted is None else min(counted, limit or counted)
     # Opened before the event loop starts: opening a FIFO may block, and here Ctrl-C ends that.
     with OutputFile(output, option="--output", inputs=[cases]) as sink:
         code = asyncio.run(run.play(source, total, sink, graders, where))
     raise typer.Exit(code)
-
-
-def _stated(case: Case | InputError, domain: str | None) -> Case | InputError:
-    if domain is None or isinstance(case, InputError) or not case.guessed:
-        return case
-    return replace(case, domain=domain, guessed=False)
 
 
 def _label(grade: Grade) -> str:

@@ -54,9 +54,9 @@ PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
     "generation": GENERATION, "early exit": GENERATION, "virtual models": GENERATION,
-    "engine": PERFORMANCE, "performance": PERFORMANCE, "embedded": PERFORMANCE, "journal": FILES,
-    "cases": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET, "budget seconds": BUDGET,
-    "total budget": BUDGET, "total budget seconds": BUDGET,
+    "engine": PERFORMANCE, "performance": PERFORMANCE, "context": JUDGE, "embedded": PERFORMANCE,
+    "journal": FILES, "cases": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
+    "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,
 }  # fmt: skip
 #: Printed below the options of every command that takes settings of a run.
 EPILOG = (
@@ -512,6 +512,7 @@ Judges = Annotated[list[str] | None, setting_option("judge")]
 Panel = Annotated[str, setting_option("panel")]
 Profile = Annotated[str | None, setting_option("profile")]
 Domain = Annotated[str | None, setting_option("domain")]
+ContextTokens = Annotated[int | None, setting_option("context_tokens")]
 View = Annotated[list[str] | None, setting_option("views")]
 Prompts = Annotated[Path | None, setting_option("prompts")]
 Tokenizer = Annotated[Path | None, setting_option("tokenizer")]

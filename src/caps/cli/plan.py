@@ -14,7 +14,7 @@ import typer
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.cli import options
 from caps.cli.help import PERFORMANCE, SIZES, STRATEGY
-from caps.cli.options import JsonFlag, SetOption, allow_named, complete_strategies
+from caps.cli.options import JsonFlag, SetOption, allow_named, complete_strategies, named_domain
 from caps.cli.output import FailureLog, print_json, say, stdout
 from caps.cli.plan_capacity import (
     BatchHours,
@@ -46,6 +46,7 @@ from caps.files import is_stream
 from caps.findings.written_tests import MAX_TOKENS, applies, test_request
 from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
+from caps.models.discovery import served_context
 from caps.models.fleet import join_addresses
 from caps.models.tokenizing import Tokenizer, tokens_per_character
 from caps.registry import REWARD_JUDGE, STRATEGIES
@@ -58,7 +59,8 @@ STATED_OUTPUT = 400.0
 PROMPT_TOKENS = 50  # of the prompt that asks for an answer, besides the problem
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
 CASES_ONLY = (
-    "judge", "profile", "view", "prompts", "limit", "tokenizer", "tokens_per_char", "journal", "write_tests",
+    "judge", "profile", "view", "domain", "context_tokens", "prompts", "limit", "tokenizer",
+    "tokens_per_char", "journal", "write_tests",
 )  # fmt: skip
 TERMS_ONLY = (
     "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
@@ -217,6 +219,8 @@ def plan(
     panel: options.Panel = "all",
     profile: options.Profile = None,
     view: options.View = None,
+    domain: options.Domain = None,
+    context_tokens: options.ContextTokens = None,
     prompts: options.Prompts = None,
     seed: options.Seed = 1234,
     limit: options.Limit = None,
@@ -310,7 +314,10 @@ def plan(
         return
     views = parse_assignments(view or [], option="--view")
     rate, source = _rate(tokens_per_char, cases, fields, tokenizer, model, join_addresses(base_url), api_key)
-    task = Task(tuple(strategies.values()), templates, profile, views, seed, rate)
+    context = _context(context_tokens, model, join_addresses(base_url), api_key)
+    task = Task(
+        tuple(strategies.values()), templates, profile, views, seed, rate, context, named_domain(domain)
+    )
     planned = _Source(cases, limit, fields, write_tests)
     raise typer.Exit(plan_file(planned, task, terms, names=list(strategies), as_json=as_json,
                                named=strategy is not None, scale=scale, counted=source,
@@ -444,6 +451,14 @@ def _rate(
         if measured is not None:
             return measured, f"{number(measured, 4)} tokens per character, as the server counts"
     return PER_CHARACTER, "estimated, 4 characters per token"
+
+
+def _context(stated: int | None, model: str | None, base_url: str, api_key: str | None) -> int | None:
+    """Tokens of the judge's context, as stated or as its server says."""
+    if stated is not None or not model or not base_url:
+        return stated
+    key = Keys.find(RunConfig(), api_key=api_key).api_key
+    return asyncio.run(served_context(base_url, model, key))
 
 
 def _plan_pool(

@@ -6,7 +6,6 @@ from itertools import chain, islice
 
 import typer
 
-from caps.building import make_prepare
 from caps.cli.output import FailureLog, say, stdout, warning_printer
 from caps.cli.progress import fetch_bar
 from caps.config import Keys, RunConfig
@@ -93,7 +92,7 @@ def refuse_if_too_expensive(
         raise SettingError(
             "--max-usd needs a file of cases, since standard input and pipes can be read only once"
         )
-    prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
+    prepare = runner.preparation(findings=False)
     tokens, seed, rate = 0, runner.config.seed, PER_CHARACTER
     if runner.tokenizer is not None:
         rate = runner.tokenizer.rate(texts_of(read())) or rate
@@ -124,7 +123,7 @@ def texts_of(cases: Iterable[Case | InputError]) -> Iterator[str]:
 def print_first_round(source: Iterable[Case | InputError], runner: Runner) -> None:
     """Print what the first round of each case would ask."""
     rows, failures = [], FailureLog()
-    prepare = make_prepare(runner.config.profile, {name: str(x) for name, x in runner.config.views.items()})
+    prepare = runner.preparation(findings=False)
     for case in source:
         if isinstance(case, InputError):
             failures.add(str(case))

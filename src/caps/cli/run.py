@@ -145,7 +145,7 @@ class Calibrator:
         """Ask about the first cases; return the estimate, the strategy that uses it, and all cases."""
         cases, runner = iter(source), self._runner
         first = list(islice(cases, self.count))
-        readable = [runner.apply_to_case(case) for case in first if isinstance(case, Case)]
+        readable = [case for case in map(runner.apply_to_case, first) if isinstance(case, Case)]
         found = await calibrate(
             session.engine,
             readable,
@@ -181,6 +181,7 @@ class Run:
         self._failures = FailureLog()
         self._packets = ReorderBuffer[ResultPacket]()
         self._guessed: Counter[str] = Counter()
+        self._reasons: dict[str, None] = {}  # in order, each once
         self._servers: Callable[[], list[ServerRecord]] = list
 
     async def until_done_or_stopped(
@@ -288,7 +289,9 @@ class Run:
     def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
         if outcome.prepared is not None and outcome.prepared.case.guessed:
-            self._guessed[outcome.prepared.case.domain] += 1
+            case = outcome.prepared.case
+            self._guessed[case.domain] += 1
+            self._reasons.setdefault(case.reason)
 
     def _write(self, packet: ResultPacket, folder: RunFolder | None) -> None:
         if folder is not None:
@@ -319,7 +322,8 @@ class Run:
                 say(f"recorded verdicts, {counts}. {RULE}", "dim")
         if self._guessed and not self._quiet:
             guesses = ", ".join(f"{domain} {count}" for domain, count in self._guessed.items())
-            say(f'guessed domains: {guesses}; set "domain" in the cases', "dim")
+            why = "; ".join(filter(None, self._reasons))
+            say(f'guessed domains: {guesses} ({why}); --domain or "domain" in the cases states it', "dim")
         return 1 if self._summary.failed else 3 if self._summary.provisional else 0
 
     def _checked(

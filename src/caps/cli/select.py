@@ -41,7 +41,8 @@ DryRun = Annotated[
 
 @configured(
     "judge", "recorded", "levels", "asking", "strategy", "calibrate", "evidence", "domain", "findings",
-    "engine", "performance", "embedded", "journal", "cases", "price", "gpu price", "budget", "budget seconds",
+    "engine", "performance", "context", "embedded", "journal", "cases", "price", "gpu price", "budget",
+    "budget seconds",
     "total budget",
     "total budget seconds",
 )  # fmt: skip

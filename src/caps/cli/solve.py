@@ -48,8 +48,8 @@ File = Annotated[
 
 
 @configured(
-    "judge", "asking", "strategy", "evidence", "findings", "generation", "domain", "performance", "embedded",
-    "journal", "price", "budget", "budget seconds",
+    "judge", "asking", "strategy", "evidence", "findings", "generation", "domain", "performance", "context",
+    "embedded", "journal", "price", "budget", "budget seconds",
 )  # fmt: skip
 def solve(
     config: RunConfig,

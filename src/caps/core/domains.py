@@ -1,7 +1,7 @@
 """Domains: the signature, views, prompts, finder and grader of a kind of task.
 
-`code`, `math` and `general` are built in (`evidence/domains.py`). No code depends on the name of a domain:
-everything that differs between kinds of tasks is a field of this class.
+`code`, `math`, `patch` and others are built in (`evidence/domains.py`). No code depends on the name of a
+domain: everything that differs between kinds of tasks is a field of this class.
 
     SQL = Domain(name="sql", signature=normalised_query, finder=QueryRunner, grader=QueryRunner)
 """
@@ -97,13 +97,15 @@ class Resources:
     """Resources of a run for a finder or grader, passed to the function or class that creates it.
 
     `sandbox` says where programs may run (`off`: nowhere), `seconds` limits the time for a test. A finder may
-    try `further_inputs` beyond the examples of a case, in `further_seconds`.
+    try `further_inputs` beyond the examples of a case, in `further_seconds`. `repositories` is the folder of
+    the repositories that cases may name; without it they may name none.
     """
 
     sandbox: str = "auto"
     seconds: float = 10.0
     further_inputs: int = 64
     further_seconds: float = 20.0
+    repositories: str | None = None
     texts: Any = None  # the worker processes that read long texts
 
 
@@ -142,15 +144,17 @@ class Domain:
     """Labels candidates, for `caps grade` and `caps sample`."""
     fields: tuple[str, ...] = ()
     """Fields of a case beside problem and candidates that the finder may read."""
+    local_fields: tuple[str, ...] = ()
+    """Fields of a case that name files or commands of this machine; the server refuses cases with one."""
     truth: tuple[str, ...] | None = None
     """Fields of a case that a grade depends on; None: all."""
     python_programs: bool = False
     """Whether candidates are Python programs: a case may state an interface and tests for them."""
     short_answers: bool = False
     """Whether a candidate ends in a short answer, which is printed once more by itself."""
-    recognises: Callable[[Mapping[str, object], Sequence[Candidate]], bool] | None = None
-    """Whether a case that states no domain is of this one. Only built-in domains are guessed, in their order:
-    installing a package changes no selection."""
+    recognises: Callable[[Mapping[str, object], Sequence[Candidate]], str] | None = None
+    """Why a case that states no domain is of this one; empty if it is not. Only built-in domains are guessed,
+    in their order: installing a package changes no selection."""
 
     @property
     def has_own_prompts(self) -> bool:

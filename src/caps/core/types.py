@@ -133,9 +133,12 @@ class Found:
     """Findings about a candidate from running or comparing it before the contest; None is unknown.
 
     Candidates of a case with the same `cluster` behave alike or give equal answers. `passed` counts the
-    public examples that passed, out of `examples`. `runs` have the same inputs in the same order for all
-    candidates of a case, the shortest first. `note` says why something could not be found. `written` is
-    how far it agrees with tests that a model wrote and the programs that pass the same ones, from 0 to 1.
+    public examples or tests that passed, out of `examples`, in `seconds`. `parses` is whether a program
+    parses, or a patch applies and parses. `runs` have the same inputs in the same order for all candidates of
+    a case, the shortest first. `note` says in words what was found, or why something could not be found;
+    `context` is the candidate as a judge should read it, such as a patch with the lines around it; both are
+    untrusted text. `written` is how far it agrees with tests that a model wrote and the programs that pass
+    the same ones, from 0 to 1.
     """
 
     cluster: str | None = None
@@ -146,6 +149,8 @@ class Found:
     survived: Survived | None = None
     note: str = ""
     written: float | None = None
+    context: str = ""
+    seconds: float | None = None
 
 
 def differing_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:
@@ -181,11 +186,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A problem with its candidates; a candidate's id is its index. `guessed`: the domain was inferred.
+    """A problem with its candidates; a candidate's id is its index.
 
-    `where` is the file and line it was read from, for messages. `criteria` say what makes an answer better,
-    for domains whose prompts ask by them. `spent`: tokens of the calls to a model that were made for its
-    findings, and whether a journal answered.
+    `guessed`: the domain was inferred; `reason` says from what. `where` is the file and line it was read
+    from, for messages. `criteria` say what makes an answer better, for domains whose prompts ask by them.
+    `spent`: tokens of the calls to a model that were made for its findings, and whether a journal answered.
     """
 
     id: str
@@ -197,6 +202,7 @@ class Case:
     where: str = field(default="", compare=False)
     criteria: tuple[str, ...] = ()
     spent: "tuple[tuple[Usage, bool], ...]" = ()
+    reason: str = field(default="", compare=False)
 
     @classmethod
     def of(

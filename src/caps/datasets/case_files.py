@@ -3,6 +3,7 @@
 A line that cannot be read is yielded as an `InputError`; reading goes on with the next line.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ import msgspec
 from caps.core.errors import InputError, SettingError
 from caps.core.text import printable_json
 from caps.core.types import Candidate, Case, Message, Problem
+from caps.datasets.agent_runs import candidate_text
 from caps.datasets.media import content_of, read_content
 from caps.datasets.reading import Row, check_value_count, kind_of, required
 from caps.datasets.reading import lines as read_lines
@@ -176,6 +178,7 @@ def _candidate(item: object, where: str, folder: Path | None) -> Candidate:
     if isinstance(content := item.get("content"), list) and "text" not in item:
         fields["text"], fields["media"] = read_content(content, f"{where}.content", folder)
     else:
+        item = item if "text" in item else {**item, **_other_form(item, where)}
         fields["text"] = required(item, "text", str, f"{where}.")
     for name, kind in (
         ("code", str),
@@ -202,6 +205,14 @@ def _number(value: object) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:
         return None
+
+
+def _other_form(item: Row, where: str) -> Row:
+    """The text of a candidate that is given as a run of an agent or as edited files."""
+    if isinstance(item.get("files"), dict | list):
+        return {"text": json.dumps({"files": item["files"]}, ensure_ascii=False)}
+    text = candidate_text(item, where)
+    return {} if text is None else {"text": text}
 
 
 def _check_size(number: float, where: str) -> None:

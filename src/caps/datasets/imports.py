@@ -8,6 +8,13 @@ from pathlib import Path
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Case
+from caps.datasets.agent_runs import (
+    read_atif,
+    read_chats,
+    read_mini_swe_agent,
+    read_openhands,
+    read_swe_agent,
+)
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines, present
 from caps.datasets.fields import group_rows, parse_map, understand
 from caps.datasets.inspect_logs import read_eval, read_json_log
@@ -27,6 +34,7 @@ from caps.datasets.reading import (
     table_rows,
 )
 from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
+from caps.evidence.domains import agree_on_domain
 from caps.files import is_stream
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
@@ -47,6 +55,22 @@ class Format:
 FORMATS = {
     "pools": Format("cases with recorded verdicts of several judges", POOL_FIELDS, read_pools),
     "caps": Format("the format of caps: one case per line", (frozenset({"candidates"}),), cases_in),
+    "mini-swe-agent": Format(
+        "a .traj.json of mini-swe-agent", (frozenset({"messages", "info"}),), read_mini_swe_agent
+    ),
+    "swe-agent": Format(
+        "a .traj of SWE-agent",
+        (frozenset({"trajectory", "info"}), frozenset({"trajectory", "history"})),
+        read_swe_agent,
+    ),
+    "openhands": Format(
+        "output.jsonl of OpenHands", (frozenset({"instance_id", "instruction", "history"}),), read_openhands
+    ),
+    "atif": Format(
+        "agent trajectories in steps (ATIF), as of terminal-bench",
+        (frozenset({"steps", "agent"}), frozenset({"steps", "schema_version"})),
+        read_atif,
+    ),
     "openai-batch": Format(
         "batch output of OpenAI or vllm run-batch",
         (frozenset({"custom_id", "response"}), frozenset({"custom_id", "body"})),
@@ -58,6 +82,9 @@ FORMATS = {
     "inspect": Format("logs of Inspect, .eval or .json", (frozenset({"eval", "samples"}),), read_json_log),
     "livecodebench": Format(
         "*_eval_all.json of LiveCodeBench", (frozenset({"question_id", "code_list"}),), read_results
+    ),
+    "chat": Format(
+        "runs of agents in OpenAI's chat format, one on each line", (frozenset({"messages"}),), read_chats
     ),
 }
 
@@ -74,7 +101,8 @@ def open_cases(
     """Read the cases of a file, or of all files of a folder, in any supported format.
 
     `requests` is the input file of a batch, `fields` the setting `map`; `bare` cases need no candidates. How
-    the fields of a file in no known format were understood is told to `say`.
+    the fields of a file in no known format were understood is told to `say`. Cases that state no domain get
+    one by a decision about the whole file.
     """
     if format_ not in (AUTO, *FORMATS):
         names = [AUTO, *FORMATS]
@@ -83,8 +111,8 @@ def open_cases(
         )
     reader = _Reader(parse_map(fields), bare, say)
     if not is_stream(path) and Path(path).is_dir():
-        return reader.folder(path)
-    return reader.read(path, format_, requests)
+        return agree_on_domain(reader.folder(path))
+    return agree_on_domain(reader.read(path, format_, requests))
 
 
 class _Reader:
@@ -152,7 +180,7 @@ class _Reader:
         if format_ == AUTO and (first == b"{" or first.startswith(b"[")):
             yield from self._document(source, path)
             return
-        name = detect_format(first) if format_ == AUTO else format_
+        name = self._format_of(decode_line(first)) if format_ == AUTO else format_
         if name == "caps" and (row := self._unusual(first)) is not None:
             numbered = (
                 (place, decode_line(line)) for place, line in enumerate(source, start=1) if line.strip()
@@ -166,6 +194,17 @@ class _Reader:
             yield from read_batch(source, path, requests)
         else:
             raise SettingError(f"--requests applies to openai-batch only; the format of {path} is {name}")
+
+    def _format_of(self, row: Row | InputError) -> str:
+        """The format by the fields of the first row; messages beside candidates are a problem, not a run."""
+        found = "caps" if isinstance(row, InputError) else _by_fields(row)
+        if found != "chat" or isinstance(row, InputError):
+            return found
+        try:
+            understand(row, self._stated, bare=self._bare)
+        except InputError:
+            return found
+        return "caps"
 
     def _unusual(self, first: bytes) -> Row | None:
         """The first row, unless it is a case under the names of caps, or cannot be understood otherwise."""
@@ -208,9 +247,9 @@ class _Reader:
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         rows = value if isinstance(value, list) else [value]
-        known = _by_fields(rows[0]) if rows and isinstance(rows[0], dict) else "caps"
-        if known in ("inspect", "livecodebench"):
-            yield from FORMATS[known].read([whole], path)
+        known = self._format_of(rows[0]) if rows and isinstance(rows[0], dict) else "caps"
+        if known != "caps":
+            yield from FORMATS[known].read(whole.splitlines(keepends=True), path)
             return
         numbered = (
             (place, row if isinstance(row, dict) else InputError(f"must be an object, not {kind_of(row)}"))
@@ -260,7 +299,7 @@ def count_cases(path: str, fields: str = "") -> int | None:
         return count_rows(path)
     first, _ = peek_line(lines(path))
     row = decode_line(first)
-    if isinstance(row, InputError) or _by_fields(row) != "caps":
+    if isinstance(row, InputError) or detect_format(first) != "caps":
         return None
     try:
         return count_lines(path) if _one_per_case(row, fields) else None

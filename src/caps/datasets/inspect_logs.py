@@ -11,7 +11,8 @@ from pathlib import Path
 
 from caps.core.errors import InputError
 from caps.core.types import Candidate, Case, Problem
-from caps.datasets.logs import parse_choice, parse_problem
+from caps.datasets.agent_runs import chat_messages, run_text
+from caps.datasets.logs import parse_choice, parse_problem, resolve_attachment
 from caps.datasets.reading import LIMITS, Limits, Row, decode, join_lines, objects, required, text_or_number
 from caps.evidence.domains import guess_domain
 
@@ -156,6 +157,9 @@ def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
         parse_choice(choice, f"output.choices[{i}]", attachments)
         for i, choice in enumerate(objects(output, "choices"))
     )
+    run = _agent_run(row, attachments)
+    if run is not None:
+        candidates = (Candidate(run),)
     if len(candidates) == 1:
         candidates = (_labelled(candidates[0], row.get("scores")),)
     problem = parse_problem(row.get("input"), "input", attachments)
@@ -165,6 +169,22 @@ def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch in epochs:
         raise InputError(f"epoch: {epoch!r:.40} of sample {name!r} must be an integer that occurs once")
     epochs[epoch] = candidates
+
+
+def _agent_run(row: Row, attachments: Row | None) -> str | None:
+    """The messages of a sample as a run, if its model called tools."""
+    messages = row.get("messages")
+    if not isinstance(messages, list) or not any(
+        isinstance(one, dict) and one.get("tool_calls") for one in messages
+    ):
+        return None
+    resolved = [
+        {**one, "content": resolve_attachment(one["content"], attachments)}
+        if isinstance(one.get("content"), str)
+        else one
+        for one in objects(row, "messages")
+    ]
+    return run_text(chat_messages(resolved))
 
 
 def _labelled(candidate: Candidate, scores: object) -> Candidate:

@@ -78,7 +78,7 @@ _ATTACHMENT_PREFIX = "attachment://"
 def parse_problem(value: object, where: str, attachments: Mapping[str, object] | None = None) -> Problem:
     """Parse a problem that is a text or a list of messages; parts that are not text are refused."""
     if isinstance(value, str):
-        return Problem.of(_resolve_attachment(value, attachments))
+        return Problem.of(resolve_attachment(value, attachments))
     if not isinstance(value, list) or not value:
         raise InputError(f"{where}: must be a text or a list of chat messages, not {kind_of(value)}")
     messages = []
@@ -114,17 +114,17 @@ def with_reasoning(text: str, reasoning: str) -> str:
 def _content(content: object, attachments: Mapping[str, object] | None, where: str) -> tuple[str, str]:
     """The text and the reasoning of a message's content."""
     if content is None or isinstance(content, str):
-        return _resolve_attachment(content or "", attachments), ""
+        return resolve_attachment(content or "", attachments), ""
     if not isinstance(content, list):
         raise InputError(f"{where}: must be a text or a list of parts, not {kind_of(content)}")
     texts, reasonings = [], []
     for i, part in enumerate(content):
         if isinstance(part, str):
-            texts.append(_resolve_attachment(part, attachments))
+            texts.append(resolve_attachment(part, attachments))
         elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            texts.append(_resolve_attachment(part["text"], attachments))
+            texts.append(resolve_attachment(part["text"], attachments))
         elif isinstance(part, dict) and part.get("type") in ("reasoning", "thinking"):
-            reasonings.append(_resolve_attachment(_reasoning_part(part), attachments))
+            reasonings.append(resolve_attachment(_reasoning_part(part), attachments))
         else:
             kind = part.get("type") if isinstance(part, dict) else kind_of(part)
             raise InputError(f"{where}[{i}]: a part of type {kind!r:.40} is not text")
@@ -136,7 +136,7 @@ def _reasoning_part(part: Row) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _resolve_attachment(text: str, attachments: Mapping[str, object] | None) -> str:
+def resolve_attachment(text: str, attachments: Mapping[str, object] | None) -> str:
     """The text, or the attachment it refers to: Inspect stores long texts separately, by digest."""
     if attachments and text.startswith(_ATTACHMENT_PREFIX):
         value = attachments.get(text.removeprefix(_ATTACHMENT_PREFIX))

@@ -6,13 +6,19 @@ case states a domain by name, never by path, so that a case file cannot import c
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 
 from caps.core.domains import PROMPT_KINDS, TEMPLATES, Domain
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
-from caps.core.types import Candidate
+from caps.core.types import Candidate, Case
+from caps.evidence import domain_prompts
 from caps.evidence.anatomy import last_boxed, last_code_block
+from caps.evidence.patches import looks_like_patch
+from caps.evidence.trajectories import read_run
 from caps.registry import DEFAULT_DOMAIN, DOMAINS, FINDERS, GRADERS, check_call, names, names_code, resolve
 
 INTERFACE = ("entry_point", "fn_name", "starter_code", "preamble")
@@ -20,25 +26,87 @@ _NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
 _registered: dict[str, Domain] = {}
 
 
-def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
-    """Whether a case has tests, or most of its candidates contain code."""
-    if any(row.get(name) for name in ("tests", "entry_point", "starter_code")):
-        return True
-    holding = sum(one.code is not None or last_code_block(one.text) is not None for one in candidates)
-    return holding > len(candidates) / 2
+#: Fields of a case of patches. `repository_digest` is computed, never read from a file.
+REPOSITORY = ("repository", "commit", "test_command", "test_seconds", "environment")
+REPOSITORY_DIGEST = "repository_digest"
 
 
-def recognises_math(row: Mapping[str, object], candidates: Sequence[Candidate]) -> bool:
-    """Whether most candidates box an answer; without candidates, whether an answer is known."""
+def recognises_patches(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
+    """Most candidates are diffs, and the case has no tests for programs."""
+    if _has_program_tests(row) or not _most(candidates, _is_patch):
+        return ""
+    return "most candidates are diffs"
+
+
+def recognises_runs(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:  # noqa: ARG001
+    """Most candidates are lists of chat messages with an agent's steps."""
+    return "most candidates are messages of an agent" if _most(candidates, _is_run) else ""
+
+
+def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
+    """The case has tests, or most of its candidates contain code."""
+    if _has_program_tests(row):
+        return "tests or an interface for programs are stated"
+    return "most candidates contain code" if _most(candidates, _has_code) else ""
+
+
+def recognises_math(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
+    """Most candidates box an answer; without candidates, an answer is known."""
     if not candidates:
-        return row.get("answer") is not None
-    boxing = sum(one.answer is not None or last_boxed(one.text) is not None for one in candidates)
-    return boxing > len(candidates) / 2
+        return "an answer is known" if row.get("answer") is not None else ""
+    return "most candidates state or box an answer" if _most(candidates, _has_answer) else ""
+
+
+def _has_program_tests(row: Mapping[str, object]) -> bool:
+    return any(row.get(name) for name in ("tests", "entry_point", "starter_code"))
+
+
+def _most(candidates: Sequence[Candidate], holds: Callable[[Candidate], bool]) -> bool:
+    return sum(map(holds, candidates)) > len(candidates) / 2
+
+
+def _is_patch(candidate: Candidate) -> bool:
+    return looks_like_patch(candidate.code or candidate.text)
+
+
+def _is_run(candidate: Candidate) -> bool:
+    start = candidate.text[:2000].lstrip()
+    return start.startswith("[") and '"role"' in start and read_run(candidate.text) is not None
+
+
+def _has_code(candidate: Candidate) -> bool:
+    return candidate.code is not None or last_code_block(candidate.text) is not None
+
+
+def _has_answer(candidate: Candidate) -> bool:
+    return candidate.answer is not None or last_boxed(candidate.text) is not None
 
 
 CODE_PROMPTS = "code"
 _TRUTH = ("answer", "tests", *INTERFACE)
 
+PATCH = Domain(
+    name="patch",
+    signature="patch-text",
+    partial="patch-summary",
+    full="patch-full",
+    templates=domain_prompts.PATCHES,
+    finder="patches",
+    fields=(*REPOSITORY, REPOSITORY_DIGEST),
+    local_fields=REPOSITORY,
+    recognises=recognises_patches,
+)
+TRAJECTORY = Domain(
+    name="trajectory",
+    signature="final-state",
+    partial="run-summary",
+    full="run-full",
+    templates=domain_prompts.RUNS,
+    finder="runs",
+    fields=(*REPOSITORY, REPOSITORY_DIGEST),
+    local_fields=REPOSITORY,
+    recognises=recognises_runs,
+)
 CODE = Domain(
     name="code",
     signature="code-ast",
@@ -63,7 +131,11 @@ MATH = Domain(
     short_answers=True,
     recognises=recognises_math,
 )
-GENERAL = Domain(name="general", recognises=lambda row, candidates: True)  # noqa: ARG005
+GENERAL = Domain(
+    name="general",
+    finder="replies",
+    recognises=lambda row, candidates: "nothing else fits",  # noqa: ARG005
+)
 
 
 def domain_named(name: str) -> Domain:
@@ -100,6 +172,11 @@ def known_domains() -> list[str]:
 def registered_fields() -> dict[str, tuple[str, ...]]:
     """The registered domains, which other processes may not know, with the fields their finders read."""
     return {name: one.fields for name, one in _registered.items() if name not in DOMAINS.table}
+
+
+def local_fields() -> set[str]:
+    """Fields of a case that name files or commands of this machine, whatever its domain."""
+    return {field for domain in all_domains() for field in domain.local_fields}
 
 
 def all_domains() -> Iterator[Domain]:
@@ -154,6 +231,50 @@ def guess_domain(row: Mapping[str, object], candidates: Sequence[Candidate]) -> 
         if recognises is not None and recognises(row, candidates):
             return name
     return DEFAULT_DOMAIN
+
+
+READ_AHEAD = 64
+AGREEMENT = 0.9
+
+
+def agree_on_domain(source: Iterable[Case | InputError]) -> Iterator[Case | InputError]:
+    """Decide on one domain for the cases of a file that state none, from the first of them.
+
+    If nine in ten of these look alike, all get that domain: a single odd case is judged as the others are. If
+    they differ more, the file is mixed and each case keeps its own guess. `reason` says which and why.
+    """
+    rest = iter(source)
+    for case in rest:
+        if not isinstance(case, Case) or not case.guessed:
+            yield case
+            continue
+        first = [case, *islice(rest, READ_AHEAD - 1)]
+        domain, reason = _decide([one for one in first if isinstance(one, Case) and one.guessed])
+        for one in chain(first, rest):
+            if isinstance(one, Case) and one.guessed:
+                yield replace(one, domain=domain or one.domain, reason=reason)
+            else:
+                yield one
+
+
+def _decide(cases: Sequence[Case]) -> tuple[str | None, str]:
+    """The domain that nearly all of these cases look like, None if they are mixed; and the reason."""
+    counts = Counter(case.domain for case in cases)
+    domain, count = counts.most_common(1)[0]
+    if count < AGREEMENT * len(cases):
+        mixed = ", ".join(f"{name} {number}" for name, number in counts.most_common())
+        return None, f"each case by itself, since the first {len(cases)} differ: {mixed}"
+    typical = next(case for case in cases if case.domain == domain)
+    recognises = domain_named(domain).recognises
+    why = "" if recognises is None else recognises(typical.extra, typical.candidates)
+    return domain, f"{f'{count} of the first {len(cases)} cases' if len(cases) > 1 else 'the case'}: {why}"
+
+
+def with_stated_domain(case: Case | InputError, name: str | None) -> Case | InputError:
+    """The case with the domain that the user names, if it states none itself."""
+    if name is None or not isinstance(case, Case) or not case.guessed:
+        return case
+    return replace(case, domain=domain_named(name).name, guessed=False)
 
 
 def check_domain(found: object, name: str) -> Domain:

@@ -20,6 +20,7 @@ from caps.core.types import (
 )
 from caps.evidence.profiles import Profile, pair_view_named, signature_named, view_named
 from caps.evidence.signatures import verbatim
+from caps.evidence.windows import fit
 
 Read: TypeAlias = tuple[str | None, str, str]
 """The signature, partial view and full view of a candidate."""
@@ -54,14 +55,15 @@ class Views:
         return partial if level is Level.PARTIAL else full
 
 
-def describe(case: Case, profile: Profile, count: Callable[[str], int]) -> Views:
+def describe(case: Case, profile: Profile, count: Callable[[str], int], room: int | None = None) -> Views:
     """Compute the signature, views and view sizes of each candidate; equal candidates are read once."""
-    return views_of(case, read_candidates(case.candidates, profile), count, profile)
+    return views_of(case, read_candidates(case.candidates, profile, room), count, profile)
 
 
-def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[Read]:
+def read_candidates(candidates: Iterable[Candidate], profile: Profile, room: int | None = None) -> list[Read]:
     """Compute the signature, partial and full view of each candidate; equal candidates are read once.
 
+    Views are shortened to about `room` characters.
     A candidate without a signature, such as one without an answer, gets a hash of its text, so equal texts
     are equal in every domain. A partial view that is longer than the full view is replaced by it.
     """
@@ -70,8 +72,10 @@ def read_candidates(candidates: Iterable[Candidate], profile: Profile) -> list[R
 
     @cache  # samples repeat
     def read(candidate: Candidate) -> Read:
-        whole = full(candidate)
-        shown = min(whole, partial(candidate), key=len)
+        whole, shown = full(candidate), partial(candidate)
+        if room is not None:
+            whole, shown = fit(whole, room), fit(shown, room)
+        shown = min(whole, shown, key=len)
         return signature(candidate) or verbatim(candidate), whole if shown == whole else shown, whole
 
     return [read(candidate) for candidate in candidates]

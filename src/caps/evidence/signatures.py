@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate
-from caps.evidence.anatomy import boxed_answer, dissect, final_answer, find_layout, spoken
+from caps.evidence.anatomy import Enclosed, boxed_answer, dissect, final_answer, find_layout, spoken
 from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
 
 # Canonical JSON and tool calls, independent of spacing, key order and call ids
@@ -175,6 +175,25 @@ def general_text(candidate: Candidate) -> str | None:
     return _short(" ".join(reply.casefold().split())) if value is None else _digest(value)
 
 
+def general_found(candidate: Candidate) -> str | None:
+    """The cluster that the findings put a reply in, such as that of refusals, else its text."""
+    return _found_cluster(candidate) or general_text(candidate)
+
+
+def json_value(candidate: Candidate) -> Any:
+    """The JSON object or list of a reply, also in a fenced block that is all of it; None for prose."""
+    reply = (candidate.answer or "").strip() or spoken(candidate.text).strip()
+    value = _load(reply)
+    if value is _NO_VALUE and (block := find_layout(reply).block) is not None:
+        value = _load(block.within(reply)) if _is_all(reply, block) else _NO_VALUE
+    return value if isinstance(value, dict | list) else None
+
+
+def written_value(value: object) -> str:
+    """A JSON value in its canonical form."""
+    return _dump(value)
+
+
 def verbatim(candidate: Candidate) -> str | None:
     """A hash of the exact text, code and answer of a candidate; None if all are blank."""
     parts = (candidate.text, candidate.code or "", candidate.answer or "")
@@ -188,10 +207,13 @@ def _found_cluster(candidate: Candidate) -> str | None:
 def _fenced_value(reply: str) -> str | None:
     """The value in a fenced block that is the whole reply, except for a sentence around it."""
     block = find_layout(reply).block
-    if block is None:
-        return None
+    return canonical(block.within(reply)) if block is not None and _is_all(reply, block) else None
+
+
+def _is_all(reply: str, block: Enclosed) -> bool:
+    """Whether a reply has hardly anything but this block."""
     around = reply[: block.start] + " " + reply[block.stop :]
-    return canonical(block.within(reply)) if len(around.split(None, LEAD_IN)) <= LEAD_IN else None
+    return len(around.split(None, LEAD_IN)) <= LEAD_IN
 
 
 def _short(text: str) -> str | None:

@@ -52,6 +52,20 @@ def around(text: str, end: int, characters: int, marker: str) -> str:
     return f"{before}{trim(text[start:end])}{after}"
 
 
+def fit(text: str, characters: int) -> str:
+    """A text of at most about so many characters: its start and, twice as long, its end around a mark.
+
+    The mark says how much was left out. What a text concludes stands at its end, so more of that is kept.
+    """
+    if len(text) <= characters:
+        return text
+    first = characters // 3
+    last = characters - first
+    gone = len(text) - characters
+    cut = f"[...{gone:,} of {len(text):,} characters left out here to fit the context of the judge...]"
+    return f"{text[:first].rstrip()}\n{cut}\n{text[-last:].lstrip()}"
+
+
 def _first(text: str, words: int) -> str:
     parts = text.split(None, words)
     return text[: len(text) - len(parts[-1])].rstrip() if len(parts) > words else text.rstrip()

@@ -21,10 +21,13 @@ from caps.judging.base import PreparedCase
 from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
 from caps.text_workers import LONG_TEXT, TextWorkers
 
+DENSE = 3  # characters per token of logs and diffs, which are denser than prose
+INSTRUCTIONS = 800  # tokens of a template, its fences and the markup of a chat
+LEAST_ROOM = 1_000  # characters of a view, however long the problem is
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
 ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
 LIGHT = frozenset(
-    {"math-answer", "math-final", "math-equivalent", "general-text"}
+    {"math-answer", "math-final", "math-equivalent", "general-text", "general-found"}
 )  # signatures that parse no program
 
 
@@ -35,7 +38,9 @@ class CasePreparation:
     With `findings`, candidates that behave alike count as equal. With `quotes`, texts are also quoted for
     prompts that ask for no code. With `differences`, the pair view of the profile is shown where it applies;
     one named in `views` is shown in any case. Call the object to prepare a case in this process; `in_worker`
-    prepares a long case in a worker process, with the same result.
+    prepares a long case in a worker process, with the same result. Views are shortened so that two of them,
+    or all of a case if the strategy asks about `all_at_once`, fit into `context` tokens beside a reply of
+    `reply` tokens.
     """
 
     profile: str | None = None
@@ -43,10 +48,22 @@ class CasePreparation:
     findings: bool = False
     quotes: bool = False
     differences: bool = False
+    context: int | None = None
+    reply: int = 0
+    all_at_once: bool = False
 
     def __call__(self, case: Case) -> PreparedCase:
         """Prepare a case in this process."""
-        return _prepare(case, describe(case, self.profile_of(case), estimate_tokens))
+        return _prepare(case, describe(case, self.profile_of(case), estimate_tokens, self.room(case)))
+
+    def room(self, case: Case) -> int | None:
+        """Characters that a view may have; None if the context of the judge is unknown."""
+        if self.context is None:
+            return None
+        shown = max(2, len(case.candidates)) if self.all_at_once else 2
+        used = INSTRUCTIONS + min(self.reply, self.context // 2)
+        used += sum(len(message.content) for message in case.problem.messages) // DENSE
+        return max(LEAST_ROOM, (self.context - used) * DENSE // shown)
 
     def profile_of(self, case: Case) -> Profile:
         """The profile with the signature and the views of a case."""
@@ -66,7 +83,13 @@ class CasePreparation:
         """
         profile = self.profile_of(case)
         work = partial(
-            prepare_texts, case.problem, case.candidates, profile, quotes=self.quotes, criteria=case.criteria
+            prepare_texts,
+            case.problem,
+            case.candidates,
+            profile,
+            quotes=self.quotes,
+            criteria=case.criteria,
+            room=self.room(case),
         )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         pairs = zip(case.candidates, done.read, strict=True)
@@ -101,9 +124,10 @@ def prepare_texts(
     *,
     quotes: bool,
     criteria: tuple[str, ...] = (),
+    room: int | None = None,
 ) -> PreparedTexts:
     """Parse and escape all texts of a case."""
-    read = read_candidates(candidates, profile)
+    read = read_candidates(candidates, profile, room)
     views = tuple((shown, whole) for _, shown, whole in read)
     nonce, code = _marks(problem, views, criteria, differences_of(candidates, profile))
     rows = [

@@ -15,7 +15,7 @@ import aiohttp
 from caps.core.errors import CapsError, ModelError, SettingError
 from caps.core.secrets import shown_address
 from caps.models.base import Completion, ConnectOptions, HasConnections, Model, Request
-from caps.models.fleet import is_fleet
+from caps.models.fleet import FleetModel, is_fleet
 from caps.models.http import HttpModel
 from caps.models.weights import Report, default_weights, path_of, weights_name
 from caps.models.wire import NAME_CHARS, decode, printable, read_body
@@ -107,6 +107,40 @@ async def _query(session: aiohttp.ClientSession, endpoint: ServerAddress, second
         root = model.address.removesuffix("/v1")
         served = await _add_contexts(session, endpoint.kind, root, served)
     return Discovered(endpoint.kind, model.address, "serving", tuple(served))
+
+
+async def context_of(model: object, name: str) -> int | None:
+    """Tokens of the context of a model, as it or the list of its server says; None if neither does.
+
+    Of several servers the least counts.
+    """
+    if isinstance(model, FleetModel):
+        known = await asyncio.gather(*(context_of(one, name) for one in model.members))
+        return min((one for one in known if one is not None), default=None)
+    if not isinstance(model, HttpModel):
+        return _first_count([getattr(model, "context", None)])
+    try:
+        async with asyncio.timeout(SECONDS):
+            _, listed = await model.listing()
+    except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        return None
+    rows = listed.get("data") if isinstance(listed, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and row.get("id") == name:
+            return _parse_model(row).context
+    return None
+
+
+async def served_context(address: str, name: str, api_key: str | None) -> int | None:
+    """Tokens of the context of the model at an address, if its server says so."""
+    try:
+        model = HttpModel(address.partition(",")[0], api_key)
+    except SettingError:
+        return None
+    try:
+        return await context_of(model, name)
+    finally:
+        await model.close()
 
 
 def _parse_model(row: dict[str, Any]) -> ServedModel:

@@ -93,9 +93,9 @@ class RebuiltRun:
             self._note("the run read standard input, so its cases are not available")
             return
         try:
-            for case in self.file.read_cases():
+            for case in map(self.runner.apply_to_case, self.file.read_cases()):
                 if isinstance(case, Case):
-                    yield self.runner.apply_to_case(case)
+                    yield case
         except (InputError, SettingError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 

@@ -36,7 +36,7 @@ DECIDING = (
     "reply", "extra", "extra_e1", "profile", "views", "domain", "hard_evidence", "further_inputs",
     "further_seconds", "prompt_version", "criteria", "recorded", "recorded_judge", "judge_temperature",
     "panel", "panel_correlation", "panel_sure", "map", "reward_api", "reward_template", "reward_steps",
-    "reward_class", "write_tests", "write_tests_model", "samples", "max_n", "target",
+    "reward_class", "write_tests", "write_tests_model", "samples", "max_n", "target", "repositories",
 )  # fmt: skip
 
 

@@ -74,12 +74,16 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command, the files in its folder, and its standard input."""
+    """A command, the files in its folder, and its standard input.
+
+    `folders` are folders of this machine that it may read, by their path inside (bubblewrap only).
+    """
 
     argv: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     stdin: bytes = b""
     limits: Limits = Limits()
+    folders: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

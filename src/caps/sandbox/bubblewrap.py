@@ -12,7 +12,7 @@ import shutil
 import socket
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -143,6 +143,7 @@ class Bubblewrap:
         argv = ["bwrap", *_common_arguments(), *self._privileges()]
         argv += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", "/tmp"]  # noqa: S108
         argv += ["--perms", "0755", "--dir", _FOLDER, *_parents(job.files), *files]
+        argv += _read_only(job.folders)
         argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108
         inner = [_program(job.argv[0]), *(self._path_inside(word, job) for word in job.argv[1:])]
         if self.uids:
@@ -203,6 +204,16 @@ def _parents(files: Iterable[str]) -> list[str]:
     return [
         word for folder in sorted(folders) for word in ("--perms", "0755", "--dir", f"{_FOLDER}/{folder}")
     ]
+
+
+def _read_only(folders: Mapping[str, str]) -> list[str]:
+    """Arguments that show folders at their paths inside; parent folders are created as everyone's."""
+    arguments = []
+    for inside, folder in folders.items():
+        for parent in (*reversed(Path(inside).parents[:-1]), inside):
+            arguments += ["--perms", "0755", "--dir", str(parent)]
+        arguments += ["--ro-bind", folder, inside]
+    return arguments
 
 
 @cache

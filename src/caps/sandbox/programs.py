@@ -28,12 +28,15 @@ _NEEDED = {
     "native": ("feed", "coverage", "plain", "prelude", "wire"),
     "serve": ("serve", "coverage", "plain", "prelude", "wire"),
     "examine": ("examine", "plain", "wire"),
+    "patching": ("patching",),
 }
 
 
-def make_job(name: str, limits: Limits, *, prelude: bool = False, trace: bool = False) -> Job:
-    """The job that runs `inside/<name>.py`."""
-    arguments = f"{limits.output}, prelude={prelude}, trace={trace}" if name == "feed" else ""
+def make_job(name: str, limits: Limits, *, prelude: bool = False, trace: bool = False, mode: str = "") -> Job:
+    """The job that runs `inside/<name>.py`, some of which work in several modes."""
+    arguments = repr(mode) if mode else ""
+    if name == "feed":
+        arguments = f"{limits.output}, prelude={prelude}, trace={trace}"
     command = f"from {_PACKAGE}.{name} import main; main({arguments})"
     if name == "native":
         command = f"from {_PACKAGE}.feed import main_native; main_native({limits.output})"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from caps.core.errors import SandboxError
 from caps.sandbox.base import Job
 from caps.sandbox.runner import ENVIRONMENT, Launch, prlimit
 
@@ -30,6 +31,8 @@ class UnsafeLocal:
     @contextmanager
     def launch(self, job: Job) -> Iterator[Launch]:
         """Write the files of a job to a temporary folder and return its command."""
+        if job.folders:
+            raise SandboxError("unsafe-local: cannot protect the folders of a job: use bwrap")
         with TemporaryDirectory(prefix="caps-", ignore_cleanup_errors=True) as folder:
             for name, content in job.files.items():
                 path = Path(folder, name)

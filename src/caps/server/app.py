@@ -183,6 +183,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
         judge = upstream if same or runner.members else await _connect(stack, judging, runner)
         places = runner.judging_endpoints if runner.members else ()
         panel = {where: await _connect(stack, where, runner) for where in places}
+        await runner.learn_context(panel or {judging: judge})
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
         findings = runner.findings(None, texts)

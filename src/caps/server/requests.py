@@ -17,7 +17,7 @@ from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem
 from caps.datasets.case_files import parse_case
 from caps.datasets.media import MOST_PARTS, part_of, read_content
-from caps.evidence.domains import domain_named, guess_domain, known_domains
+from caps.evidence.domains import domain_named, guess_domain, known_domains, local_fields
 from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
 from caps.server.admission import Limits
@@ -147,6 +147,13 @@ def parse_large_case(payload: bytes, registered: Mapping[str, tuple[str, ...]]) 
     case = parse_case_body(decode_object(payload), tuple(registered))
     fields = registered[case.domain] if case.domain in registered else domain_named(case.domain).fields
     return replace(case, extra={name: case.extra[name] for name in fields if name in case.extra})
+
+
+def refuse_local_fields(case: Case) -> None:
+    """`InputError` if a case names files or commands of this machine: those are for its users only."""
+    refused = sorted(local_fields() & case.extra.keys())
+    if refused:
+        raise InputError(f"{refused[0]}: a client may not name files or commands of the server's machine")
 
 
 def field_error(error: InputError) -> ApiError:

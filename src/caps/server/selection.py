@@ -19,6 +19,7 @@ import msgspec
 from caps.config import RunConfig
 from caps.core.errors import (
     AccessError,
+    InputError,
     ModelError,
     RefusedError,
     SlowTextError,
@@ -39,7 +40,7 @@ from caps.runner import Endpoint, Runner
 from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
-from caps.server.requests import ChatRequest, as_json, tool_calls_of
+from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
 from caps.server.virtual_models import ServedGenerator
 from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
@@ -281,8 +282,10 @@ class Selector:
     ) -> ContestResult:
         """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
         runner, engine = self._open(config, generator, deadline)
-        case = runner.apply_to_case(case)
-        (outcome,) = [one async for one in engine.run([case], runner.strategy, seed=config.seed)]
+        applied = runner.apply_to_case(case)
+        if isinstance(applied, InputError):
+            raise field_error(applied)
+        (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
         return ContestResult(outcome, _selection(outcome))
 
     async def solve(

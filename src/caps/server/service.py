@@ -33,6 +33,7 @@ from caps.server.requests import (
     parse_chat_request,
     parse_large_case,
     parse_large_problem,
+    refuse_local_fields,
     request_config,
     upstream_model,
 )
@@ -116,6 +117,7 @@ class SelectionService:
                 case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
                 case = parse_case_body(body)
+            refuse_local_fields(case)
         except InputError as error:
             raise invalid_value("body", str(error)) from None
         if len(case.candidates) > self.limits.max_samples:

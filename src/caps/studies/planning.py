@@ -13,8 +13,9 @@ from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing, shows_difference
 from caps.costs.forecast import PER_CHARACTER, CaseForecast, forecast_contest
-from caps.evidence.domains import domain_named
+from caps.evidence.domains import domain_named, with_stated_domain
 from caps.evidence.entrants import media_tokens
+from caps.judge_presets import NO_PRESET
 from caps.judging.base import PreparedCase
 from caps.prompts.render import asks_for_code, find_template, render
 
@@ -153,6 +154,8 @@ class Task:
     views: Mapping[str, str]
     seed: int
     per_character: float = PER_CHARACTER
+    context: int | None = None
+    domain: str | None = None
 
 
 Forecasts: TypeAlias = list[CaseForecast | str]
@@ -201,8 +204,9 @@ def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> It
 
 
 def _forecast_chunk(chunk: Sequence[Case], task: Task) -> list[Forecasts]:
-    prepare = make_prepare(task.profile, task.views)
-    return [_forecast_all(prepare(case), task) for case in chunk]
+    prepare = make_prepare(task.profile, task.views, context=task.context, reply=NO_PRESET.max_tokens)
+    stated = (with_stated_domain(case, task.domain) for case in chunk)
+    return [_forecast_all(prepare(case), task) for case in stated if isinstance(case, Case)]
 
 
 def _forecast_all(prepared: PreparedCase, task: Task) -> Forecasts:

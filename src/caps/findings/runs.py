@@ -1,0 +1,74 @@
+"""Runs of agents: whether each ended by itself, from its log; final diffs are tried out like patches."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from caps.core.domains import Resources
+from caps.core.text import plural
+from caps.core.types import Candidate, Case, Found
+from caps.evidence.trajectories import Run, read_run
+from caps.findings.patches import PatchFinder
+from caps.text_workers import TextWorkers
+
+
+class RunFinder:
+    """Reads from the log of each run how it ended; tries out final diffs if the case names a repository.
+
+    `texts` processes long logs in worker processes.
+    """
+
+    def __init__(self, patches: PatchFinder | None = None, texts: TextWorkers | None = None) -> None:
+        self._patches, self._texts = patches, texts
+
+    @property
+    def version(self) -> str:
+        """The version of what is read, and of the finder of patches."""
+        return "runs-1" if self._patches is None else f"runs-1 {self._patches.version}"
+
+    async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
+        """Findings about each run; empty if no candidate is a run."""
+        work = partial(read_endings, case.candidates)
+        size = sum(len(one.text) for one in case.candidates)
+        read = work() if self._texts is None else await self._texts.run(work, size=size, until=until)
+        if self._patches is None or not case.extra.get("repository"):
+            return read.found
+        return await self._patches.find(replace(case, candidates=read.patches), until)
+
+    async def close(self) -> None:
+        """Remove the copies of repositories."""
+        if self._patches is not None:
+            await self._patches.close()
+
+
+class Endings(NamedTuple):
+    """How runs ended, and their final diffs as patches."""
+
+    found: list[Found]
+    patches: tuple[Candidate, ...]
+
+
+def read_endings(candidates: Sequence[Candidate]) -> Endings:
+    """Read from the log of each run how it ended."""
+    runs = [read_run(candidate.text) for candidate in candidates]
+    patches = tuple(
+        Candidate(one.answer or (one.text if run is None else run.final_diff))
+        for one, run in zip(candidates, runs, strict=True)
+    )
+    return Endings([_ending(run) for run in runs] if any(runs) else [], patches)
+
+
+def _ending(run: Run | None) -> Found:
+    if run is None:
+        return Found(parses=False, note="is no run")
+    errors = sum(len(step.errors) for step in run.steps)
+    how = "ended by itself" if run.finished else "did not end by itself"
+    return Found(parses=run.finished, note=f"{how}; {plural(errors, 'result')} with errors")
+
+
+def make_finder(resources: Resources) -> RunFinder:
+    """What reads runs, and tries out their diffs where programs may run."""
+    allowed = resources.sandbox != "off"
+    patches = PatchFinder(resources.sandbox, resources.repositories) if allowed else None
+    return RunFinder(patches, resources.texts)
