@@ -43,7 +43,7 @@ from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output, price_of_all
 from caps.datasets.imports import count_cases, open_cases
 from caps.files import is_stream
-from caps.findings.written_tests import MAX_TOKENS, applies, test_request
+from caps.findings.written_tests import MAX_TOKENS, applies, request_for_tests
 from caps.judge_tables import JudgeTable
 from caps.judging.profiles import profile_fields, read_profile
 from caps.models.discovery import served_context
@@ -671,7 +671,7 @@ class _Source:
                 else:
                     self.good += 1
                     if self._tests and applies(case):
-                        request = test_request(case, self._templates, "", self._tests, {})
+                        request = request_for_tests(case, self._templates, "", self._tests, {})
                         self.test_calls += 1
                         self.test_characters += sum(len(one.content) for one in request.messages)
                     yield case

@@ -98,7 +98,7 @@ class TestWriter:
 
     def request(self, case: Case) -> Request:
         """The request for tests of a case."""
-        return test_request(case, self._templates, self._name, self._count, self._extra)
+        return request_for_tests(case, self._templates, self._name, self._count, self._extra)
 
     async def _agreement(self, case: Case, tests: Sequence[Mapping[str, Any]]) -> list[float]:
         programs = list(dict.fromkeys(case.candidates))
@@ -129,7 +129,7 @@ def applies(case: Case) -> bool:
     return domain_named(case.domain).python_programs and len(set(case.candidates)) > 1
 
 
-def test_request(
+def request_for_tests(
     case: Case, templates: Mapping[str, str], model: str, count: int, extra: Mapping[str, object]
 ) -> Request:
     """The request for `count` tests of a case, from its statement alone."""
@@ -147,9 +147,6 @@ def test_request(
         extra=extra,
         group=case.problem.text,
     )
-
-
-test_request.__test__ = False  # type: ignore[attr-defined]  # pytest: not a test
 
 
 def read_tests(reply: str, case: Case, count: int) -> list[dict[str, Any]]:
