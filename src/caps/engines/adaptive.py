@@ -189,9 +189,7 @@ class AdaptiveRun(Generic[D]):
         self._ledgers = [GeneratorLedger(one.name, one.price) for one in generators]
         self._waiting = set[tuple[int, int]]()  # started by the policy, not sent: the record names others
         self._tasks: dict[tuple[int, int], asyncio.Task[D]] = {}
-        self._numbers: list[list[int]] = [
-            [] for _ in generators
-        ]  # numbers that were not used for lack of budget
+        self._numbers: list[list[int]] = [[] for _ in generators]  # not used for lack of budget
         self._begun: dict[tuple[int, int], float] = {}
         self._late = set[tuple[int, int]]()
         self._samples: list[D] = []
@@ -248,7 +246,10 @@ class AdaptiveRun(Generic[D]):
             if done is None:
                 return None
             late = sorted(key for key in self._tasks if key not in done and self._is_late(key))
-            row = await self._log.record(step, {"done": sorted(done), "late": late})
+            own = {"done": sorted(done), "late": late}
+            row = await self._log.record(step, own)
+            if not self._names_running(row):  # another process went another way
+                row = own
         keys = [(int(source), int(number)) for source, number in row["done"]]
         self._late |= {(int(source), int(number)) for source, number in row["late"]}
         if keys:
@@ -261,10 +262,12 @@ class AdaptiveRun(Generic[D]):
     async def _recorded(self, step: int) -> Any:
         """The stored event of a step, as long as it names samples that run."""
         row = await self._log.recall(step) if self._following else None
-        named = [] if row is None else [tuple(key) for key in (*row["done"], *row["late"])]
-        running = self._tasks.keys() | self._waiting
-        self._following = row is not None and all(key in running for key in named)
+        self._following = row is not None and self._names_running(row)
         return row if self._following else None
+
+    def _names_running(self, row: Any) -> bool:
+        running = self._tasks.keys() | self._waiting
+        return all(tuple(key) in running for key in (*row["done"], *row["late"]))
 
     async def _next_ended(self) -> list[tuple[int, int]] | None:
         """Samples that ended, none if some became late, or None when the time is over."""
