@@ -35,7 +35,9 @@ from shell import CAPS, caps, clean, json_lines, start
 from waiting import PATIENCE, until, wait_until
 
 #: Which of these are equal, algebra cannot tell within any time.
-POWERS = [rf"\boxed{{(x+{i})^{{100000}}+\sin(y)^{{9000{i}}}}}" for i in range(4)]
+SLOW_SUMS = [
+    rf"\boxed{{\sum_{{k=1}}^{{10^7}} \frac{{1}}{{k^{{k^{{1/{i}}}}} + \sin k}}}}" for i in range(3, 7)
+]  # slow to evaluate, and not too large to try
 
 
 def write(path, *rows):
@@ -68,7 +70,7 @@ def select(server, cases, *more):
 
 def test_a_budget_of_seconds_covers_algebra(tmp_path):
     cases = write(
-        tmp_path / "c.jsonl", math_row("hard", *POWERS), math_row("easy", "\\boxed{1}", "\\boxed{2}")
+        tmp_path / "c.jsonl", math_row("hard", *SLOW_SUMS), math_row("easy", "\\boxed{1}", "\\boxed{2}")
     )
     with StubServer(better_quality_wins) as server:
         done = caps(*select(server, cases, "--hard-evidence", "auto", "--budget-seconds", "4"))
@@ -90,7 +92,7 @@ def test_a_budget_of_seconds_covers_programs_that_hang(tmp_path):
 
 
 def test_what_the_end_of_time_cut_short_is_recalled_and_looked_for_again(tmp_path):
-    case = Case.of("p", [*POWERS, "\\boxed{1/2}", "\\boxed{0.5}"], domain="math")
+    case = Case.of("p", [*SLOW_SUMS, "\\boxed{1/2}", "\\boxed{0.5}"], domain="math")
 
     async def look(findings, seconds):
         until = None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -234,7 +236,7 @@ def assert_clean(code, error):
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_interrupt_ends_algebra(tmp_path, sign):
-    cases = write(tmp_path / "c.jsonl", math_row("hard", *POWERS))
+    cases = write(tmp_path / "c.jsonl", math_row("hard", *SLOW_SUMS))
     with StubServer(better_quality_wins) as server:
         words = select(server, cases, "--hard-evidence", "auto")
         code, error = interrupted(start(*words), lambda: server.requests > 0, sign)

@@ -247,14 +247,15 @@ def of(domain, *texts, **extra):
 
 
 @needs_bubblewrap
-def test_programs_compared_on_public_examples_only_are_not_merged():
+def test_a_constant_that_passes_the_example_is_not_merged_with_what_computes_it():
     same = "```python\n# the sum\nprint(sum(map(int,input().split())))\n```"
     other = "```python\na, b = map(int, input().split())\nprint(a + b)\n```"
     real, three, like, unlike, twin = signatures(
         of("code", SUM, THREE, same, other, SUM, tests={"public": SHOWN})
     )
-    assert len({real, three, unlike}) == 3
+    assert three not in {real, unlike}
     assert real == like == twin, "equal syntax trees and equal texts are still one"
+    assert real == unlike, "no further input separates the two"
 
 
 @needs_bubblewrap

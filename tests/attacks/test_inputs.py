@@ -211,7 +211,7 @@ def test_a_block_device_is_refused(tmp_path):
 
 def test_nothing_in_it_and_a_folder_and_no_file_are_sentences(tmp_path):
     one_sentence(caps("grade", "/dev/null", "--no-journal"), "no cases")
-    one_sentence(caps("grade", tmp_path, "--no-journal"), "Is a directory")
+    one_sentence(caps("grade", tmp_path, "--no-journal"), "holds no file that ends in")
     one_sentence(caps("grade", tmp_path / "none", "--no-journal"), "No such file")
     for broken in (b"\x1f\x8b", b"\x1f\x8bnot gzip at all", gzip.compress(CASE.encode())[:-9]):
         (tmp_path / "x.gz").write_bytes(broken)

@@ -282,4 +282,4 @@ def test_own_prompts_of_an_earlier_version_keep_their_name_and_so_their_replies(
     made = json.loads((tmp_path / "run" / "run.json").read_text())
     own = {name for name in made["prompt_digests"] if name.endswith(".v1.txt")}
     assert own == {"pair-e1-math.v1.txt", "pair-e2-math.v1.txt"}
-    assert len(made["prompt_digests"]) == 20
+    assert len(made["prompt_digests"]) == 21

@@ -84,7 +84,7 @@ def test_an_outcome_rebuilt_from_a_result_equals_the_original(name, mode):
     (case,) = cases(1, n=8)
     strategy = make_strategy(name)
 
-    async def find(one, until):
+    async def find(one, until, budget):
         known = [replace(c, found=Found(cluster=f"like {i // 2}")) for i, c in enumerate(one.candidates)]
         return replace(one, candidates=tuple(known))
 
@@ -203,7 +203,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 def test_a_table_row_is_read_like_a_line_and_a_wrong_one_is_named(tmp_path):
     row = {"id": None, "problem": "?", "candidates": [{"text": "a", "code": None}], "tests": {"public": None}}
-    good, bad = cases_in_rows([row, {"problem": "?", "candidates": None}], "t.parquet")
+    good, bad = cases_in_rows(enumerate([row, {"problem": "?", "candidates": None}], 1), "t.parquet")
     assert (good.id, good.candidates[0].code, good.extra) == ("1", None, {"tests": {}})
     assert isinstance(bad, InputError)
     assert str(bad).startswith("t.parquet:2: candidates:")

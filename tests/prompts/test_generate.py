@@ -19,7 +19,8 @@ NAMES = {
 
 def test_every_style_has_a_template_for_every_kind_of_problem_and_there_are_no_others():
     combining = {generation_name("aggregate", domain) for domain in PROMPT_KINDS}
-    assert set(TEMPLATES) == NAMES | combining
+    writing = {generation_name("tests", "code", function=function) for function in (False, True)}
+    assert set(TEMPLATES) == NAMES | combining | writing
     assert len(NAMES) == 12
 
 

@@ -167,6 +167,7 @@ def _config(
         given, flag = words[one.name], one.flags[0]
         if one.several:
             given, values[one.several] = _one_or_several(one, given or [], tables)
+            given = usual.get(one.name, given) if not words[one.name] else given
         if one.kind == "mapping":
             read = parse_extra if one.name in ("extra", "extra_e1", "models") else parse_assignments
             given = read(given or [], option=flag)

@@ -111,6 +111,7 @@ WriteTests = Annotated[
         max=20,
         metavar="K",
         help="Also the price of having a model write this many tests for each problem of programs.",
+        rich_help_panel=SIZES,
     ),
 ]
 Pace = Annotated[

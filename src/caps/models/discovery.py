@@ -112,8 +112,10 @@ async def _query(session: aiohttp.ClientSession, endpoint: ServerAddress, second
 async def context_of(model: object, name: str) -> int | None:
     """Tokens of the context of a model, as it or the list of its server says; None if neither does.
 
-    Of several servers the least counts.
+    Of several servers the least counts. Without a name nothing is asked: no row of a list could be meant.
     """
+    if not name:
+        return None
     if isinstance(model, FleetModel):
         known = await asyncio.gather(*(context_of(one, name) for one in model.members))
         return min((one for one in known if one is not None), default=None)
