@@ -9,6 +9,7 @@ from caps.cli.main import COMMANDS
 from cli.test_sample import answering
 from judging import write_cases
 from logs import lm_eval, write
+from models.reward_server import RewardServer
 from models.server import StubServer
 from running import run_cases
 from shell import installed
@@ -36,7 +37,7 @@ ALONE = {
     "plan": ("cases.jsonl --strategy caps", "token"),
     "replay": ("run", '"winner"'),
     "report": ("run --case 'case 0' --json", '"case 0"'),
-    "score": ("cases.jsonl --reward-api rerank {judge}", '"rm_score"'),
+    "score": ("cases.jsonl --reward-api rerank {judge}", '"rm_score"'),  # `RewardServer` speaks it
     "sample": ("problems.jsonl -n 2 {judge}", '"candidates"'),
     "select": ("cases.jsonl {judge}", '"winner"'),
     "simulate": ("--problems 5 --strategies caps", "Simulated"),
@@ -53,7 +54,7 @@ def test_a_command_does_its_work_in_a_python_that_knows_nothing(name, tmp_path, 
     write(tmp_path / "log.jsonl", lm_eval(1, "a", filter=None))
     run_cases(write_cases(tmp_path / "cases.jsonl", 2, n=4), tmp_path / "run")
     words, said = ALONE[name]
-    with StubServer(answering) as server:
+    with RewardServer() if name == "score" else StubServer(answering) as server:
         judge = f"--model m --base-url {server.url} --no-journal"
         done = installed(name, *shlex.split(words.format(judge=judge)))
     assert done.returncode == 0, done.stderr

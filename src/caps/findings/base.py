@@ -132,15 +132,16 @@ def _to_rows(found: Sequence[Found]) -> Any:
     for one in found:
         runs = [(run.status, run.output, run.digest) for run in one.runs]
         survived = None if one.survived is None else astuple(one.survived)
-        rows.append((one.cluster, one.passed, one.examples, one.parses, runs, survived, one.note))
+        told = (one.note, one.context, one.seconds)
+        rows.append((one.cluster, one.passed, one.examples, one.parses, runs, survived, *told))
     return {"inputs": inputs, "rows": rows}
 
 
 def _from_row(inputs: Sequence[Any], row: Sequence[Any]) -> Found:
-    cluster, passed, examples, parses, results, survived, note = row
+    cluster, passed, examples, parses, results, survived, note, context, seconds = row
     runs = tuple(Run(text, kind, *result) for (kind, text), result in zip(inputs, results, strict=True))
     counted = None if survived is None else Survived(*survived)
-    return Found(cluster, passed, examples, parses, runs, counted, note)
+    return Found(cluster, passed, examples, parses, runs, counted, note, context=context, seconds=seconds)
 
 
 def _with_rows(case: Case, stored: Any) -> Case:

@@ -165,7 +165,7 @@ def read_item(line: bytes) -> Item:
     except ValueError:
         raise ValueError("not JSON") from None
     key = row.get("custom_id") if isinstance(row, dict) else None
-    if not isinstance(key, str):
+    if not isinstance(key, str) or not key:
         raise ValueError("no custom_id in it")
     if "response" not in row and "error" not in row:
         raise ValueError(
