@@ -21,7 +21,7 @@ from caps.runner import Runner
 from caps.solving import auto_solver
 
 QUESTIONS = (
-    ("Ines buys 3 bags of 12 oranges and gives 7 away. How many oranges does she have?", 29),
+    ("Ina buys 3 bags of 12 oranges and gives 7 away. How many oranges does she have?", 29),
     ("A tram makes 9 trips a day with 40 seats. How many seats is that in 2 days?", 720),
     ("Tom reads 15 pages a day. How many pages does he read in 6 days?", 90),
     ("A rope of 48 metres is cut into 8 equal parts. How long is each part?", 6),
