@@ -190,4 +190,13 @@ async def _end(workers: list[_Worker]) -> None:
     for worker in workers:
         if worker.process.stdin:
             worker.process.stdin.close()
+        if worker.process.stdout:
+            await _discard(worker.process.stdout)
         await worker.process.wait()
+
+
+async def _discard(stream: asyncio.StreamReader) -> None:
+    """Read what a killed worker wrote: asyncio waits for ever for one whose pipe is not read to its end."""
+    with contextlib.suppress(RuntimeError):  # the task that asked it reads the pipe
+        while await stream.read(LONGEST_REPLY):
+            pass
