@@ -166,6 +166,7 @@ INTERRUPTED = """
 import asyncio, itertools, os, signal, sys, threading, time
 import caps
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start its jobs with interrupts ignored
 numbers, calls = itertools.count(1), 0  # a counter of its own: several threads judge
 
 def judge(problem, a, b):
