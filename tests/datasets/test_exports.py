@@ -148,8 +148,10 @@ def test_rewards_of_a_group_are_normalised(line, rewards):
 
 def test_equal_completions_have_equal_rewards():
     case = Case("q", Problem.of("?"), (Candidate("a"), Candidate("b"), Candidate("a")), "general")
-    (row,) = lines(EXPORTS["rewards"]([Chosen(case, (0,), {"order": [0, 1, 2]})]))
-    assert row["rewards"][0] == row["rewards"][2]
+    for line in ({"order": [0, 1, 2]}, {"scores": [0.7, 0.3, None], "order": [0, 1, 2]}):
+        (row,) = lines(EXPORTS["rewards"]([Chosen(case, (0,), line)]))
+        assert row["rewards"][0] == row["rewards"][2]
+    assert row["scores"] == [0.7, 0.3, 0.7]
 
 
 def test_each_pair_of_texts_is_trained_on_once_and_only_with_a_margin():

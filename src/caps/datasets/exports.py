@@ -151,17 +151,13 @@ def _answer(case: Case, candidate: Candidate) -> str:
 def _raw_rewards(item: Chosen) -> list[float]:
     texts = [one.text for one in item.case.candidates]
     scores, order = item.line.get("scores"), item.line.get("order") or item.ids
-    if (
-        isinstance(scores, list)
-        and len(scores) == len(texts)
-        and all(isinstance(x, int | float) for x in scores)
-    ):
-        raw = [float(x) for x in scores]
-    else:
+    listed = scores if isinstance(scores, list) and len(scores) == len(texts) else []
+    known = [(text, float(x)) for text, x in zip(texts, listed, strict=False) if isinstance(x, int | float)]
+    if {text for text, _ in known} != set(texts):  # a copy of another candidate may have no score of its own
         places = {one: place for place, one in enumerate(order)}
-        raw = [float(len(texts) - places.get(one, len(texts))) for one in range(len(texts))]
+        known = [(text, float(len(texts) - places.get(i, len(texts)))) for i, text in enumerate(texts)]
     same: dict[str, list[float]] = {}
-    for text, x in zip(texts, raw, strict=True):
+    for text, x in known:
         same.setdefault(text, []).append(x)
     return [fmean(same[text]) for text in texts]
 
