@@ -12,7 +12,6 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
-    Coroutine,
     Hashable,
     Iterable,
     Iterator,
@@ -22,7 +21,7 @@ from collections.abc import (
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from caps.core.errors import BusyError, CapsError, InputError, SettingError
 from caps.core.play import Strategy
@@ -32,7 +31,7 @@ from caps.engines.batch_files import BatchClient, BatchSettings, ImportCount, Se
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import fast_forward
 from caps.engines.scheduler import MAX_PREPARING
-from caps.judging.base import Budget, Judge, Ruling
+from caps.judging.base import Budget, Judge, Ruling, together
 from caps.models.batch_api import Batches, encode_line
 from caps.models.pending import MissingRequest, PendingRequests
 
@@ -191,7 +190,7 @@ class BatchEngine:
             batches = ", ".join(f"{count} {kind}" for count, kind in kinds if count)
             self.batch_client.on_progress(f"step {number}: {requests:,} requests open; batches: {batches}")
             by_address = {api.address: api for api in self._apis.values()}
-            counts = await _gather(
+            counts = await together(
                 [self.batch_client.rejoin(by_address[sent.address], sent, Path(folder)) for sent in joined]
                 + [self.batch_client.send(self._apis[part.group[0]], part) for part in parts]
             )
@@ -232,14 +231,3 @@ class BatchEngine:
                 f"none of the {requests:,} requests of this step was answered ({why}): run the same command "
                 "again later, or use --engine local"
             )
-
-
-async def _gather(work: list[Coroutine[Any, Any, ImportCount]]) -> list[ImportCount]:
-    """Run all at once; the first failure cancels the others, whose batches continue at the provider."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

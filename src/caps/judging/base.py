@@ -1,8 +1,9 @@
 """The judge interface: a prepared case and an ask go in, a ruling comes out."""
 
-from collections.abc import Coroutine, Mapping
+import asyncio
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -10,6 +11,8 @@ from caps.core.panel import Opinion
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Views
 from caps.prompts.fence import could_fake, quote, show
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +160,14 @@ class Judge(Protocol):
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """The most that an ask may cost, including retries."""
         ...
+
+
+async def together(work: Sequence[Awaitable[T]]) -> list[T]:
+    """Await all at once; a failure, or being cancelled, cancels the others, and none outlives this call."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

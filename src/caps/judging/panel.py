@@ -9,7 +9,7 @@ Rules that must not be broken:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -21,7 +21,7 @@ from caps.core.panel import Member, Mode, Opinion, PanelRule
 from caps.core.text import printable_line
 from caps.core.types import Ask, Unanswered, Usage
 from caps.costs.prices import Price
-from caps.judging.base import NOTHING, Budget, Judge, PreparedCase, Ruling
+from caps.judging.base import NOTHING, Budget, Judge, PreparedCase, Ruling, together
 from caps.models.base import Notify, ignore
 
 EXHAUSTED = ("budget", "time")
@@ -72,7 +72,7 @@ class PanelJudge:
         if self._mode == "cascade":
             found = await self._one_by_one(ask, asked, ask_one)
         elif self._waits and (not budget.limited or budget.covers(self.max_usage(prepared, ask))):
-            found = await _together([ask_one(one) for one in asked])
+            found = await together([ask_one(one) for one in asked])
         else:
             found = await self._in_turn(asked, ask_one)
         errors = [error for _, _, error in found if error is not None]
@@ -233,14 +233,3 @@ def _priced(usage: Usage, price: Price | None) -> Usage:
     if price is None:
         return usage
     return replace(usage, usd=price.of(usage.prompt, usage.output, usage.cached))
-
-
-async def _together(work: Sequence[Awaitable[_Answered]]) -> list[_Answered]:
-    """Ask all members at once; no call outlives the ask."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
