@@ -385,7 +385,7 @@ def plan_adaptive(
             else:
                 sizes.append(estimate_tokens(case.problem.text) + PROMPT_TOKENS)
     if not sizes:
-        raise InputError(f"{cases}: no problem can be planned")
+        raise InputError("no problem in the file can be planned")
     one = forecast_problem(
         policy, round(fmean(sizes)), most=policy.most, sample_tokens=sample_tokens,
         reply_tokens=reply_tokens, price=price,
