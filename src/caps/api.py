@@ -595,7 +595,7 @@ def _run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     results: list[T] = []
     failures: list[BaseException] = []
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
-    cancelled = threading.Event()
+    cancelled, ended = threading.Event(), threading.Event()
 
     async def guarded() -> T:
         task = asyncio.current_task()
@@ -610,18 +610,26 @@ def _run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             results.append(asyncio.run(guarded()))
         except BaseException as error:
             failures.append(error)
+        finally:
+            ended.set()
+
+    def wait() -> None:
+        # In short waits, because the system may hand a signal to any thread, and Python's handler runs in
+        # this one, once it wakes. `thread.join` will not do: interrupted once, it no longer waits (3.11).
+        while not ended.wait(0.1):
+            pass
 
     thread = threading.Thread(target=run)
     try:
         thread.start()  # an interruption may arrive while the thread starts, too
-        thread.join()
+        wait()
     except BaseException:
         cancelled.set()
         for loop, task in started:
             with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(task.cancel)
         if thread.ident is not None:
-            thread.join()
+            wait()
         raise
     if failures:
         raise failures[0]
