@@ -139,6 +139,21 @@ class Handlers:
         self._record(context, line["usage"], line)
         return JsonResponse(line)
 
+    async def rank(self, request: Request) -> ASGIApp:
+        """A query with documents in, the documents ranked out."""
+        context, payload = RequestContext.of(request.scope), await request.body()
+        work = _service(request).rank(decode_body(payload), payload, context.run)
+        ranked = await run_until_disconnect(work, request.receive)
+        self._record(context, ranked["usage"], ranked["caps"])
+        return JsonResponse(ranked)
+
+    async def rerank(self, request: Request) -> ASGIApp:
+        """A ranking at the paths of other rerank APIs: by caps for `caps/…`, else the upstream's own."""
+        payload = await request.body()
+        if wants_selection(decode_body(payload)):
+            return await self.rank(request)
+        return _forwarded(request, payload)
+
     async def forward(self, request: Request) -> ASGIApp:
         """Any other request of the OpenAI API, forwarded to the same path."""
         payload = await request.body()

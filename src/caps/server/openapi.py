@@ -52,6 +52,15 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
         },
         "caps": _options(base, limits),
     }
+    documents = {"type": "array", "minItems": 1, "maxItems": limits.max_samples}
+    rank = {"type": "object", "required": ["query", "documents"], "additionalProperties": True}
+    rank["properties"] = {
+        "query": {"type": "string"},
+        "documents": {**documents, "items": {"type": ["string", "object"]}},
+        "top_n": {"type": "integer", "minimum": 1, "description": "return the best N only"},
+        "return_documents": {"type": "boolean", "description": "return the text of each document too"},
+        **{name: case["properties"][name] for name in ("domain", "model", "caps")},
+    }
     return {
         "openapi": "3.1.0",
         "info": {"title": "caps serve", "version": __version__},
@@ -60,6 +69,9 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
         "paths": {
             "/v1/chat/completions": {"post": _post("A chat completion: the best of several samples", chat)},
             "/v1/select": {"post": _post("The best of given candidates", case)},
+            "/v1/rank": {
+                "post": _post("Documents or candidates ranked, with scores", {"anyOf": [rank, case]})
+            },
             "/v1/models": {"get": _get("Models of the upstream, each also as caps/<model>")},
             "/health": {"get": _get("Whether the upstream answers; 503 if not")},
             "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},

@@ -37,7 +37,8 @@ from caps.server.requests import (
     request_config,
     upstream_model,
 )
-from caps.server.selection import Samples, Selector, generate_samples
+from caps.server.rerank import case_fields, parse_large_ranking, rank_options, ranking
+from caps.server.selection import ContestResult, Samples, Selector, generate_samples
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
 
@@ -109,14 +110,31 @@ class SelectionService:
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
+        result, config, _ = await self._selected(body, payload)
+        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
+        line = selection_line(result.outcome, config, price=None)
+        return {**line, "run_id": run, "usage": usage_object(None, result.outcome.ledger)}
+
+    async def rank(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
+        """A query with documents or a case in, the documents ranked out."""
+        options = rank_options(body)
+        result, config, judge = await self._selected(body, payload, ranked=True)
+        named = body["model"] if isinstance(body.get("model"), str) else PREFIX + judge
+        return ranking(result, config, options, model=named, run=run)
+
+    async def _selected(
+        self, body: dict[str, Any], payload: bytes, *, ranked: bool = False
+    ) -> tuple[ContestResult, RunConfig, str]:
+        """The contest of the case in a body, the config of the request, and the name of the judge."""
         config = request_config(body.get("caps"), self.config, self.limits)
         deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
-                work = partial(parse_large_case, payload, registered_fields())
+                parse = parse_large_ranking if ranked else parse_large_case
+                work = partial(parse, payload, registered_fields())
                 case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
-                case = parse_case_body(body)
+                case = parse_case_body(case_fields(body) if ranked else body)
             refuse_local_fields(case)
         except InputError as error:
             raise invalid_value("body", str(error)) from None
@@ -127,9 +145,7 @@ class SelectionService:
         judge = self.selector.judge or self._judge_for(body, config)
         async with self.admission.admit(deadline):
             result = await self.selector.select(case, config, generator=judge, deadline=deadline)
-        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
-        line = selection_line(result.outcome, config, price=None)
-        return {**line, "run_id": run, "usage": usage_object(None, result.outcome.ledger)}
+        return result, config, judge
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""
