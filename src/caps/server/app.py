@@ -24,7 +24,7 @@ from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel, Upstream
 from caps.runner import Endpoint, Runner
 from caps.server.admission import Admission, Limits
-from caps.server.auth import HEALTH_PATH, AuthMiddleware
+from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware
 from caps.server.errors import ApiError
 from caps.server.handlers import FORWARDED_PATHS, Handlers
 from caps.server.http import (
@@ -42,6 +42,7 @@ from caps.server.http import (
 from caps.server.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestContext, RequestLogMiddleware
 from caps.server.selection import Selector
 from caps.server.service import SelectionService
+from caps.server.spending import Meter
 from caps.server.telemetry import JsonLog, Metrics
 from caps.server.virtual_models import ServedGenerator, VirtualModel, virtual_configs
 from caps.text_workers import TextWorkers
@@ -123,7 +124,7 @@ def create_app(config: ServerConfig) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with _open_service(config, admission) as service:
+        async with _open_service(config, admission, Meter(metrics)) as service:
             app.state.service = service
             yield
 
@@ -161,6 +162,8 @@ def _routes(handlers: Handlers) -> list[Route]:
         RecordedRoute("/v1/models", handlers.models),
         RecordedRoute("/v1/models/{name:path}", handlers.models),
         RecordedRoute(HEALTH_PATH, handlers.health),
+        RecordedRoute(LIVE_PATH, handlers.live),
+        RecordedRoute(READY_PATH, handlers.ready),
         RecordedRoute("/metrics", handlers.metrics_page),
         RecordedRoute("/openapi.json", handlers.openapi),
     ]
@@ -176,16 +179,22 @@ async def _routing_error(request: Request, error: Exception) -> Response:
 
 
 @asynccontextmanager
-async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIterator[SelectionService]:
+async def _open_service(
+    config: ServerConfig, admission: Admission, meter: Meter
+) -> AsyncIterator[SelectionService]:
     """The service with its connections and worker processes, which are closed at the end."""
     async with AsyncExitStack() as stack:
         runner = config.runner
+
+        async def connect(where: Endpoint) -> Upstream:
+            return _observed(await _connect(stack, where, runner), meter)
+
         generator, judging, _ = runner.endpoints
-        upstream = await _connect(stack, generator, runner)
+        upstream = await connect(generator)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
-        judge = upstream if same or runner.members else await _connect(stack, judging, runner)
+        judge = upstream if same or runner.members else await connect(judging)
         places = runner.judging_endpoints if runner.members else ()
-        panel = {where: await _connect(stack, where, runner) for where in places}
+        panel = {where: await connect(where) for where in places}
         await runner.learn_context(panel or {judging: judge})
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
@@ -195,7 +204,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
         virtual = {}
         for name, own in virtual_configs(runner.config).items():
             sources = runner.with_config(own).sources
-            served = [ServedGenerator(one, await _connect(stack, one.where, runner)) for one in sources]
+            served = [ServedGenerator(one, await connect(one.where)) for one in sources]
             virtual[name] = VirtualModel(name, own, served)
         yield SelectionService(
             upstream=upstream,
@@ -205,6 +214,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
             limits=config.limits,
             admission=admission,
             texts=texts,
+            meter=meter,
             virtual=virtual,
         )
 
@@ -218,6 +228,14 @@ async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Up
     if isinstance(model, HttpModel | FleetModel):
         return model
     raise SettingError(f"{shown_address(where.base_url)}: caps serve needs an HTTP address or a GGUF file")
+
+
+def _observed(upstream: Upstream, meter: Meter) -> Upstream:
+    """The same model, whose calls the meter counts."""
+    for one in upstream.members if isinstance(upstream, FleetModel) else (upstream,):
+        if isinstance(one, HttpModel):
+            one.observer = meter
+    return upstream
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -14,13 +14,14 @@ from caps.server.errors import ApiError
 from caps.server.http import ASGIApp, Headers, Receive, Scope, Send
 from caps.server.middleware import RequestContext
 
-HEALTH_PATH = "/health"
+HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/live", "/ready"
+OPEN_PATHS = (HEALTH_PATH, LIVE_PATH, READY_PATH)
 
 
 class AuthMiddleware:
     """Rejects requests without a known key. Without keys, rejects requests for a host name not in `hosts`.
 
-    `HEALTH_PATH` is open to all; its handler shows clients without a key the status only.
+    `OPEN_PATHS` are open to all; their handlers show clients without a key the status only.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class AuthMiddleware:
         _check_framing(scope, headers)
         context = RequestContext.of(scope)
         context.authenticated = self._is_known(headers.get("authorization", ""))
-        if not context.authenticated and scope["path"] != HEALTH_PATH:
+        if not context.authenticated and scope["path"] not in OPEN_PATHS:
             message = "the API key is missing or wrong: send Authorization: Bearer <key>"
             raise ApiError(401, message, code="invalid_api_key")
         # A web page can make a browser send requests to this machine, but not under this machine's own name.

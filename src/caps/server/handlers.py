@@ -1,6 +1,7 @@
 """Handlers: one method per route of the API, and responses that are forwarded from the upstream."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from caps.server.openai_format import Completion, chunk_head, completion_chunks,
 from caps.server.openapi import description
 from caps.server.requests import ChatRequest, decode_body, wants_selection
 from caps.server.service import SelectionService
+from caps.server.spending import FORWARDED, ForwardedUsage, Meter
 from caps.server.telemetry import JsonLog, Metrics
 
 FORWARDED_PATHS = ("completions", "embeddings", "responses")
@@ -49,6 +51,7 @@ class ForwardedResponse:
     path: str
     body: bytes
     seconds: float
+    meter: Meter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Forward the request, and send the response on."""
@@ -56,13 +59,36 @@ class ForwardedResponse:
 
     async def _forward(self, send: Send) -> None:
         deadline = asyncio.get_running_loop().time() + self.seconds
-        async with self.admission.admit(deadline), self._response() as response:
+        async with (
+            self.admission.admit(deadline),
+            self._response() as response,
+            self._counted(response) as usage,
+        ):
             # Some servers repeat the key they were sent, which belongs to this gateway and not to the client.
             status = response.status if response.status < 600 else 502
             secrets = self.upstream.secrets(failed=status >= 400)
-            stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets)), status)
+            stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets), usage), status)
             stream.raw_headers = _kept_headers(response, secrets)
             await stream.stream_response(send)
+
+    @asynccontextmanager
+    async def _counted(self, response: aiohttp.ClientResponse) -> AsyncIterator[ForwardedUsage]:
+        """Count what the reply spends, also if the client leaves before its end."""
+        started, usage = time.perf_counter(), ForwardedUsage()
+        try:
+            yield usage
+        except BaseException:
+            seconds = time.perf_counter() - started
+            self.meter.count_abandoned(FORWARDED, len(self.body), seconds, usage.events or None)
+            raise
+        seconds = time.perf_counter() - started
+        if response.status < 400:
+            self.meter.count(FORWARDED, usage.read(len(self.body)), seconds)
+        else:
+            self.meter.on_fault(
+                seconds,
+                "busy" if response.status == 429 else "server" if response.status >= 500 else "refused",
+            )
 
     @asynccontextmanager
     async def _response(self) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -88,11 +114,15 @@ class ForwardedResponse:
             fault = ApiError(502, message, code="upstream_server")
         else:
             return
+        self.meter.on_fault(0.0, fault.code.removeprefix("upstream_"))
         raise fault  # outside the handlers: an exception of aiohttp may hold the request and its headers
 
 
-async def _scrubbed(response: aiohttp.ClientResponse, scrubber: StreamScrubber) -> AsyncIterator[bytes]:
+async def _scrubbed(
+    response: aiohttp.ClientResponse, scrubber: StreamScrubber, usage: ForwardedUsage
+) -> AsyncIterator[bytes]:
     async for part in limited(response, FORWARDED_BYTES):
+        usage.feed(part)
         if clean := scrubber.feed(part):
             yield clean
     if rest := scrubber.end():
@@ -181,6 +211,16 @@ class Handlers:
         shown = health if authenticated else {"status": health["status"]}
         return JsonResponse(shown, 200 if health["status"] == "ok" else 503)
 
+    async def live(self, request: Request) -> ASGIApp:  # noqa: ARG002
+        """Whether this process answers; nothing else is asked, so an outage of the upstream does not show."""
+        return JsonResponse({"status": "live"})
+
+    async def ready(self, request: Request) -> ASGIApp:
+        """Whether requests can be answered now: the upstream is asked."""
+        health = await _service(request).health()
+        ready = health["status"] == "ok"
+        return JsonResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+
     async def metrics_page(self, request: Request) -> ASGIApp:  # noqa: ARG002
         """The metrics in the text format of Prometheus."""
         return Response(self.metrics.render(), media_type=PROMETHEUS_TEXT)
@@ -233,4 +273,6 @@ def _service(request: Request) -> SelectionService:
 
 def _forwarded(request: Request, payload: bytes) -> ForwardedResponse:
     service, path = _service(request), RequestContext.of(request.scope).route.removeprefix("/v1/")
-    return ForwardedResponse(service.upstream, service.admission, path, payload, service.limits.max_seconds)
+    return ForwardedResponse(
+        service.upstream, service.admission, path, payload, service.limits.max_seconds, service.meter
+    )

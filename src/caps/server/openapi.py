@@ -74,6 +74,8 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
             },
             "/v1/models": {"get": _get("Models of the upstream, each also as caps/<model>")},
             "/health": {"get": _get("Whether the upstream answers; 503 if not")},
+            "/live": {"get": _get("Whether this process answers, whatever the upstream does")},
+            "/ready": {"get": _get("Whether requests can be answered now; 503 if not")},
             "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
         },
     }

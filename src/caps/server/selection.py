@@ -41,6 +41,7 @@ from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
 from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
+from caps.server.spending import GENERATION, spending_for
 from caps.server.virtual_models import ServedGenerator
 from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
@@ -186,7 +187,8 @@ async def _generate(
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
-        done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
+        with spending_for(GENERATION):
+            done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
     except FATAL_ERRORS:
         raise
     except ModelError as error:

@@ -39,6 +39,7 @@ from caps.server.requests import (
 )
 from caps.server.rerank import case_fields, parse_large_ranking, rank_options, ranking
 from caps.server.selection import ContestResult, Samples, Selector, generate_samples
+from caps.server.spending import Meter
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
 
@@ -57,6 +58,7 @@ class SelectionService:
     limits: Limits = field(default_factory=Limits)
     admission: Admission
     texts: TextWorkers
+    meter: Meter
     virtual: Mapping[str, VirtualModel] = field(default_factory=dict)
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
