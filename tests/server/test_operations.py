@@ -56,7 +56,9 @@ def test_every_metric_of_the_dashboard_is_exported():
     named = {name for query in queries for name in re.findall(r"caps_\w+", query)}
     assert named <= exported
     ours = {
-        re.sub(r"_(total|bucket|count|sum|created)$", "", name) for name in exported if name.startswith("caps_")
+        re.sub(r"_(total|bucket|count|sum|created)$", "", name)
+        for name in exported
+        if name.startswith("caps_")
     }
     shown = {re.sub(r"_(total|bucket|count)$", "", name) for name in named}
     assert ours - shown == set(), "the dashboard leaves out a metric"
@@ -142,3 +144,24 @@ def test_forwarded_requests_are_counted(leaves_early):
         assert counted[1:] == [1, 0], "one event was sent"
     else:
         assert counted == [11, 7, 3]
+
+
+def test_the_samples_of_the_first_request_go_out_at_once_and_fewer_after_an_overload():
+    async def work(call):
+        body = asked("same", caps={"n": 12, "seconds": 60})
+        gate = call.app.state.service.upstream
+        before = gate.connections
+        await call(body=body)
+        together, grown = stub.peak, gate.connections
+        gate._gate.on_overload(10**9)
+        await call(body=body)
+        return before, together, grown, gate.connections
+
+    def held(_, number):
+        return Reply("It is 4.", until=lambda: number >= 12 or stub.requests >= 12)
+
+    with StubServer(held) as stub:
+        before, together, grown, after = inside(stub.url, work)
+    assert before < 12, "the limit is otherwise found by trying"
+    assert together == grown == 12
+    assert after < 12

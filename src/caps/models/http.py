@@ -136,6 +136,9 @@ class Gate:
         if self._waiting:
             self._admit()
 
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together."""
+
     def on_success(self, ticket: int, seconds: float) -> None:
         """Report a successful call and its duration."""
 
@@ -165,6 +168,9 @@ class Gate:
 class AutoGate(Gate):
     """An adaptive limit: doubles from `start` until the server is overloaded, then grows by steps.
 
+    Calls that are announced raise the limit to their number, as long as the server was never overloaded: it
+    may be new, and would get them in small waves otherwise.
+
     An overload halves the limit, once for all calls in progress. So does a latency above twice that of the
     best window, if the limit is higher than it was then without more throughput. After such a cut the best
     window is measured again, because the calls themselves may have become longer.
@@ -183,6 +189,12 @@ class AutoGate(Gate):
         self._last_cut = 0  # the last ticket issued before the limit was cut
         self._best: tuple[float, int] | None = None  # lowest latency, and the highest limit that had it
         self._open_window()
+
+    def expect(self, calls: int) -> None:
+        """Raise the limit to the number of calls that start together, unless it was ever cut."""
+        if self._doubling and calls > self.limit:
+            self.limit = min(self._most, calls)
+            self._admit()
 
     def on_success(self, ticket: int, seconds: float) -> None:
         """Count a call of this window; a full window adjusts the limit."""
@@ -361,6 +373,10 @@ class HttpModel:
     def connections(self) -> int:
         """How many calls may run concurrently."""
         return self._gate.limit
+
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together, so that an unknown server gets them at once."""
+        self._gate.expect(calls)
 
     @property
     def limit_name(self) -> str:
@@ -631,6 +647,10 @@ class Upstream(HasConnections, Protocol):
     @property
     def address(self) -> str:
         """The address without secrets."""
+        ...
+
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together."""
         ...
 
     async def exchange(

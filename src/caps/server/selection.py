@@ -154,6 +154,7 @@ async def _generate_batch(
 ) -> list[SampledChoice]:
     """Generate samples at once. After `soft_deadline`, late ones are dropped if there is any answer."""
     loop = asyncio.get_running_loop()
+    model.expect(len(numbers))
     tasks = [asyncio.ensure_future(_generate(model, request, number)) for number in numbers]
     try:
         done, late = await asyncio.wait(
