@@ -9,6 +9,7 @@ import pytest
 
 from models.server import Hang, Pieces, Raw, Reply, StubServer
 from server.serving import asked, inside, upstream
+from shell import caps
 from waiting import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -165,3 +166,28 @@ def test_the_samples_of_the_first_request_go_out_at_once_and_fewer_after_an_over
     assert before < 12, "the limit is otherwise found by trying"
     assert together == grown == 12
     assert after < 12
+
+
+def test_kept_runs_can_be_shown_are_bounded_and_hold_no_key(tmp_path):
+    (tmp_path / "notes").mkdir()
+
+    async def work(call):
+        await call(body=asked(caps={"n": 3}))
+        body = {"model": "caps/m", "query": "secret?", "documents": ["quality=0.1", "quality=0.3"]}
+        await call(path="/v1/rank", body=body)
+        return await call(body=asked("vary", caps={"n": 4}))
+
+    with StubServer(upstream) as stub:
+        answer = inside(stub.url, work, key="sk-upstream-key", keep=tmp_path, keep_last=2)
+    run = answer.headers["x-caps-run-id"]
+    runs = {one.name for one in tmp_path.iterdir()} - {"notes"}
+    assert len(runs) == 2
+    assert run in runs
+    assert (tmp_path / run).stat().st_mode & 0o077 == 0
+    files = {file: file.read_bytes() for name in runs for file in (tmp_path / name).iterdir()}
+    assert not [file for file, content in files.items() if b"sk-upstream-key" in content]
+    shown = caps("report", tmp_path / run)
+    assert shown.returncode == 0, shown.stderr
+    assert "quality=0.1" in (tmp_path / run / "report.html").read_text()
+    line = json.loads((tmp_path / run / "selections.jsonl").read_text())
+    assert line["text"] == answer.json["choices"][0]["message"]["content"]

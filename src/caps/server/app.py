@@ -15,6 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from caps.core.errors import MissingExtraError, SettingError
@@ -39,6 +40,7 @@ from caps.server.http import (
     Send,
     Starlette,
 )
+from caps.server.kept_runs import KeptRuns
 from caps.server.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestContext, RequestLogMiddleware
 from caps.server.selection import Selector
 from caps.server.service import SelectionService
@@ -66,6 +68,8 @@ class ServerConfig:
     heartbeat: float = 10.0
     grace: float = 60.0
     log: JsonLog = field(default_factory=JsonLog)
+    keep: Path | None = None  # folder for the runs of requests
+    keep_last: int = 1000
     settings: str | None = None  # which settings came from which file, for the log
 
     def __post_init__(self) -> None:
@@ -215,6 +219,7 @@ async def _open_service(
             admission=admission,
             texts=texts,
             meter=meter,
+            kept=None if config.keep is None else KeptRuns(config.keep, config.keep_last, config.log),
             virtual=virtual,
         )
 

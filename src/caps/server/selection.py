@@ -251,6 +251,7 @@ class ContestResult:
 
     outcome: Outcome
     selection: Selection
+    runner: Runner | None = None  # of the request
 
 
 class Selector:
@@ -289,7 +290,7 @@ class Selector:
         if isinstance(applied, InputError):
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome))
+        return ContestResult(outcome, _selection(outcome), runner=runner)
 
     async def solve(
         self,
@@ -334,7 +335,7 @@ class Selector:
                 adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome))
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner=runner)
 
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""
