@@ -129,7 +129,7 @@ class Handlers:
             return self._stream(service, chat, context)
         completion = await run_until_disconnect(service.chat(chat, context.run), request.receive)
         self._record_completion(context, chat, completion)
-        return JsonResponse(completion)
+        return JsonResponse(completion, headers=_probability_header(completion["caps"]))
 
     async def select(self, request: Request) -> ASGIApp:
         """A case in, a result line out."""
@@ -137,7 +137,7 @@ class Handlers:
         work = _service(request).select(decode_body(payload), payload, context.run)
         line = await run_until_disconnect(work, request.receive)
         self._record(context, line["usage"], line)
-        return JsonResponse(line)
+        return JsonResponse(line, headers=_probability_header(line))
 
     async def forward(self, request: Request) -> ASGIApp:
         """Any other request of the OpenAI API, forwarded to the same path."""
@@ -208,6 +208,12 @@ class Handlers:
         context.facts |= {name: facts[name] for name in kept if name in facts}
         context.facts |= {name: usage[name] for name in ("prompt_tokens", "completion_tokens")}
         context.facts["judge_calls"] = usage["caps"]["verifier"]["calls"]
+
+
+def _probability_header(facts: dict[str, Any]) -> dict[str, str]:
+    """The header with the probability that the choice is right, if the strategy gives one."""
+    probability = facts.get("probability")
+    return {} if probability is None else {"x-caps-probability": str(probability)}
 
 
 def _service(request: Request) -> SelectionService:
