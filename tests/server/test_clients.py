@@ -84,26 +84,6 @@ def test_the_answer_is_the_winner_and_the_usage_is_what_the_upstream_counted(cha
     assert (answer.model, answer.caps["clusters"], answer.caps["provisional"]) == ("caps/m", 8, False)
 
 
-def test_an_answer_says_how_sure_it_is_and_on_request_why(client, chat):
-    asked = client.chat.completions.with_raw_response.create(
-        model="caps/m", messages=VARY, extra_body={"caps": {"n": 3, "explain": True}}
-    )
-    facts = asked.parse().caps
-    assert float(asked.headers["x-caps-probability"]) == facts["probability"] > 0
-    assert asked.headers["x-caps-run-id"] == facts["run_id"]
-    assert facts["costs"] == {"generation_usd": None, "judge_usd": None, "usd": None}
-    assert [one["text"][:5] for one in facts["candidates"]] == ["With "] * 3
-    assert sorted(one["cluster"] for one in facts["candidates"]) == [0, 1, 2]
-    assert facts["candidates"][facts["winner"]]["rank"] == 0
-    assert facts["candidates"][facts["winner"]]["score"] == facts["probability"]
-    assert {one["verdict"] for one in facts["verdicts"]} <= {"A", "B", "TIE"}
-    assert facts["explanation"][-1]["to"] == facts["probability"]
-    silent = chat(extra_body={"caps": {"strategy": "majority"}}).caps
-    assert silent["probability"] is None
-    assert not {"candidates", "verdicts", "explanation"} & set(silent)
-    assert list(chat(stream=True))[-1].caps["strategy"] == "posterior"
-
-
 def test_no_judge_is_called_if_all_samples_agree(chat, stub):
     seen = stub.requests
     answer = chat(messages=[{"role": "user", "content": "What is 2 + 2?"}])

@@ -1,8 +1,12 @@
-"""Chat completions in the format of the OpenAI API: whole or in chunks, with their usage."""
+"""Chat completions of the OpenAI API: whole or in chunks, with their usage.
+
+Other formats translate requests to chat requests, and answers from chat completions.
+"""
 
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -12,7 +16,9 @@ from caps.engines.adaptive import Step
 from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, generator_line, step_line
 from caps.runs.result_lines import explanation_line, probability_line, ruling_lines, scores_line
-from caps.server.http import sse_event
+from caps.server.errors import ApiError
+from caps.server.formats import ApiFormat, Body
+from caps.server.http import HEARTBEAT, sse_event
 from caps.server.requests import PREFIX, ChatRequest
 from caps.server.selection import ContestResult, Samples
 
@@ -179,19 +185,44 @@ def _adaptive_facts(samples: Samples, result: ContestResult) -> dict[str, Any]:
     return {name: line[name] for name in ("model", "written_by", "stopped")}
 
 
-def chunk_head(request: ChatRequest, run: str) -> dict[str, Any]:
-    """The fields that all chunks of a stream share, before there is a completion."""
-    return {
-        "id": f"chatcmpl-{run}",
-        "created": int(time.time()),
-        "model": PREFIX + request.model,
-        "object": "chat.completion.chunk",
-    }
+@dataclass(slots=True)
+class ChunkEvents:
+    """The chunks of a streamed chat completion."""
+
+    request: ChatRequest
+    run: str
+    created: int
+    opening: bytes = b""
+    heartbeat: bytes = HEARTBEAT
+
+    def progress(self, step: Step) -> bytes:
+        """A chunk without choices that says how the request stands."""
+        head = {
+            "id": f"chatcmpl-{self.run}",
+            "created": self.created,
+            "model": PREFIX + self.request.model,
+            "object": "chat.completion.chunk",
+        }
+        return sse_event({**head, "choices": [], "caps": {"progress": step_line(step)}})
+
+    def answer(self, completion: Completion) -> Iterator[bytes]:
+        """The chunks of a completion."""
+        return completion_chunks(completion, include_usage=self.request.include_usage)
+
+    def failure(self, error: ApiError) -> bytes:
+        """The error object as an event."""
+        return sse_event(error.body())
 
 
-def progress_chunk(head: dict[str, Any], step: Step) -> bytes:
-    """A chunk without choices that says how a request stands."""
-    return sse_event({**head, "choices": [], "caps": {"progress": step_line(step)}})
+def _events(request: ChatRequest, body: Body, run: str) -> ChunkEvents:  # noqa: ARG001
+    return ChunkEvents(request, run, int(time.time()))
+
+
+def _as_it_is(completion: Completion, body: Body) -> Completion:  # noqa: ARG001
+    return completion
+
+
+CHAT = ApiFormat(None, _as_it_is, _events)
 
 
 def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterator[bytes]:

@@ -187,7 +187,9 @@ async def _generate(
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
-        done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
+        done = await model.exchange(
+            lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
+        )
     except FATAL_ERRORS:
         raise
     except ModelError as error:
