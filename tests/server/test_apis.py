@@ -9,7 +9,7 @@ import pytest
 from caps.server.admission import Limits
 from models.server import Pieces, Raw, Reply, Status, StubServer
 from server.fuzzing import APIS, fuzz
-from server.serving import asked, inside, is_judge, running, upstream
+from server.serving import OtherApis, asked, inside, is_judge, running, upstream
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUg=="
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -309,14 +309,6 @@ def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
         assert ": keep-alive" in said
         assert names == ["response.created", "response.in_progress", "error", "response.failed"]
         assert events[-1]["response"]["error"]["code"] == "upstream_refused"
-
-
-class OtherApis(StubServer):
-    """A model server that has the other APIs too."""
-
-    def add_routes(self, app):
-        for path in ("responses", "messages", "messages/count_tokens"):
-            app.router.add_post(f"/v1/{path}", self._complete)
 
 
 def test_other_models_are_forwarded_with_the_version_of_the_api():
