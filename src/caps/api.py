@@ -134,6 +134,7 @@ class ModelOptions(TypedDict, total=False):
     warm_prefix: Literal["auto", "on", "off"]
     cache_hints: Literal["auto", "on", "off"]
     timeout: float
+    otel: bool
     context_tokens: int | None
     threads: int | None
     journal: str | Path | None

@@ -41,20 +41,26 @@ class ToolModel:
 
     async def complete(self, request: Request) -> Completion:
         """Let the tool answer a request."""
-        started = time.perf_counter()
+        started, failure = time.perf_counter(), None
         try:
             completion = await self._complete(request)
         except CapsError:
             raise
         except Exception as error:
-            self.last_error = error
-            kind = AccessError if isinstance(error, self._fatal) else ModelError
-            raise kind(reason_of(error), attempts=1) from error
+            failure = self.last_error = error
+        if failure is not None:  # raised out here: `reported` raises the tool's error from this one
+            kind = AccessError if isinstance(failure, self._fatal) or _is_refusal(failure) else ModelError
+            raise kind(reason_of(failure), attempts=1)
         latency = completion.latency or time.perf_counter() - started
         return replace(completion, latency=latency, model=completion.model or self.name)
 
     async def close(self) -> None:
         """Nothing is held: the tool closes its connections."""
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the key was refused, as clients of HTTP say it."""
+    return any(getattr(error, name, None) in (401, 403) for name in ("status_code", "status", "code"))
 
 
 def reason_of(error: BaseException) -> str:
