@@ -41,6 +41,7 @@ from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
 from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
+from caps.server.spending import GENERATION, spending_for
 from caps.server.virtual_models import ServedGenerator
 from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
@@ -153,6 +154,7 @@ async def _generate_batch(
 ) -> list[SampledChoice]:
     """Generate samples at once. After `soft_deadline`, late ones are dropped if there is any answer."""
     loop = asyncio.get_running_loop()
+    model.expect(len(numbers))
     tasks = [asyncio.ensure_future(_generate(model, request, number)) for number in numbers]
     try:
         done, late = await asyncio.wait(
@@ -186,7 +188,10 @@ async def _generate(
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
-        done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
+        with spending_for(GENERATION):
+            done = await model.exchange(
+                lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
+            )
     except FATAL_ERRORS:
         raise
     except ModelError as error:
@@ -244,10 +249,11 @@ def _outcome(number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """The outcome of a contest and the selection to use, which may be provisional."""
+    """The outcome of a contest, the selection to use, which may be provisional, and the price of tokens."""
 
     outcome: Outcome
     selection: Selection
+    runner: Runner  # of the request
 
 
 class Selector:
@@ -286,7 +292,7 @@ class Selector:
         if isinstance(applied, InputError):
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome))
+        return ContestResult(outcome, _selection(outcome), runner)
 
     async def solve(
         self,
@@ -331,7 +337,7 @@ class Selector:
                 adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome))
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner)
 
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""

@@ -1,6 +1,6 @@
 """The selection service: answers chat requests and cases, lists models, and reports health.
 
-Nothing is stored: samples and verdicts belong to the clients and go into no journal.
+Samples and verdicts belong to the clients and go into no journal; runs are kept only if the operator asks.
 """
 
 import asyncio
@@ -20,13 +20,16 @@ from caps.evidence.domains import registered_fields
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
 from caps.runner import Endpoint, GeneratorSource, Runner
+from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines
 from caps.server.admission import Admission, Limits
 from caps.server.errors import ApiError, invalid_value
+from caps.server.kept_runs import KeptRuns
 from caps.server.openai_format import Completion, chat_completion, usage_object
 from caps.server.requests import (
     PREFIX,
     ChatRequest,
+    decode_body,
     field_error,
     is_large,
     parse_case_body,
@@ -35,12 +38,16 @@ from caps.server.requests import (
     parse_large_problem,
     refuse_local_fields,
     request_config,
+    translate_large,
     upstream_model,
 )
-from caps.server.selection import Samples, Selector, generate_samples
+from caps.server.rerank import case_fields, parse_large_ranking, rank_options, ranking
+from caps.server.selection import ContestResult, Samples, Selector, generate_samples
+from caps.server.spending import Meter
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
 
+Translation = Callable[[dict[str, Any]], dict[str, Any]]
 PROBE_SECONDS = 3.0
 PROBE_AGE = 2.0
 
@@ -56,21 +63,38 @@ class SelectionService:
     limits: Limits = field(default_factory=Limits)
     admission: Admission
     texts: TextWorkers
+    meter: Meter
+    kept: KeptRuns | None = None
     virtual: Mapping[str, VirtualModel] = field(default_factory=dict)
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
-    async def parse_chat(self, body: dict[str, Any], payload: bytes) -> ChatRequest:
-        """Parse a chat request; the problem of a large one is parsed in a worker process."""
+    async def parse_chat(
+        self, body: dict[str, Any], payload: bytes, to_chat: Translation | None = None
+    ) -> ChatRequest:
+        """Parse a chat request, or one of another API; a large one is read in a worker process."""
         problem = None
-        if is_large(body):
-            try:
+        try:
+            if to_chat is not None and is_large(body):
+                work = partial(translate_large, partial(to_chat), payload)
+                translated, problem = await self.texts.run(work, size=len(payload), limit=0)
+                body = decode_body(translated)
+            elif to_chat is not None:
+                body = to_chat(body)
+            elif is_large(body):
                 problem = await self.texts.run(
                     partial(parse_large_problem, payload), size=len(payload), limit=0
                 )
-            except InputError as error:
-                raise field_error(error) from None
-        configs = {name: one.config for name, one in self.virtual.items()}
-        return parse_chat_request(body, self.config, self.limits, self.model, problem, virtual=configs)
+        except InputError as error:
+            raise field_error(error) from None
+        return parse_chat_request(
+            body,
+            self.config,
+            self.limits,
+            self.model,
+            problem,
+            virtual={name: one.config for name, one in self.virtual.items()},
+            translated=to_chat is not None,
+        )
 
     async def chat(
         self, request: ChatRequest, run: str, progress: Callable[[Step], object] = lambda _: None
@@ -86,7 +110,7 @@ class SelectionService:
                 )
                 if found is None:
                     raise _no_candidates_error(samples)
-                return chat_completion(request, samples, found, run=run, created=int(time.time()))
+                return await self._completion(request, samples, found, run)
             samples = await generate_samples(
                 self.upstream, request, self.texts, start=start, deadline=deadline
             )
@@ -97,7 +121,28 @@ class SelectionService:
             result = await self.selector.select(
                 case, request.config, generator=request.model, deadline=deadline
             )
-        return chat_completion(request, samples, result, run=run, created=int(time.time()))
+        return await self._completion(request, samples, result, run)
+
+    async def _completion(
+        self, request: ChatRequest, samples: Samples, result: ContestResult, run: str
+    ) -> Completion:
+        """The completion of a request; its run is kept, if runs are."""
+        completion = chat_completion(request, samples, result, run=run, created=int(time.time()))
+        adaptive = {} if samples.adapted is None else adaptive_line(samples.adapted, result.outcome)
+        await self._keep(run, result, request.config, completion["usage"], adaptive)
+        return completion
+
+    async def _keep(
+        self,
+        run: str,
+        result: ContestResult,
+        config: RunConfig,
+        usage: Mapping[str, Any],
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        if self.kept is not None:
+            line = selection_line(result.outcome, config, price=None)
+            await self.kept.write(run, result, {**line, **(more or {})}, {"request": run, "usage": usage})
 
     def _generators(self, request: ChatRequest) -> Sequence[ServedGenerator]:
         """The models that write the answers to a request."""
@@ -109,14 +154,35 @@ class SelectionService:
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
+        result, config, _ = await self._selected(body, payload)
+        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
+        line = selection_line(result.outcome, config, price=None)
+        usage = usage_object(None, result.outcome.ledger)
+        await self._keep(run, result, config, usage)
+        return {**line, "run_id": run, "usage": usage}
+
+    async def rank(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
+        """A query with documents or a case in, the documents ranked out."""
+        options = rank_options(body)
+        result, config, judge = await self._selected(body, payload, ranked=True)
+        named = body["model"] if isinstance(body.get("model"), str) else PREFIX + judge
+        ranked = ranking(result, config, options, model=named, run=run)
+        await self._keep(run, result, config, ranked["usage"])
+        return ranked
+
+    async def _selected(
+        self, body: dict[str, Any], payload: bytes, *, ranked: bool = False
+    ) -> tuple[ContestResult, RunConfig, str]:
+        """The contest of the case in a body, the config of the request, and the name of the judge."""
         config = request_config(body.get("caps"), self.config, self.limits)
         deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
-                work = partial(parse_large_case, payload, registered_fields())
+                parse = parse_large_ranking if ranked else parse_large_case
+                work = partial(parse, payload, registered_fields())
                 case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
-                case = parse_case_body(body)
+                case = parse_case_body(case_fields(body) if ranked else body)
             refuse_local_fields(case)
         except InputError as error:
             raise invalid_value("body", str(error)) from None
@@ -127,9 +193,7 @@ class SelectionService:
         judge = self.selector.judge or self._judge_for(body, config)
         async with self.admission.admit(deadline):
             result = await self.selector.select(case, config, generator=judge, deadline=deadline)
-        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
-        line = selection_line(result.outcome, config, price=None)
-        return {**line, "run_id": run, "usage": usage_object(None, result.outcome.ledger)}
+        return result, config, judge
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""
