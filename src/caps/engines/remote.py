@@ -206,6 +206,8 @@ async def remote_result(reply: Awaitable[T]) -> T:
 class RemoteJournal:
     """The coordinator's journal, used by a worker."""
 
+    claims = None
+
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
 
