@@ -462,9 +462,11 @@ class HttpModel:
         outcome.error.attempts = attempts
         raise outcome.error
 
-    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send bytes unchanged to a path below the base URL, without retries; raises what aiohttp does."""
-        return self.call("POST", path, data=body)
+        return self.call("POST", path, data=body, headers=headers)
 
     def call(
         self, verb: str, path: str, *, allow_redirects: bool = False, **more: Any
@@ -523,7 +525,7 @@ class HttpModel:
                     status, headers = response.status, response.headers
                     fine = status == 200
                     payload = await (read_body(response, limit) if fine else read_start(response))
-                    if fine:
+                    if fine and self._reply_secrets:
                         payload = await self._scrubbed(payload)
         except OversizedReplyError as error:
             return faults.oversized(self.address, error.limit, chat=path == CHAT)
@@ -659,7 +661,9 @@ class Upstream(HasConnections, Protocol):
         """Send what `write` returns and parse the reply with `read`, with retries."""
         ...
 
-    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send bytes unchanged to a path below the base URL; raises what aiohttp does."""
         ...
 

@@ -189,7 +189,9 @@ async def _generate(
 
     try:
         with spending_for(GENERATION):
-            done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
+            done = await model.exchange(
+                lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
+            )
     except FATAL_ERRORS:
         raise
     except ModelError as error:
@@ -247,11 +249,11 @@ def _outcome(number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """The outcome of a contest and the selection to use, which may be provisional."""
+    """The outcome of a contest, the selection to use, which may be provisional, and the price of tokens."""
 
     outcome: Outcome
     selection: Selection
-    runner: Runner | None = None  # of the request
+    runner: Runner  # of the request
 
 
 class Selector:
@@ -290,7 +292,7 @@ class Selector:
         if isinstance(applied, InputError):
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome), runner=runner)
+        return ContestResult(outcome, _selection(outcome), runner)
 
     async def solve(
         self,
@@ -335,7 +337,7 @@ class Selector:
                 adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner=runner)
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner)
 
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""
