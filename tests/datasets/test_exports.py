@@ -178,3 +178,30 @@ def test_samples_of_lm_eval_say_what_was_chosen_and_are_read_back(tmp_path):
     assert (row["filtered_resps"], row["acc"]) == ([r"It is \boxed{2}"], 1.0)
     (case,) = open_cases(str(tmp_path / "samples.jsonl"))
     assert [one.text for one in case.candidates] == [one.text for one in MATH.candidates]
+
+
+def test_a_log_of_inspect_has_the_winner_and_is_read_back(tmp_path):
+    candidates = (Candidate("It is \\boxed{2}", correct=True), Candidate("It is \\boxed{3}", correct=False))
+    case = Case("a", Problem.of("1 + 1?"), candidates, "math", extra={"answer": "2"})
+    line = {"winner": 0, "order": [0, 1], "strategy": "posterior", "probability": 0.9}
+    path = tmp_path / "log.json"
+    path.write_bytes(b"".join(EXPORTS["inspect"]([Chosen(case, (0,), line)])))
+    log = json.loads(path.read_text())
+    (sample,) = log["samples"]
+    assert sample["output"]["choices"][0]["message"]["content"] == "It is \\boxed{2}"
+    assert {name: score["value"] for name, score in sample["scores"].items()} == {
+        "probability": 0.9,
+        "correct": "C",
+    }
+    assert (sample["target"], log["eval"]["model"], log["results"]["total_samples"]) == (
+        "2",
+        "caps/posterior",
+        1,
+    )
+    path.write_bytes(b"".join(EXPORTS["inspect"]([Chosen(case, (0, 1))])))
+    (back,) = open_cases(str(path))
+    assert ([one.text for one in back.candidates], back.problem.text) == (
+        [one.text for one in candidates],
+        "1 + 1?",
+    )
+    assert json.loads(b"".join(EXPORTS["inspect"]([])))["samples"] == []

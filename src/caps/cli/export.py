@@ -1,6 +1,7 @@
 """`caps export`: winners, candidates and judged pairs for other tools."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from caps.cli.output import FailureLog, say
 from caps.core.errors import InputError, SettingError
 from caps.core.text import plural
 from caps.core.types import Case
-from caps.datasets.exports import EXPORTS, OF_A_RUN, Chosen, pairs, preferences
+from caps.datasets.exports import EXPORTS, OF_A_RUN, Chosen, inspect_log, pairs, preferences
 from caps.datasets.imports import open_cases
 from caps.datasets.verdicts import DEFAULT_JUDGE_NAME, RecordCollector, write_recorded
 from caps.files import Output as OutputFile
@@ -25,6 +26,7 @@ from caps.runs.run_file import judges_of
 PREFERENCES = "preferences"
 PAIRS = "dpo"
 VERDICTS = "verdicts"
+INSPECT = "inspect"
 FORMATS = (*EXPORTS, PREFERENCES, PAIRS, VERDICTS)
 
 Source = Annotated[
@@ -107,6 +109,9 @@ def export(
         chunks = selected.counted(write(selected.by_name(), games, full_only=full_evidence, chat=chat))
     elif format_ == VERDICTS:
         chunks = selected.counted(selected.recorded(judge_name))
+    elif format_ == INSPECT:
+        now = datetime.now(tz=UTC).isoformat(timespec="seconds")
+        chunks = inspect_log(selected.chosen(), created=now)
     else:
         chunks = iter(EXPORTS[format_](selected.chosen()))
     with OutputFile(output or "-", option="--output", inputs=[selected.source]) as sink, selected.failures:

@@ -127,6 +127,59 @@ def lm_eval(chosen: Iterable[Chosen]) -> Iterator[bytes]:
         yield _line(row | ({} if correct is None else {"acc": float(correct)}))
 
 
+def inspect_log(chosen: Iterable[Chosen], *, created: str = "1970-01-01T00:00:00+00:00") -> Iterator[bytes]:
+    """One JSON log of Inspect: a sample per case, its epochs are the candidates.
+
+    Scores are the probability of the choice and, where labels are known, whether it is right.
+    """
+    count, strategy = 0, "cases"
+    for item in chosen:
+        if not count:
+            strategy = str(item.line.get("strategy", strategy))
+            yield _inspect_head(strategy, created)
+        for epoch, one in enumerate(item.candidates, start=1):
+            yield (b",\n" if count else b"") + printable_json(
+                msgspec.json.encode(_inspect_sample(item, one, epoch))
+            )
+            count += 1
+    if not count:
+        yield _inspect_head(strategy, created)
+    results = {"total_samples": count, "completed_samples": count, "scores": []}
+    yield b'\n],\n"results": ' + msgspec.json.encode(results) + b"}\n"
+
+
+def _inspect_head(strategy: str, created: str) -> bytes:
+    model = f"caps/{strategy}"
+    spec = {"created": created, "task": "caps", "dataset": {}, "model": model, "config": {}}
+    head = msgspec.json.encode({"version": 2, "status": "success", "eval": spec})
+    return b"{\n" + head[1:-1] + b',\n"samples": [\n'
+
+
+def _inspect_sample(item: Chosen, one: Candidate, epoch: int) -> Row:
+    case, line = item.case, item.line
+    problem = [message_value(message) for message in case.problem.messages]
+    target = case.extra.get("answer")
+    scores: Row = {}
+    if line.get("probability") is not None:
+        scores["probability"] = {"value": line["probability"], "answer": _answer(case, one)}
+    if one.correct is not None:
+        scores["correct"] = {"value": "C" if one.correct else "I", "answer": _answer(case, one)}
+    said = {"role": "assistant", "content": one.text}
+    return {
+        "id": case.id,
+        "epoch": epoch,
+        "input": problem,
+        "target": "" if target is None else str(target),
+        "messages": [*problem, said],
+        "output": {"model": "caps", "choices": [{"message": said, "stop_reason": "stop"}]},
+        "scores": scores,
+        "metadata": {
+            "candidates": len(case.candidates),
+            **{name: line[name] for name in ("winner", "order", "strategy", "provisional") if name in line},
+        },
+    }
+
+
 def _best_rows(chosen: Iterable[Chosen]) -> Iterator[Row]:
     for item in chosen:
         sure = {name: item.line[name] for name in ("probability",) if item.line.get(name) is not None}
@@ -177,6 +230,7 @@ EXPORTS: Mapping[str, Callable[[Iterable[Chosen]], Iterator[bytes]]] = {
     "sft": demonstrations,
     "rewards": rewards,
     "lm-eval": lm_eval,
+    "inspect": inspect_log,
 }
 OF_A_RUN = ("rewards", "lm-eval")  # say which candidate was chosen
 
