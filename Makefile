@@ -38,6 +38,7 @@ format: $(VENV)/.dev     ## Format the code
 
 docs: $(VENV)/.dev       ## Write the command reference from the program, and the documentation site to site/
 	$(BIN)/python scripts/cli_reference.py
+	$(BIN)/python scripts/odd_files.py
 	$(MKDOCS) build
 
 golden: $(VENV)/.dev     ## Record golden transcripts and outputs anew (say why in the commit)

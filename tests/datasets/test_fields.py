@@ -2,7 +2,9 @@
 
 import csv
 import gzip
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from caps.core.errors import InputError, SettingError
 from caps.core.types import Case
 from caps.datasets.imports import count_cases, open_cases
 
+ROOT = Path(__file__).parents[2]
 CHAT = [{"role": "user", "content": "2+2?"}]
 
 
@@ -218,3 +221,11 @@ def test_plain_text_holds_problems(tmp_path):
 def test_our_own_files_are_read_without_a_word(tmp_path):
     path = written(tmp_path, "c.jsonl", {"problem": "2+2?", "candidates": ["4"], "prompt": "other"})
     assert understood(path) == ([("1", "2+2?", ["4"])], "")
+
+
+def test_the_page_of_odd_files_is_what_the_program_says():
+    spec = importlib.util.spec_from_file_location("odd_files", ROOT / "scripts" / "odd_files.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert len(script.FILES) == 50
+    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run make docs"

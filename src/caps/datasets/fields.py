@@ -326,6 +326,12 @@ def _no_candidates(row: Row) -> str:
 
 
 def _missing(row: Row, what: str, names: Sequence[str]) -> str:
+    for name in names:
+        if name in row:  # by its right name, but of no use
+            value = row[name]
+            held = "is empty" if value in ("", [], {}) else f"is {kind_of(value)}"
+            wanted = "a text or a list of chat messages" if what == "problem" else "a list of candidates"
+            return f"{name}: {held}; {wanted} is wanted, or --map {what}=FIELD; {_fields_of(row)}"
     guesses = [name for name in row if nearest(name, [what, *names])]
     guess = f"did you mean --map {what}={guesses[0]}? " if guesses else f"name it with --map {what}=FIELD; "
     return f"no field holds the {what}: {guess}{_fields_of(row)}"

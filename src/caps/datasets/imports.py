@@ -245,8 +245,11 @@ class _Reader:
         """Rows under any names, one per case or one per candidate."""
         if first is None:
             head = next(rows, None)
-            if head is None or isinstance(head[1], InputError):
-                raise InputError(f"{path}: has no rows" if head is None else str(head[1]))
+            if head is None:
+                raise InputError(f"{path}: has no rows")
+            if isinstance(head[1], InputError):
+                said = str(head[1])
+                raise InputError(said if said.startswith(path) else f"{path}:{head[0]}: {said}")
             first, rows = head[1], chain([head], rows)
         try:
             fields = understand(present(first), self._stated, bare=self._bare)
