@@ -289,18 +289,14 @@ def dspy_checks(url: str) -> Checks:
     def tools() -> None:
         configure("chat")
 
-        class Asked(dspy.Signature):
-            question: str = dspy.InputField()
-            tools: list[dspy.Tool] = dspy.InputField()
-            outputs: dspy.ToolCalls = dspy.OutputField()
+        asked = []
 
         def look_up(city: str) -> str:
-            return f"{city}: cold"
+            asked.append(city)
+            return "cold"
 
-        adapter = dspy.ChatAdapter(use_native_function_calling=True)
-        with dspy.context(adapter=adapter):
-            said = dspy.Predict(Asked)(question=QUESTION, tools=[dspy.Tool(look_up)])
-        check(said.outputs.tool_calls[0].args, {"city": "Oslo"})
+        said = dspy.ReAct("question -> answer", tools=[look_up], max_iters=3)(question=QUESTION)
+        check((said.answer, asked), (ANSWER, ["Oslo"]))
 
     yield "chat", "answer", lambda: answer("chat")
     yield "chat", "stream", stream

@@ -42,8 +42,16 @@ def behave(body: dict[str, Any], number: int) -> Any:
         return Reply(None, finish="tool_calls", message={"tool_calls": calls})
     if body.get("response_format"):
         return Reply('{"city": "Oslo"}')
+    if "[[ ## next_tool_name ## ]]" in str(body["messages"]):
+        name, given = (
+            ("finish", "{}") if "cold" in str(body["messages"][-1]) else ("look_up", '{"city": "Oslo"}')
+        )
+        fields = {"next_thought": "I look.", "next_tool_name": name, "next_tool_args": given}
+        return Reply("\n\n".join(f"[[ ## {key} ## ]]\n{value}" for key, value in fields.items()))
     if "[[ ## answer ## ]]" in str(body["messages"]):
-        return Reply("[[ ## answer ## ]]\nIt is 4.\n\n[[ ## completed ## ]]")
+        return Reply(
+            "[[ ## reasoning ## ]]\nSo it is.\n\n[[ ## answer ## ]]\nIt is 4.\n\n[[ ## completed ## ]]"
+        )
     return Reply("It is 4.")
 
 
