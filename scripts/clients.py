@@ -25,7 +25,7 @@ PACKAGES = {  # what is installed for each client
 }
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 KEY = "sk-client"
-BEGIN, END = "<!-- clients: begin -->", "<!-- clients: end -->"
+BEGIN, END = "<!-- clients -->", "<!-- end of clients -->"
 
 
 def behave(body: dict[str, Any], number: int) -> Any:

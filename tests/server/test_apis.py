@@ -330,6 +330,25 @@ def test_other_models_are_forwarded_with_the_version_of_the_api():
     assert stub.bodies[0] == message(model="m", stream=True)
 
 
+def test_tokens_of_forwarded_messages_are_counted_with_those_read_from_a_cache():
+    usage = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 20,
+        "cache_creation_input_tokens": 2,
+        "output_tokens": 7,
+    }
+    with OtherApis([Raw(json.dumps({"type": "message", "usage": usage}).encode())]) as stub:
+
+        async def work(call):
+            await call(path="/v1/messages", body=message(model="m"))
+            return (await call("GET", "/metrics")).body.decode()
+
+        page = inside(stub.url, work)
+    assert 'caps_tokens_total{kind="prompt",part="forwarded"} 27.0' in page
+    assert 'caps_tokens_total{kind="cached",part="forwarded"} 20.0' in page
+    assert 'caps_tokens_total{kind="completion",part="forwarded"} 7.0' in page
+
+
 def test_large_requests_virtual_models_and_the_other_name_of_the_limit():
     def picky(body, number):
         if "max_tokens" in body:
