@@ -191,8 +191,11 @@ class ChunkEvents:
     request: ChatRequest
     run: str
     created: int
-    opening: bytes = b""
     heartbeat: bytes = HEARTBEAT
+
+    def opening(self) -> bytes:
+        """Nothing: the first event comes with the answer."""
+        return b""
 
     def progress(self, step: Step) -> bytes:
         """A chunk without choices that says how the request stands."""
