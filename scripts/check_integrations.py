@@ -35,6 +35,7 @@ from peers.tables import insert  # noqa: E402
 
 from judging import better_quality_wins  # noqa: E402
 from models.server import Reply, Status, StubServer, count_tokens  # noqa: E402
+from server.serving import running  # noqa: E402
 
 ANSWERS = [(401, 0.3), (381, 0.2), (391, 0.9), (291, 0.4)]  # with what the judge thinks of them
 EXPIRED = "the key of the judge has expired"
@@ -46,7 +47,8 @@ class Tool:
     """A tool: its packages, how its example is run, and what is expected of it.
 
     `version_of` is the distribution whose version is shown. `works` and `fails` are patterns of what the
-    example prints with a judge that works, and with one that fails.
+    example prints with a judge that works, and with one that fails. `serve`: the example talks to a
+    `caps serve` in front of the stub.
     """
 
     name: str
@@ -79,13 +81,25 @@ TOOLS = (
     Tool("trl", ("trl",), "trl_grpo.py", works=r"4 steps, \d+ judge calls", fails="RewardError: "),
     Tool(
         "langchain", ("langchain-core", "langchain-openai", "langgraph"), "langchain_best_of_n.py",
-        works=r"graph: .*391", fails=r"openai\.AuthenticationError", version_of="langchain-core",
+        works=r"graph: .*391", fails=r"\w*AuthenticationError", version_of="langchain-core",
         environment={"MODEL": "m"},
     ),
     Tool(
         "pydantic_ai", ("pydantic-ai-slim[openai]",), "pydantic_ai_best_of_n.py",
         fails=r"pydantic_ai\.exceptions\.Model\w+Error", version_of="pydantic-ai-slim",
         environment={"MODEL": "m"},
+    ),
+    Tool(
+        "litellm", ("litellm",), "litellm_router.py", works=r"391.* tokens", serve=True,
+        fails=r"litellm\.\w*(Error|Exception)",
+    ),
+    Tool(
+        "llm", ("llm",), "", works=r"391.*judge calls", fails=r"Error: ",
+        command=("{bin}/llm", "caps", "What is 17 * 23?", "-m", "m", "-n", "4"),
+    ),
+    Tool(
+        "otel", (), "otel_spans.py", works=r"caps\.judge.*caps\.case.*chosen: .*394", fails="AccessError: ",
+        version_of="opentelemetry-sdk", extra="[otel]",
     ),
     Tool(
         "dspy", ("dspy",), "dspy_best_of_n.py", works="answer: 391",
@@ -258,7 +272,7 @@ def problems(  # noqa: PLR0917
     work.mkdir()
     with example(tool, home, work, url, "fine.sqlite", stub) as done:
         found.judge_calls, found.printed = stub.judged, done.stdout[-3000:]
-        if done.returncode or not re.search(tool.works, done.stdout + done.stderr):
+        if done.returncode or not re.search(tool.works, done.stdout + done.stderr, re.DOTALL):
             yield f"does not print {tool.works!r}: {(done.stdout + done.stderr)[-2500:]}"
     if not tool.fails:
         return
@@ -297,9 +311,23 @@ def example(  # noqa: PLR0917
     }  # fmt: skip
     command = [word.format(**known) for word in tool.command]
     where = EXAMPLES if "{name}" in tool.command else work
-    yield subprocess.run(  # noqa: S603
-        command, check=False, capture_output=True, text=True, cwd=where, env=variables, timeout=900
-    )
+    if tool.name == "llm":
+        set_up_llm(work, url)
+    serving = running(url, "--journal", work / journal) if tool.serve else nullcontext()
+    with serving as server:
+        if server is not None:
+            variables["CAPS_SERVER"] = server.url
+        yield subprocess.run(  # noqa: S603
+            command, check=False, capture_output=True, text=True, cwd=where, env=variables, timeout=900
+        )
+
+
+def set_up_llm(home: Path, url: str) -> None:
+    """Tell `llm` of the model of the stub, as its documentation says."""
+    folder = home / ".config" / "io.datasette.llm"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = {"model_id": "m", "model_name": "m", "api_base": url}
+    (folder / "extra-openai-models.yaml").write_text(json.dumps([model]))
 
 
 def replies(journal: Path) -> int:
