@@ -94,6 +94,11 @@ TOOLS = (
         fails=r"litellm\.\w*(Error|Exception)",
     ),
     Tool(
+        "minisweagent", ("mini-swe-agent",), "mini_swe_agent_patches.py", works=r"return 391",
+        fails="PatchError: ", version_of="mini-swe-agent",
+        environment={"MSWEA_SILENT_STARTUP": "1", "MSWEA_COST_TRACKING": "ignore_errors"},
+    ),
+    Tool(
         "llm", ("llm",), "", works=r"391.*judge calls", fails=r"Error: ",
         command=("{bin}/llm", "caps", "What is 17 * 23?", "-m", "m", "-n", "4"),
     ),
@@ -151,6 +156,12 @@ def _written(prompt: str, number: int) -> str:
     answer, quality = ANSWERS[number % len(ANSWERS)]
     if "[[ ## " in prompt:  # DSPy's form
         return f"[[ ## answer ## ]]\n{answer} (quality={quality})\n\n[[ ## completed ## ]]"
+    if "COMPLETE_TASK" in prompt:  # an agent
+        line = f"return {answer}  # quality={quality}"
+        command = (
+            f"sed -i 's/return 0/{line}/' calc.py && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
+        )
+        return f"```mswea_bash_command\n{command}\n```"
     return f"With quality={quality} it is \\boxed{{{answer}}}"
 
 
@@ -172,7 +183,7 @@ class Checked:
     version: str = ""
     judge_calls: int = 0
     error: str = ""
-    kept: int = 0
+    kept: int | None = 0
     again: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -229,7 +240,7 @@ def row(one: Checked) -> str:
     """A row of the table."""
     works = "yes" if not one.problems else "**no**"
     error = f"`{one.error}`" if one.error else ""
-    kept = f"{one.kept} repl{'y' if one.kept == 1 else 'ies'}"
+    kept = "no journal" if one.kept is None else f"{one.kept} repl{'y' if one.kept == 1 else 'ies'}"
     name = one.tool.version_of or one.tool.name
     return f"| {name} | {one.version} | {works} | {one.judge_calls} | {error} | {kept} | {one.again} |"
 
@@ -279,10 +290,11 @@ def problems(  # noqa: PLR0917
     with example(tool, home, work, url, "failed.sqlite", stub, fails_after=1) as done:
         said = " ".join((done.stdout + done.stderr).split())
         match = re.search(tool.fails, said)
-        found.error, found.kept = (match[0].strip(" :") if match else ""), replies(work / "failed.sqlite")
+        found.error = match[0].strip(" :") if match else ""
+        found.kept = None if tool.serve else replies(work / "failed.sqlite")  # a server has no journal
         if match is None or EXPIRED.replace(" ", "") not in said.replace(" ", "").replace("│", ""):
             yield f"an expired key is not reported as {tool.fails!r}: {said[-2500:]}"
-        if not found.kept:
+        if found.kept == 0:
             yield "the reply that was paid for before the failure is not in the journal"
     with example(tool, home, work, url, "failed.sqlite", stub) as done:
         found.again = stub.judged
@@ -313,7 +325,7 @@ def example(  # noqa: PLR0917
     where = EXAMPLES if "{name}" in tool.command else work
     if tool.name == "llm":
         set_up_llm(work, url)
-    serving = running(url, "--journal", work / journal) if tool.serve else nullcontext()
+    serving = running(url) if tool.serve else nullcontext()
     with serving as server:
         if server is not None:
             variables["CAPS_SERVER"] = server.url

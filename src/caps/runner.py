@@ -769,7 +769,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
-        state = {name: value for name, value in self.__dict__.items() if name not in ("tokenizer", "tracing")}
+        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
         return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -1020,9 +1020,10 @@ class Runner:
         judge = self.judge(
             journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
         )
-        make = LocalEngine if self.tracing is None else TracedEngine
+        tracing = Tracing() if self.config.otel else None
+        make = LocalEngine if tracing is None else TracedEngine
         engine = make(
-            judge if self.tracing is None else self.tracing.judge(judge),
+            judge if tracing is None else tracing.judge(judge),
             self.prepare,
             capacity=self._capacity(models.values()),
             case_budget=self.case_budget,
@@ -1034,17 +1035,13 @@ class Runner:
             texts=texts,
             warm_prefix=self._warms_prefix,
         )
-        if self.tracing is not None and isinstance(engine, TracedEngine):
-            engine.tracing = self.tracing
+        if tracing is not None and isinstance(engine, TracedEngine):
+            engine.tracing = tracing
         return engine
 
-    @cached_property
-    def tracing(self) -> Tracing | None:
-        """Where spans and metrics go, if they are wanted."""
-        return Tracing() if self.config.otel else None
-
     def _traced(self, model: Model) -> Model:
-        return model if self.tracing is None else self.tracing.model(model)
+        """A generating model, with spans if they are wanted."""
+        return Tracing().model(model) if self.config.otel else model
 
     def _warms_prefix(self, prepared: PreparedCase) -> bool:
         """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
