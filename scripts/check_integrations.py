@@ -48,7 +48,7 @@ class Tool:
 
     `version_of` is the distribution whose version is shown. `works` and `fails` are patterns of what the
     example prints with a judge that works, and with one that fails. `serve`: the example talks to a
-    `caps serve` in front of the stub.
+    `caps serve` in front of the stub, which says in its own words that the key was refused: `reason`.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Tool:
     version_of: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     serve: bool = False
+    reason: str = EXPIRED
     extra: str = ""
 
 
@@ -91,7 +92,7 @@ TOOLS = (
     ),
     Tool(
         "litellm", ("litellm",), "litellm_router.py", works=r"391.* tokens", serve=True,
-        fails=r"litellm\.\w*(Error|Exception)",
+        fails=r"litellm\.\w*(Error|Exception)", reason="rejected the key",
     ),
     Tool(
         "minisweagent", ("mini-swe-agent",), "mini_swe_agent_patches.py", works=r"return 391",
@@ -292,7 +293,7 @@ def problems(  # noqa: PLR0917
         match = re.search(tool.fails, said)
         found.error = match[0].strip(" :") if match else ""
         found.kept = None if tool.serve else replies(work / "failed.sqlite")  # a server has no journal
-        if match is None or EXPIRED.replace(" ", "") not in said.replace(" ", "").replace("│", ""):
+        if match is None or tool.reason.replace(" ", "") not in said.replace(" ", "").replace("│", ""):
             yield f"an expired key is not reported as {tool.fails!r}: {said[-2500:]}"
         if found.kept == 0:
             yield "the reply that was paid for before the failure is not in the journal"
