@@ -268,11 +268,12 @@ def check(  # noqa: PLR0917
 
 
 def install(tool: Tool, wheel: Path, home: Path) -> None:
-    """The environment of a tool: its packages, and this tree as a wheel."""
-    if not (home / "bin" / "python").exists():
-        run(sys.executable, "-m", "venv", home)
+    """The environment of a tool: its packages, and this tree as a wheel, which is always installed anew."""
     pip = (home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, f"caps-select{tool.extra} @ {wheel.as_uri()}", *tool.packages)
+    if not (home / "complete").exists():
+        run(sys.executable, "-m", "venv", home)
+        run(*pip, f"caps-select{tool.extra} @ {wheel.as_uri()}", *tool.packages)
+        (home / "complete").touch()
     run(*pip, "--force-reinstall", "--no-deps", wheel)
 
 
