@@ -525,7 +525,7 @@ class HttpModel:
                     status, headers = response.status, response.headers
                     fine = status == 200
                     payload = await (read_body(response, limit) if fine else read_start(response))
-                    if fine:
+                    if fine and self._reply_secrets:
                         payload = await self._scrubbed(payload)
         except OversizedReplyError as error:
             return faults.oversized(self.address, error.limit, chat=path == CHAT)

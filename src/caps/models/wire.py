@@ -301,6 +301,10 @@ class OversizedReplyError(ValueError):
 
 async def read_body(response: aiohttp.ClientResponse, limit: int = REPLY_BYTES) -> bytes:
     """Read the whole body, or raise `OversizedReplyError`; raises what aiohttp does."""
+    declared = response.content_length
+    plain = "Content-Encoding" not in response.headers and "Transfer-Encoding" not in response.headers
+    if declared is not None and declared <= limit and plain:
+        return await response.read()  # no more than declared
     body = bytearray()
     async for part in limited(response, limit):
         body += part
