@@ -673,6 +673,10 @@ class RunConfig:
     timeout: float = option(
         600.0, "Seconds to wait for one reply.", "performance", metavar="SECONDS", least=0.1
     )
+    otel: bool = switch(
+        "Send spans and metrics of the run with OpenTelemetry, as its OTEL_... variables say; no prompts.",
+        "performance",
+    )
     context_tokens: int | None = option(
         None,
         "Context of the judge in tokens, prompt and reply; longer views are cut. Default: as it reports.",

@@ -99,6 +99,7 @@ from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
+from caps.tracing import TracedEngine, Tracing
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
@@ -768,7 +769,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
-        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
+        state = {name: value for name, value in self.__dict__.items() if name not in ("tokenizer", "tracing")}
         return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -1019,8 +1020,10 @@ class Runner:
         Engines that share a `judge` share the calls that are under way.
         """
         total = replace(self.total_budget, seconds=seconds)
-        return LocalEngine(
-            judge or self._local_judge(models, journal, texts, confidence),
+        judge = judge or self._local_judge(models, journal, texts, confidence)
+        make = LocalEngine if self.tracing is None else TracedEngine
+        engine = make(
+            judge,
             self.prepare,
             capacity=self._capacity(models.values()),
             case_budget=self.case_budget,
@@ -1032,6 +1035,17 @@ class Runner:
             texts=texts,
             warm_prefix=self._warms_prefix,
         )
+        if self.tracing is not None and isinstance(engine, TracedEngine):
+            engine.tracing = self.tracing
+        return engine
+
+    @cached_property
+    def tracing(self) -> Tracing | None:
+        """Where spans and metrics go, if they are wanted."""
+        return Tracing() if self.config.otel else None
+
+    def _traced(self, model: Model) -> Model:
+        return model if self.tracing is None else self.tracing.model(model)
 
     def _local_judge(
         self,
@@ -1042,9 +1056,10 @@ class Runner:
     ) -> Judge:
         """The judge with these models, whose replies are stored in the journal."""
         journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
-        return self.judge(
+        judge = self.judge(
             journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
         )
+        return judge if self.tracing is None else self.tracing.judge(judge)
 
     def _warms_prefix(self, prepared: PreparedCase) -> bool:
         """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
@@ -1144,7 +1159,7 @@ class Runner:
                     await canary(model, source.where.model, want_logprobs=logprobs, extra=extra, paid=paid)
                 found.append(
                     Sampler(
-                        self._counted(_journaled(model, journal)),
+                        self._traced(self._counted(_journaled(model, journal))),
                         source.where.model,
                         source.preset,
                         templates,
