@@ -28,9 +28,13 @@ from caps.cli.main import spare_collector
 from caps.config import RunConfig
 from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
-from caps.event_loop import run
 from caps.judging.scripted import ScriptedJudge
 from caps.runner import Runner
+
+try:
+    from caps.event_loop import run
+except ImportError:  # an older version, measured by speed.py
+    run = asyncio.run
 
 CONNECTIONS = 64
 SIZE = 1_547  # characters of a candidate: with two of them a prompt has 4,096
