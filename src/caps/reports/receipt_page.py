@@ -415,12 +415,12 @@ def _sides(title: str, sides: Sequence[str], game: Game, receipt: Receipt, texts
     columns = [
         el(
             "div",
-            el("h5", f"{slot}: {name_of(receipt, one)}{mark(receipt.right(one))}"),
+            el("h4", f"{slot}: {name_of(receipt, one)}{mark(receipt.right(one))}"),
             el("pre", texts.add([side]), tabindex=0),
         )
         for slot, one, side in zip("AB", game.shown, sides, strict=True)
     ]
-    return [el("h4", title), el("div", *columns, class_="versus")]
+    return [el("h3", title), el("div", *columns, class_="versus")]
 
 
 def _prompt(exchange: GameExchange, texts: TextTable) -> Node:
@@ -437,7 +437,7 @@ def _prompt(exchange: GameExchange, texts: TextTable) -> Node:
 
 
 def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
-    drawn = [el("h4", "The judge's reason")]
+    drawn = [el("h3", "The judge's reason")]
     if reply.text is None:
         drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
     else:

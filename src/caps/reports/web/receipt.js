@@ -33,6 +33,12 @@ function navigation(row) {
   return bar;
 }
 
+// Back among all cases, the one that was open is in focus.
+function focusRow(row) {
+  const link = row && [...document.querySelectorAll("#listing tbody a")].find((one) => one.getAttribute("href") === caseAddress(row));
+  (link ?? table?.search)?.focus({ preventScroll: !link });
+}
+
 function openGame(id) {
   const game = document.getElementById(id);
   if (!game) return;
