@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from caps.core.text import number, plural
 from caps.core.types import Case
+from caps.evidence.anatomy import final_answer
 from caps.reports.html import Child, Node, TextRef, TextTable, el
 from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Standing
 from caps.reports.receipt_pictures import describe, mark, name_of, picture_of, share, timeline
@@ -99,7 +100,12 @@ def _chosen(receipt: Receipt, case: Case | None, texts: TextTable) -> Node | Non
     known = receipt.names[one] if one < len(receipt.names) else ""
     tag = el("span", label, class_=f"tag {tone}") if label else None
     head = el("p", el("span", "Chosen answer", class_="eyebrow"), tag)
-    answer = el("p", known, class_="answer") if known else el("p", f"Candidate {one}", class_="answer")
+    answer = el("p", known or f"Candidate {one}", class_="answer")
+    stated = (
+        final_answer(case.candidates[one]) if known and case is not None and case.domain == "math" else None
+    )
+    if stated and "\\" in stated:  # a formula is rendered; without scripts it stays in plain signs
+        answer = el("p", known, class_="answer", data_formula=stated)
     body = None
     if case is not None and one < len(case.candidates) and case.candidates[one].text.strip() != known:
         text = case.candidates[one].text
@@ -298,7 +304,7 @@ _TIMELINE = (
 
 
 def _flips(receipt: Receipt) -> Node | None:
-    if receipt.flips is None or not receipt.games:
+    if receipt.flips is None or all(len(game.shown) != 2 for game in receipt.games):
         return None
     changed = [flip for flip in receipt.flips if flip.winner is not None]
     deciding = {flip.game for flip in changed}  # a tie can be reversed in two ways
@@ -339,7 +345,7 @@ def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[N
         if one.passed is not None:
             facts.append(f"examples passed: {one.passed} of {receipt.examples}")
         if one.score is not None:
-            value = share(one.score) if receipt.score_kind == "probability" else f"{one.score:.2f}"
+            value = share(one.score) if receipt.score_kind == "probability" else number(one.score)
             facts.append(f"{receipt.score_kind or 'score'} {value}")
         summary = el(
             "summary",
@@ -368,12 +374,15 @@ def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Child
 
 
 def _games(receipt: Receipt, exchanges: Sequence[GameExchange], texts: TextTable) -> list[Node]:
-    drawn = []
+    drawn, before = list[Node](), ""
     for round_number, stage in enumerate(receipt.stages, 1):
-        title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {round_number}: {stage.name}"
-        byes = f" · bye: {_listed(receipt, stage.byes)}" if stage.byes else ""
-        if len(receipt.stages) > 1 or byes:
-            drawn.append(el("h3", title + byes))
+        title = f"Stage {stage.name}" if len(stage.name) == 1 else stage.name.capitalize()
+        if stage.kind == "elimination" and len(stage.name) > 1:
+            title = f"Round {round_number}: {stage.name}"
+        title += f" · bye: {_listed(receipt, stage.byes)}" if stage.byes else ""
+        if title != before and len(receipt.stages) > 1:
+            drawn.append(el("h3", title))
+        before = title
         for game in stage.games:
             exchange = exchanges[game.number] if game.number < len(exchanges) else None
             drawn.append(_game(game, receipt, exchange, texts))

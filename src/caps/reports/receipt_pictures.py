@@ -57,7 +57,7 @@ def picture_of(receipt: Receipt) -> tuple[str, str, Node] | None:
     drawn = bracket(receipt)
     if drawn is not None:
         return "Bracket", _BRACKET, drawn
-    drawn = matrix(receipt)
+    drawn = None if receipt.probability is not None else matrix(receipt)
     if drawn is not None:
         return "Who beat whom", _MATRIX, drawn
     drawn = scores(receipt)
@@ -405,7 +405,9 @@ def scores(receipt: Receipt) -> Node | None:
         for group in groups
     ]
     values.sort(key=lambda pair: (receipt.winner not in pair[0].members, -pair[1]))
-    top = max([value for _, value in values] + [1e-9])
+    top = (
+        1.0 if receipt.score_kind == "probability" and known else max([1e-9, *(value for _, value in values)])
+    )
     drawn: list[Node] = [
         el("text", (receipt.score_kind or "score") if known else "votes", x=PILL + 24, y=16, class_="note")
     ]
@@ -418,10 +420,10 @@ def scores(receipt: Receipt) -> Node | None:
                 receipt, one, 2, y + 13, size=len(group.members), class_="pill chosen" if chosen else "pill"
             )
         )
-        width = max(1.5, 260 * max(value, 0) / top)
+        width = max(1.5, 170 * max(value, 0) / top)
         kind = "bar chosen" if chosen else "bar"
         drawn.append(el("rect", x=PILL + 24, y=y + 5, width=width, height=16, rx=3, class_=kind))
-        shown = number(value)
+        shown = share(value) if receipt.score_kind == "probability" and known else number(value)
         drawn.append(el("text", shown, x=PILL + 30 + width, y=y + 17.5, class_="note"))
     more = len(values) - SHOWN_ANSWERS
     height = 34 + 30 * min(len(values), SHOWN_ANSWERS)
@@ -429,7 +431,7 @@ def scores(receipt: Receipt) -> Node | None:
         drawn.append(el("text", f"and {plural(more, 'more answer')}", x=4, y=height + 6, class_="note"))
         height += 16
     return el(
-        "svg", *drawn, viewBox=f"0 0 480 {height:g}", width=480, height=height, class_="scores drawing",
+        "svg", *drawn, viewBox=f"0 0 380 {height:g}", width=380, height=height, class_="scores drawing",
         role="group", aria_label=f"Answers of {receipt.case}: {receipt.name(receipt.winner)} was chosen",
     )  # fmt: skip
 

@@ -127,6 +127,7 @@ function pictureTools(box) {
 // A page of one case is markup already: its texts are rendered like those of built receipts.
 function liven(root) {
   root.querySelectorAll(".figure-box").forEach(pictureTools);
+  root.querySelectorAll("[data-formula]").forEach(showFormula);
   root.querySelectorAll(".rich, .versus").forEach((element) => {
     const act = () => (element.classList.contains("rich") ? enrich(element) : compareSides(element));
     const closed = element.closest("details:not([open])");

@@ -221,6 +221,14 @@ function enrich(element) {
   }).catch(() => { element.replaceChildren(text); element.dataset.plain = ""; });
 }
 
+function showFormula(element) {
+  if (!document.getElementById("libraries")) return;
+  loadLibraries().then(() => {
+    const built = formula(element.dataset.formula, false);
+    if (built.localName === "math") element.replaceChildren(built);
+  }).catch(() => {});
+}
+
 // Two texts side by side, with what only one of them has marked.
 const LEAST_COMMON = 0.25;
 function compareSides(box) {
