@@ -11,7 +11,7 @@ function build(node, texts = [], inSvg = false, deferred = []) {
     deferred.push(() => { text.data = node.t.map((index) => texts[index]).join(""); });
     return text;
   }
-  const [tag, attributes, ...children] = node;
+  const [tag, attributes, children] = node;
   if (!TAGS.has(tag)) throw new Error(`the element ${tag} is not allowed`);
   const isSvg = inSvg || tag === "svg";
   const element = isSvg ? document.createElementNS(SVG, tag) : document.createElement(tag);
