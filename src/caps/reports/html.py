@@ -19,13 +19,13 @@ _ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028",
 _UNSAFE = re.compile("[<>&\u2028\u2029]")
 
 
-class TextRef(msgspec.Struct, frozen=True, rename={"pieces": "t"}):
+class TextRef(msgspec.Struct, frozen=True, gc=False, rename={"pieces": "t"}):
     """A text in a `TextTable`: the indices of its pieces, in order. In JSON: {"t": [index, ...]}."""
 
     pieces: tuple[int, ...]
 
 
-class Node(msgspec.Struct, frozen=True, array_like=True):
+class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An element with its attributes and children. In JSON: [tag, {attributes}, [child, ...]]."""
 
     tag: str
@@ -45,12 +45,13 @@ class TextTable:
 
     def add(self, pieces: Iterable[str]) -> TextRef:
         """Store the pieces of a text."""
-        return TextRef(tuple(self._index(visible(piece)) for piece in pieces if piece))
+        return TextRef(tuple(self._index(piece) for piece in pieces if piece))
 
     def _index(self, text: str) -> int:
-        index = self._indices.setdefault(text, len(self.texts))
-        if index == len(self.texts):
-            self.texts.append(text)
+        index = self._indices.get(text)
+        if index is None:
+            index = self._indices[text] = len(self.texts)
+            self.texts.append(visible(text))
         return index
 
 

@@ -5,6 +5,7 @@ the page's script when they are opened (web/rich.js).
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from caps.core.text import number, plural
 from caps.core.types import Case
@@ -429,24 +430,31 @@ def _sides(title: str, sides: Sequence[str], game: Game, receipt: Receipt, texts
         )
         for slot, one, side in zip("AB", game.shown, sides, strict=True)
     ]
-    return [el("h3", title), el("div", *columns, class_="versus")]
+    return [_same("h3", title), el("div", *columns, class_="versus")]
 
 
 def _prompt(exchange: GameExchange, texts: TextTable) -> Node:
     if not exchange.prompt:
         note = "The prompt cannot be rendered: the cases or the prompt template are not available."
         return el("p", note, class_="note")
-    note = "Rendered again from the cases. Its key equals that of the run, so this is what was sent."
-    if not exchange.exact:
-        note = (
-            "Rendered again from the cases. Its key differs from that of the run: cases or settings have "
-            "changed, or nothing was sent."
-        )
-    return _fold("Prompt", texts.add(exchange.prompt), el("p", note, class_="note"))
+    return _fold("Prompt", texts.add(exchange.prompt), _EXACT if exchange.exact else _NOT_EXACT)
+
+
+_EXACT = el(
+    "p",
+    "Rendered again from the cases. Its key equals that of the run, so this is what was sent.",
+    class_="note",
+)
+_NOT_EXACT = el(
+    "p",
+    "Rendered again from the cases. Its key differs from that of the run: cases or settings have changed, or "
+    "nothing was sent.",
+    class_="note",
+)
 
 
 def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
-    drawn = [el("h3", "The judge's reason")]
+    drawn = [_same("h3", "The judge's reason")]
     if reply.text is None:
         drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
     else:
@@ -454,12 +462,18 @@ def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
             drawn.append(_fold("Reasoning", texts.add([reply.reasoning])))
         drawn.append(el("div", texts.add([reply.text]), class_="rich reply", tabindex=0))
     cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
-    return [*drawn, el("p", HOW.get(reply.how, reply.how) + cause, class_="note")]
+    return [*drawn, _same("p", HOW.get(reply.how, reply.how) + cause, "note")]
+
+
+@lru_cache(maxsize=64)
+def _same(tag: str, text: str, class_: str | None = None) -> Node:
+    """An element that most receipts have, created once."""
+    return el(tag, text, class_=class_)
 
 
 def _fold(title: str, text: TextRef, *before: Node) -> Node:
     """Show a title that expands to a long text."""
-    return el("details", el("summary", title), *before, el("pre", text, tabindex=0), class_="fold")
+    return el("details", _same("summary", title), *before, el("pre", text, tabindex=0), class_="fold")
 
 
 def _by_criterion(game: Game) -> str:

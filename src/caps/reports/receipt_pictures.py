@@ -283,7 +283,6 @@ def _cell(receipt: Receipt, pair: tuple[int, int], met: Met, x: float, y: float)
         el("text", text, x=x + CELL / 2, y=y + 17.5, class_=f"sign {tone}", text_anchor="middle"),
         href=f"#g{games[-1].number}",
         data_game=games[-1].number,
-        aria_label=f"{describe(games[-1], receipt)}",
     )
 
 
@@ -446,7 +445,6 @@ def _first(receipt: Receipt, group: AnswerGroup) -> int:
 # Probabilities
 
 SHOWN_LINES = 5
-MAX_SQUARES = 12
 WIDE = 720
 
 
@@ -533,13 +531,10 @@ def _squares(receipt: Receipt, group: AnswerGroup, x: float, y: float) -> list[N
     drawn, width = list[Node](), min(11.0, 100 / max(1, len(about)))
     for place, game in enumerate(about):
         kind = {1: "for", -1: "against", 0: "even"}[_outcome(game, group) or 0]
-        box = el(
-            "rect", x=x + place * width, y=y + 8, width=max(1.5, width - 2), height=10, rx=1.5,
-            class_=f"square {kind}",
+        drawn.append(
+            el("rect", x=x + place * width, y=y + 8, width=max(1.5, width - 2), height=10, rx=1.5,
+               class_=f"square {kind}")
         )  # fmt: skip
-        title = el("title", describe(game, receipt))
-        drawn.append(el("a", title, box, href=f"#g{game.number}", data_game=game.number,
-                        aria_label=describe(game, receipt)))  # fmt: skip
     return drawn or [el("text", "–", x=x, y=y + 17.5, class_="note")]
 
 
@@ -599,8 +594,7 @@ def _steps(receipt: Receipt, groups: Sequence[AnswerGroup], top: float) -> list[
             game = answered[step - 1]
             moved = f"{share(group.chances[step - 1])} → {share(group.chances[step])}"
             words = f"verdict {step}: {describe(game, receipt)}; {moved}"
-            drawn.append(el("a", el("title", words), dot, href=f"#g{game.number}", data_game=game.number,
-                            aria_label=words))  # fmt: skip
+            drawn.append(el("a", el("title", words), dot, href=f"#g{game.number}", data_game=game.number))
     return drawn
 
 
