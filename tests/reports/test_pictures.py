@@ -84,7 +84,7 @@ def test_a_picture_is_a_file_that_stands_alone_and_hostile_names_are_names(found
     (path,) = write_pictures([picture], tmp_path / "new" / "plots")
     tree = ElementTree.fromstring(path.read_text())
     assert {one.tag.rpartition("}")[2] for one in tree.iter()} == {
-        "svg", "title", "desc", "style", "rect", "text", "path", "circle",
+        "svg", "title", "desc", "style", "g", "rect", "text", "path", "circle",
     }  # fmt: skip
     assert "var(" not in path.read_text()
     assert "⟦U+202E⟧</title><script>alert(1)" in words(picture)

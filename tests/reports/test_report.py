@@ -228,6 +228,36 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
         report([tmp_path])
 
 
+def test_the_overview_shows_answers_votes_and_probabilities(tmp_path):
+    """Of 5 candidates 3 say 4, which is wrong in the second case; the judge prefers the answer 5."""
+    texts = ["4", "4", "5", "4", "6"]
+    lines = []
+    for name, right in (("one", "4"), ("two", "5")):
+        candidates = [
+            {"text": f"quality={90 if text == '5' else 10} so \\boxed{{{text}}}", "correct": text == right}
+            for text in texts
+        ]
+        lines.append(
+            {"id": name, "domain": "math", "problem": "Add.\nTwo and two.", "candidates": candidates}
+        )
+    (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    out = run_cases(tmp_path / "cases.jsonl", tmp_path / "run", strategy="posterior")
+    with open_run(out) as run:
+        loaded = load_report(run)
+        page = run_page(loaded)
+        bare = page_html(run_page(loaded, texts=False), StoredReceipts())
+    columns = [name for name, *_ in page.listing.columns]
+    row = dict(zip(columns, page.listing.rows[1][2:], strict=False))
+    lined = run.selections["two"]
+    assert row["answer"] == lined["text"].partition("{")[2].rstrip("}")
+    assert row["problem"] == "Add.\nTwo and two."
+    assert row["probability"] == lined["probability"]
+    assert row["votes"] == {"4": "3 of 5", "5": "1 of 5"}[row["answer"]]
+    assert (loaded.choices.majority, loaded.choices.majority_of) == (1.0, 2)
+    assert {"4", "5", "6"} - {row["answer"]} == set(page.listing.rows[1][-2].split())
+    assert "Two and two" not in bare
+
+
 def test_two_runs_are_compared_case_by_case(folder, tmp_path):
     worse = run_cases(folder / "cases.jsonl", tmp_path / "worse", strategy="vanilla")
     with ExitStack() as stack:

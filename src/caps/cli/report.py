@@ -100,8 +100,8 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
-        narrative = load_report(runs[0])
-        page, held, usual = run_page(narrative), receipts(narrative, texts=texts), "report.html"
+        loaded = load_report(runs[0])
+        page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), "report.html"
     else:
         all_ = [load_report(run) for run in runs]
         both = chain.from_iterable(receipts(one, texts=texts) for one in all_[:2])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from caps.core.text import number, percent, plural
-from caps.reports.charts import Point, framed, plane
+from caps.reports.charts import Point, plane, shown_chart
 from caps.reports.html import Node, el, visible
 from caps.reports.run_page import Listing, pack_flags, right_of, section, table
 from caps.runs.result_lines import Line
@@ -80,7 +80,8 @@ def runs_view(names: Sequence[str], figures: Sequence[Figures]) -> list[Node]:
         "cost",
     )
     title = "Accuracy against tokens"
-    picture = framed(plane(points, title, ["Whiskers: 95 % intervals."]), title) if points else None
+    notes = ["Whiskers: 95 % intervals."]
+    picture = shown_chart(lambda width: plane(points, title, notes, width=width)) if points else None
     return [section("The runs", None, table(heads, rows, "figures of the runs"), picture)]
 
 
@@ -108,8 +109,11 @@ def pair_listing(
     """List the common cases; a row opens both receipts."""
     one, two = names
     columns = (
-        ("case", "text"), (one, "mark"), (two, "mark"), (f"{one} chose", "number"),
-        (f"{two} chose", "number"), (f"{one} tokens", "number wide"), (f"{two} tokens", "number wide"),
+        ("case", "text", ""), (one, "mark", ""), (two, "mark", ""),
+        (f"{one} chose", "number", ""),
+        (f"{two} chose", "number", ""),
+        (f"{one} tokens", "number wide", ""),
+        (f"{two} tokens", "number wide", ""),
     )  # fmt: skip
     filters = ("chose differently", f"only {one} right", f"only {two} right", "both wrong")
     rows: list[list[Any]] = []

@@ -51,14 +51,12 @@ def accuracy_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | No
     """How often the judge prefers the right one."""
     rows = []
     for level, found in measured.levels.items():
-        wide = (found.bounds.low, found.bounds.high)
-        rows.append(_row(SEEN[level], found.accuracy, full=level == "E2", wide=wide))
+        rows.append(_row(SEEN[level], found.accuracy, full=level == "E2"))
     return _shares(
         "accuracy",
         "How often the judge prefers the right one of a pair",
         rows,
         stamp,
-        note="Thick: 95 % interval. Thin: bounds that hold however often one looks, for both levels at once.",
         line=(0.5, "a coin"),
     )
 
@@ -105,14 +103,12 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
         return None
     title = "What the judge states against how often it is right"
     axis = "probability it gives the one it prefers" if probabilities else "confidence it states"
-    drawn = curve(
-        series,
-        title,
-        _notes(stamp, "Decided verdicts; whiskers: 95 % intervals."),
-        stated=stated,
-        axis=axis,
-        ideal=probabilities,
-    )
+    notes = _notes(stamp, "Decided verdicts; whiskers: 95 % intervals.")
+    ideal = "as often as it says" if probabilities else ""
+
+    def draw(width: int) -> Node:
+        return curve(series, title, notes, stated=stated, axis=axis, ideal=ideal, width=width)
+
     words = dict(stated)
     rows = [
         (
@@ -123,9 +119,7 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
         for one in series
         for spot in one.spots
     ]
-    return Picture(
-        name="calibration", title=title, drawing=drawn, heads=("stated", "right", INTERVAL), rows=rows
-    )
+    return Picture(name="calibration", title=title, draw=draw, heads=("stated", "right", INTERVAL), rows=rows)
 
 
 def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture:
@@ -153,7 +147,11 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
     ]  # fmt: skip
     heads = ("strategy", "Pass@1", INTERVAL, "tokens a case", "calls E1 + E2", "on the front")
     return Picture(
-        name="strategies", title=title, drawing=plane(points, title, [note]), heads=heads, rows=rows
+        name="strategies",
+        title=title,
+        draw=lambda width: plane(points, title, [note], width=width),
+        heads=heads,
+        rows=rows,
     )
 
 
@@ -169,9 +167,12 @@ def _shares(
     if not rows:
         return None
     numbers = [(row.label, f"{percent(row.value)} %", _range(row.low, row.high)) for row in rows]
-    drawn = forest(rows, title, _notes(stamp, note), line=line)
     return Picture(
-        name=name, title=title, drawing=drawn, heads=("of verdicts", "share", INTERVAL), rows=numbers
+        name=name,
+        title=title,
+        draw=lambda width: forest(rows, title, _notes(stamp, note), line=line, width=width),
+        heads=("of verdicts", "share", INTERVAL),
+        rows=numbers,
     )
 
 
@@ -179,8 +180,8 @@ def _notes(stamp: str | None, *notes: str) -> list[str]:
     return [*(() if stamp is None else (f"{stamp}.",)), *notes]
 
 
-def _row(label: str, found: Estimate, *, full: bool = True, wide: tuple[float, float] | None = None) -> Row:
-    return Row(label=label, value=found.value, low=found.low, high=found.high, wide=wide, full=full)
+def _row(label: str, found: Estimate, *, full: bool = True) -> Row:
+    return Row(label=label, value=found.value, low=found.low, high=found.high, full=full)
 
 
 def _stated(found: LevelMeasures) -> list[Spot]:

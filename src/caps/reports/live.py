@@ -14,7 +14,15 @@ from caps.core.errors import InputError
 from caps.reports.html import TextTable, plain, safe_json
 from caps.reports.page import StoredReceipts, page_html, receipt_json, shard
 from caps.reports.receipt_page import receipt_view
-from caps.reports.report import RunReport, load_report, one_receipt, run_figures, run_page, status
+from caps.reports.report import (
+    RunReport,
+    load_report,
+    one_receipt,
+    row_context,
+    run_figures,
+    run_page,
+    status,
+)
 from caps.reports.run_page import run_rows
 from caps.runs.rebuild import RebuiltRun
 
@@ -81,7 +89,7 @@ class LiveReport:
     def _update(self, sent: int) -> dict[str, Any]:
         with self._lock:
             report = self._report()
-            rows = run_rows(report.lines, report.run.calls, report.labels, start=sent)
+            rows = run_rows(report.lines, row_context(report), start=sent)
             return {
                 "reload": len(report.lines) < sent,
                 "figures": [plain(node) for node in run_figures(report)],

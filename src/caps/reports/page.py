@@ -19,7 +19,7 @@ from caps.files import Output, file_errors, write_file
 from caps.reports.html import Node, TextTable, el, markup, plain, safe_json
 from caps.reports.run_page import Listing, listing_view
 
-STYLES = ("style.css", "chart.css")
+STYLES = ("style.css", "chart.css", "views.css")
 SCRIPTS = ("build.js", "table.js", "main.js")
 INLINE_LIMIT = 6_000_000  # characters of receipts inside a page; more are written beside it
 SHARD_SIZE = 1_000_000

@@ -9,19 +9,24 @@ from caps.core.errors import InputError
 from caps.core.text import plural
 from caps.core.types import Case
 from caps.reports import compare
+from caps.reports.cases import CaseFacts, case_facts
 from caps.reports.html import Node, TextTable, el
 from caps.reports.page import Page, head, receipt_json
 from caps.reports.receipt import GameExchange, Receipt, exchanges_of, receipt_of
 from caps.reports.receipt_page import receipt_view
 from caps.reports.run_page import (
-    COLUMNS,
     FILTERS,
+    Choices,
     Listing,
+    RowContext,
+    accuracy_view,
     cards,
+    count_choices,
     glossary_view,
     lead,
     panel_view,
     run_rows,
+    searched_characters,
     section,
     settings_view,
     timeline_view,
@@ -35,11 +40,13 @@ MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the pag
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run with its figures and known labels."""
+    """A run with its figures, known labels, and what a list says about each case."""
 
     run: RebuiltRun
     figures: Figures
     labels: dict[str, tuple[bool | None, ...]]
+    facts: dict[str, CaseFacts]
+    choices: Choices
 
     @property
     def name(self) -> str:
@@ -54,36 +61,64 @@ class RunReport:
 
 def load_report(run: RebuiltRun) -> RunReport:
     """Count the figures of a run."""
-    labels = {
-        case.id: tuple(one.correct for one in case.candidates)
-        for case in run.cases()
-        if case.id in run.selections
-    }
+    labels, facts = {}, {}
+    for case in run.cases():
+        line = run.selections.get(case.id)
+        if line is not None:
+            labels[case.id] = tuple(one.correct for one in case.candidates)
+            facts[case.id] = case_facts(run, case, line)
     figures = count_figures(run.selections.values(), run.calls, labels, run.runner.price)
-    return RunReport(run, figures, labels)
+    return RunReport(run, figures, labels, facts, count_choices(run.selections.values(), labels, facts))
 
 
-def run_page(report: RunReport, *, live: bool = False) -> Page:
-    """Create the page of one run."""
+def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Page:
+    """Create the page of one run; without `texts`, no word of a problem or candidate is on it."""
     run = report.run
+    context = row_context(report, texts=texts)
     return Page(
         title=f"{report.name} · caps report",
         figures=run_figures(report),
-        after=[_details(run)],
-        listing=Listing(COLUMNS, FILTERS, run_rows(report.lines, run.calls, report.labels)),
+        after=[*run_details(report), _details(run)],
+        listing=Listing(context.columns, FILTERS, run_rows(report.lines, context)),
         footer=footer(),
         status=status(report),
         live=live,
     )
 
 
+def row_context(report: RunReport, *, texts: bool = True) -> RowContext:
+    """What the rows of a run have in common."""
+    return RowContext(
+        calls=report.run.calls,
+        labels=report.labels,
+        facts=report.facts,
+        stated=bool(report.choices.stated),
+        priced=report.figures.usd is not None,
+        searched=searched_characters(len(report.run.selections)) if texts else 0,
+    )
+
+
 def run_figures(report: RunReport) -> list[Node]:
-    """Return the part of a page that changes while the run continues."""
+    """Return the part of a page above its table; it changes while the run continues."""
+    run, figures = report.run, report.figures
+    return [
+        *head(
+            report.name,
+            lead(run.file.config, figures, finished=run.finished),
+            cards(figures, report.choices),
+        ),
+        *accuracy_view(figures, report.choices),
+    ]
+
+
+def run_details(report: RunReport) -> list[Node]:
+    """Return the figures below the table: tokens and money by stage, judges of a panel, calls over time."""
     run, figures = report.run, report.figures
     timeline = timeline_view(_timestamps(run))
+    about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
+    spent = section("What it read", about, tokens_view(figures, run.runner.price))
     return [
-        *head(report.name, lead(run.file.config, figures, finished=run.finished), cards(figures)),
-        section("Tokens read", "Tokens sent to the judge, by stage and evidence.", tokens_view(figures)),
+        *([spent] if figures.total.calls else []),
         *panel_view(report.lines),
         *([] if timeline is None else [timeline]),
     ]

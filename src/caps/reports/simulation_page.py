@@ -37,8 +37,14 @@ def simulation_picture(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any
         for place, row in enumerate(rows)
     ]  # fmt: skip
     heads = ("strategy", "Pass@1", "95 % interval", "tokens a case", "T%", "calls E1 + E2", "on the front")
-    drawn = plane(points, TITLE, [f"{headline(about)}.", "Whiskers: 95 % intervals."])
-    return Picture(name="strategies", title=TITLE, drawing=drawn, heads=heads, rows=numbers)
+    notes = [f"{headline(about)}.", "Whiskers: 95 % intervals."]
+    return Picture(
+        name="strategies",
+        title=TITLE,
+        draw=lambda width: plane(points, TITLE, notes, width=width),
+        heads=heads,
+        rows=numbers,
+    )
 
 
 def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str) -> Page:

@@ -55,7 +55,7 @@ function load(index) {
 
 async function show(row) {
   const loaded = await Promise.all(row[1].map(load));
-  const back = make("a", "← all cases", { href: "#", class: "back" });
+  const back = make("a", "← all cases", { href: table.address(), class: "back" });
   const articles = loaded.map((receipt, index) => {
     if (receipt) return separate(buildAll(receipt.tree, receipt.texts), index);
     const article = document.createElement("article");
@@ -88,10 +88,11 @@ function separate(article, index) {
 function route() {
   const row = data.rows.find((one) => location.hash === `#case=${encodeURIComponent(one[2])}`);
   if (row) { show(row); return; }
-  if (receiptView.hidden) return;
+  const wasHidden = receiptView.hidden;
   receiptView.hidden = true;
   overview.hidden = false;
-  table?.search.focus({ preventScroll: true });
+  if (table?.read()) { if (wasHidden) table.root.scrollIntoView(); }
+  if (!wasHidden) table?.search.focus({ preventScroll: true });
 }
 
 document.addEventListener("click", (event) => {
