@@ -32,6 +32,7 @@ class CaseFacts:
     voters: int
     leads: bool  # no answer has more votes than the chosen one
     majority: float | None
+    signatures: tuple[str | None, ...]  # of all candidates; equal for equal answers
 
 
 def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
@@ -63,6 +64,7 @@ def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
         voters=len(candidates),
         leads=chosen is not None and votes[signature] == most,
         majority=_majority([one.correct for one in candidates], signatures, votes, most),
+        signatures=tuple(signatures),
     )
 
 

@@ -33,6 +33,7 @@ from caps.reports.run_page import (
     tokens_view,
 )
 from caps.runs.rebuild import RebuiltRun
+from caps.runs.run_file import judges_of
 from caps.runs.summary import Figures, count_figures
 
 MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
@@ -131,31 +132,42 @@ def status(report: RunReport) -> str:
     return f"not finished: {plural(report.figures.cases, 'case')} so far"
 
 
-def comparison_page(runs: Sequence[RunReport]) -> Page:
-    """Create the page of several runs; two runs are compared case by case."""
+def comparison_page(runs: Sequence[RunReport], *, texts: bool = True) -> Page:
+    """Create the page of several runs, compared case by case."""
     names = [report.name for report in runs]
     if len(set(names)) < len(names):
         names = [str(report.run.path) for report in runs]
-    title = ", ".join(names)
-    figures = head(title, *compare.runs_view(names, [report.figures for report in runs]))
-    listing = None
-    if len(runs) == 2:
-        first, second = (report.run.selections for report in runs)
-        labels = {**runs[1].labels, **runs[0].labels}
-        figures.append(compare.pair_view(names, compare.compare_runs(first, second, labels)))
-        listing = compare.pair_listing(names, first, second, labels)
+    sides = [_compared(name, report) for name, report in zip(names, runs, strict=True)]
+    pairs = compare.pairs_view(sides)
     settings = [
         node
         for name, report in zip(names, runs, strict=True)
         for node in (el("h3", name), settings_view(report.run.file))
     ]
+    title = ", ".join(names)
     return Page(
         title=f"{title} · caps report",
-        figures=figures,
+        figures=head(title, compare.lead(sides), *compare.runs_view(sides), pairs),
         after=[section("Terms and settings", None, glossary_view(), *settings)],
-        listing=listing,
+        listing=compare.cases_listing(sides, texts=texts),
+        listing_title="Cases of all runs, different answers first",
         footer=footer(),
         runs=names,
+    )
+
+
+def _compared(name: str, report: RunReport) -> compare.ComparedRun:
+    full, at_partial = judges_of(report.run.file.config)
+    judge = str(full) if full == at_partial else f"{at_partial}, {full}"
+    return compare.ComparedRun(
+        name=name,
+        strategy=report.run.file.config.strategy,
+        model=judge if report.figures.total.calls else "none",
+        selections=report.run.selections,
+        calls=report.run.calls,
+        labels=report.labels,
+        facts=report.facts,
+        figures=report.figures,
     )
 
 

@@ -360,11 +360,27 @@ def panel_view(lines: Iterable[Line]) -> list[Node]:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Node:
-    """Show a plain table; the first column is the row header."""
-    head = el("thead", el("tr", *(el("th", name, scope="col") for name in names)))
-    body = [el("tr", el("th", row[0], scope="row"), *(el("td", cell) for cell in row[1:])) for row in rows]
-    drawn = el("table", head, el("tbody", *body))
-    return el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=name)
+    """Show a plain table; the first column is the row header. In narrow windows a row becomes a list."""
+    kinds = ["text" if _is_words([row[place] for row in rows]) else None for place in range(len(names))]
+    heads = [el("th", name, scope="col", class_=kind) for name, kind in zip(names, kinds, strict=True)]
+    body = []
+    for row in rows:
+        cells = [
+            el("td", cell, class_=kind, data_name=name)
+            for name, kind, cell in list(zip(names, kinds, row, strict=True))[1:]
+        ]
+        body.append(el("tr", el("th", row[0], scope="row"), *cells))
+    drawn = el("table", el("thead", el("tr", *heads)), el("tbody", *body))
+    class_ = "scroll stack" if len(names) > STACKED_FROM else "scroll"
+    return el("div", drawn, class_=class_, tabindex=0, role="region", aria_label=name)
+
+
+STACKED_FROM = 3  # columns; wider tables become lists in narrow windows
+
+
+def _is_words(cells: Sequence[str]) -> bool:
+    """Whether a column holds words, not figures."""
+    return any(cell[:1].isalpha() and cell != "unknown" for cell in cells)
 
 
 def section(title: str, about: str | None, *children: Child | None) -> Node:

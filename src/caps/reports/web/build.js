@@ -2,7 +2,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const TAGS = new Set(("a article b bdi br circle code dd desc details div dl dt g h1 h2 h3 h4 h5 li p path pre rect section " +
   "span strong sub summary svg table tbody td text th thead title tr ul").split(" "));
-const ATTRIBUTES = /^(aria-label|class|cx|cy|d|data-game|height|href|id|r|role|rx|scope|tabindex|text-anchor|title|viewBox|width|x|y)$/;
+const ATTRIBUTES = /^(aria-label|class|cx|cy|d|data-game|data-name|height|href|id|r|role|rx|scope|tabindex|text-anchor|title|viewBox|width|x|y)$/;
 
 function build(node, texts = [], inSvg = false, deferred = []) {
   if (typeof node === "string") return document.createTextNode(node);
