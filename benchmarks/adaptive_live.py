@@ -57,7 +57,7 @@ async def answer(url: str, most: int, count: int) -> None:
     """Answer the questions, and compare the ledgers with the server."""
     config = RunConfig(
         model="embedded-model", base_url=(url,), samples="auto", max_n=most, preset="small", max_tokens=64,
-        reply_format="tags", price_input=1.0, price_output=4.0,
+        reply="tags", price_input=1.0, price_output=4.0,
     )  # fmt: skip
     runner = Runner(config, keys=Keys(), generating=True)
     before = counters(url)

@@ -103,13 +103,13 @@ def test_a_case_without_inputs_says_so():
         "9" * 19 + "^99 * 10^99 <= n <= 1",
         "Input: " * 5_000,
         ("Input: " + "[" * 500 + "\n") * 20,
-        "f(" * 5_000,
+        "f(" * 500_000,
         "{} <= $\\le".format("{" * 10_000),
     ],
     ids=range(8),
 )
 def test_hostile_statements_are_searched_in_bounded_time(statement):
-    started = time.perf_counter()
+    started = time.process_time()
     read_constraints(statement)
     one = Case(
         "1",
@@ -119,7 +119,7 @@ def test_hostile_statements_are_searched_in_bounded_time(statement):
         extra={"entry_point": "f", "starter_code": "def f(n: int):\n    pass"},
     )
     inputs = FurtherInputs(trial_of(one), one, []).first(20)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert all(len(repr(value)) <= MAX_CHARACTERS for value in inputs)
 
 
@@ -128,10 +128,10 @@ def test_hostile_statements_are_searched_in_bounded_time(statement):
 )
 def test_inputs_made_from_large_examples_stay_bounded(text):
     one = case(RIGHT, tests={"public": [{"input": text, "output": "1"}]})
-    started = time.perf_counter()
+    started = time.process_time()
     source = FurtherInputs(trial_of(one), one, [])
     inputs = source.first(20) + source.changed([text], 20)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert all(len(repr(value)) <= MAX_CHARACTERS for value in inputs)
 
 
@@ -191,7 +191,7 @@ def test_programs_of_other_languages_stay_within_their_limits(language, number):
     async def run():
         program = Program(NATIVE[language][number], language=language)
         limits = Limits(seconds=1.0, memory=256 << 20, output=1 << 20)
-        outcomes = outcomes_of(await find_sandbox(), program, ["1 2"], limits=limits)
+        outcomes = outcomes_of(await find_sandbox(), program, [("1 2", 1.0)], limits=limits)
         return [one async for one in outcomes]
 
     started = time.perf_counter()

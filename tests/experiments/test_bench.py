@@ -230,6 +230,26 @@ def test_an_option_given_goes_before_the_study_also_where_it_says_the_default(tm
     assert asked == [{"other"}, {"stub"}, {"third"}]
 
 
+def test_a_stated_domain_and_criteria_reach_the_judge_of_a_study(tmp_path):
+    study = LIVE.replace('"nobody"', '"stub", criteria = "Politeness decides here."')
+    (tmp_path / "study.toml").write_text(study.replace('{ name = "CAPS", use = "caps-r" }, ', ""))
+    write_cases(tmp_path / "cases.jsonl", 1, n=3)
+    lines = (tmp_path / "cases.jsonl").read_text()
+    (tmp_path / "cases.jsonl").write_text(lines.replace('"domain": "math", ', ""))
+    with StubServer(better_quality_wins) as server:
+        words = ["bench", tmp_path / "study.toml", "--base-url", server.url, "--no-journal"]
+        for domain, reached in (("math", False), ("general", True)):
+            done = caps(*words, "--domain", domain, "--out", tmp_path / domain, "--quiet")
+            assert done.returncode == 0, done.stderr
+            judged = [str(body) for body in server.bodies if "quality=" in str(body)]
+            assert judged
+            assert {"Politeness decides" in prompt for prompt in judged} == {reached}
+            server.bodies.clear()
+        done = caps(*words, "--domain", "generall")
+    assert done.returncode == 2
+    assert "did you mean 'general'" in done.stderr
+
+
 @pytest.mark.xdist_group("llama.cpp")
 def test_the_smoke_study_runs_with_the_model_inside_the_process(tmp_path):
     words = (

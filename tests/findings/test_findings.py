@@ -64,6 +64,15 @@ def test_a_program_that_hangs_is_not_waited_for_on_every_input():
     assert found == Found(None, 0, 2, parses=True, note=HUNG)
 
 
+@needs_bubblewrap
+def test_results_of_programs_that_fail_an_example_stand_with_their_own_inputs():
+    tests = [{"input": "0\n", "output": "0\n"}, {"input": "7\n", "output": "8\n"}]
+    texts = (program(f"n = int(input())\nprint(n if n < 10**9 else {k} * n)") for k in (2, 3))
+    asked = replace(case(*texts, tests={"public": tests}), problem=Problem.of("Print n, 0 <= n <= 10^9."))
+    for factor, one in zip((2, 3), asyncio.run(look(BehaviourFinder(), asked)), strict=True):
+        assert [(run.input.strip(), run.output) for run in one.runs] == [(str(10**9), str(factor * 10**9))]
+
+
 def test_answers_of_equal_value_are_one():
     math = case(r"\boxed{1/2}", r"so \boxed{0.5}", r"\boxed{2}", "none", domain="math")
 
@@ -183,7 +192,8 @@ def test_where_nobody_can_look_the_case_goes_on_until_somebody_can(tmp_path):
 def test_an_input_that_reaches_new_lines_of_a_program_says_so(program_, entry, inputs):
     async def reached():
         traced = Program(program_, entry, trace=True)
-        outcomes = outcomes_of(await find_sandbox(), traced, inputs, limits=Limits(seconds=10))
+        timed = [(one, 10.0) for one in inputs]
+        outcomes = outcomes_of(await find_sandbox(), traced, timed, limits=Limits(seconds=10))
         return [one.reached > 0 async for one in outcomes]
 
     assert asyncio.run(reached()) == [True, False, True, False]

@@ -248,8 +248,9 @@ def test_behaviour_on_many_inputs_survives_a_crash_and_a_hang():
     async def play(program, inputs):
         reader, limits = ResultReader(), Limits(seconds=1.5)
         read = reader.text if program.entry_point is None else reader.value
+        timed = [(one, limits.seconds) for one in inputs]
         try:
-            ran = [one async for one in outcomes_of(await find_sandbox(), program, inputs, limits=limits)]
+            ran = [one async for one in outcomes_of(await find_sandbox(), program, timed, limits=limits)]
             return [(one.status, (await read(one.output)).shown if one.status == "ok" else "") for one in ran]
         finally:
             await reader.close()

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
+from aiohttp import web
+
 from caps.config import Keys, RunConfig
 from caps.runner import Endpoint, Runner
 from caps.server.app import ServerConfig, open_app
 from caps.server.telemetry import JsonLog
 from judging import better_quality_wins
-from models.server import Reply
+from models.server import Reply, StubServer
 from shell import CAPS
 from waiting import PATIENCE
 
@@ -35,6 +37,14 @@ def upstream(body: dict, number: int) -> Reply:
     if body["messages"][-1]["content"] == "vary":
         return Reply(f"With quality=0.{10 + number % 80} it is \\boxed{{{number}}}")
     return Reply("It is 4.")
+
+
+class OtherApis(StubServer):
+    """A model server that has the Responses API and the Messages API too."""
+
+    def add_routes(self, app: web.Application) -> None:
+        for path in ("responses", "messages", "messages/count_tokens", "embeddings", "completions"):
+            app.router.add_post(f"/v1/{path}", self._complete)
 
 
 class Running:

@@ -323,7 +323,8 @@ def test_the_description_names_every_route_and_the_limits(stub):
         "application/json"
     ]
     assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9
-    assert {"/v1/select", "/v1/models", "/health", "/metrics"} < set(description["paths"])
+    named = {"/v1/select", "/v1/models", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
+    assert {*named, "/health", "/metrics"} < set(description["paths"])
 
 
 def junk(rng, depth=0):

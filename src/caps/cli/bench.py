@@ -35,7 +35,7 @@ from caps.studies.bench import Bench
 from caps.studies.results import claim_folder, selection_line, slug
 from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
 from caps.studies.study_forecast import forecast_study
-from caps.studies.suites import Shard, narrowed_studies, shards_of
+from caps.studies.suites import Shard, narrowed_studies, shards_of, with_domain
 from caps.studies.tables import Book, Table, make_table
 
 PAGE = "page.html"
@@ -94,7 +94,17 @@ Data = Annotated[
 ]  # fmt: skip
 
 
-@configured("judge", "recorded", "asking", "performance", "context", "journal", "price", without=("timeout",))
+@configured(
+    "judge",
+    "recorded",
+    "asking",
+    "performance",
+    "context",
+    "journal",
+    "price",
+    "domain",
+    without=("timeout",),
+)
 def bench(
     ctx: typer.Context,
     study: StudyFile,
@@ -121,6 +131,8 @@ def bench(
     """
     found, stated = load_studies(study, data), stated_settings(ctx)
     plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
+    if config.domain is not None:
+        plans = [with_domain(plan, config.domain) for plan in plans]
     simulated = simulate or all(plan.judge.model == SIMULATED and config.model is None for plan in plans)
     folder = out or Path("bench") / (found.name + ("-simulated" if simulated else ""))
     missing: dict[str, Suite] = {}
@@ -253,6 +265,7 @@ def _runner(
 ) -> Runner:
     """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
     changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": given.journal}
+    changes |= {"domain": suite.domain}
     changes |= {"model": suite.model} if suite.model else {}
     changes |= {"base_url": suite.base_url} if suite.base_url else {}
     changes |= {"recorded": str(suite.recorded)} if suite.recorded else {}

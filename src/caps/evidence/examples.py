@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 MAX_CHARACTERS = 2000
 MAX_EXAMPLES = 20
+MAX_CALLS = 300  # places of a statement that are looked at; a hostile one may have a million
 _RESULT_SIGN = re.compile(
     r"(?:[ \t`:#]*(?:={1,3}>?|-{1,2}>|[→➞➜⇒]|is\b"
     r"|(?:(?:should|must|will) )?(?:return|equal|be|give)s?\b)){1,2}"
@@ -90,9 +91,10 @@ def shown_arguments(statement: str, name: str) -> list[list[Any]]:
 
 
 def _call_positions(statement: str, name: str) -> Iterator[int]:
-    for position in re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", statement):
-        if not statement[: position.start()].rstrip(" ").endswith("def"):
-            yield position.start()
+    found = re.finditer(rf"(?<![\w.]){re.escape(name)}(?=\()", statement)
+    for start in (one.start() for one in islice(found, MAX_CALLS)):
+        if not statement[max(0, start - 20) : start].rstrip(" ").endswith("def"):
+            yield start
 
 
 def _closing(text: str, start: int) -> int | None:

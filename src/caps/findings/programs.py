@@ -14,10 +14,9 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from caps.core.domains import Resources
 from caps.core.errors import UserError
@@ -57,12 +56,26 @@ class _Trials:
     deadline: float
     inputs: list[Any] = field(default_factory=list)
     readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
+    running: dict[int, "_Running"] = field(default_factory=dict)
     is_cut: bool = False
 
     def is_late(self) -> bool:
         """Whether the time of the case has ended, so that something is left out."""
         self.is_cut = self.is_cut or time.monotonic() >= self.deadline
         return self.is_cut
+
+    async def end(self, programs: Sequence[ProgramRuns]) -> None:
+        """End the processes of these programs."""
+        for one in programs:
+            if (running := self.running.pop(id(one), None)) is not None:
+                await running.outcomes.aclose()
+
+
+class _Running(NamedTuple):
+    """A program whose process waits: the inputs that it was given, and the outcomes still to come."""
+
+    inputs: list[tuple[Any, float]]
+    outcomes: AsyncGenerator[Outcome, None]
 
 
 class BehaviourFinder:
@@ -105,8 +118,11 @@ class BehaviourFinder:
         if programs and not runnable:
             raise UserError(why_not(trial, programs[0].language) or "")
         trials = _Trials(trial, runnable, time.monotonic() + self._seconds)
-        async with asyncio.timeout_at(until):
-            await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
+        try:
+            async with asyncio.timeout_at(until):
+                await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
+        finally:
+            await trials.end(runnable)
         found = dict(zip(((one.source, one.language) for one in runnable), conclude(trials), strict=True))
         return [found.get(one) or Found(note=why_not(trial, one[1]) or "") for one in written]
 
@@ -128,6 +144,7 @@ class BehaviourFinder:
             trials, trials.programs, first if len(trials.programs) > 1 else [], failing=FAILING
         )
         chosen = credible(trials.programs)
+        await trials.end([one for one in trials.programs if one not in chosen])
         if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_late():
             parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
             more = source.more(parents, further - len(trials.inputs))
@@ -150,20 +167,24 @@ class BehaviourFinder:
         suite = Examples(trial.examples, trial.entry_point, trial.style)
         entry = entry_of(suite, tested.source, tested.language)
         examples = () if tested.examples else trial.examples
-        given = [*(one.input for one in examples), *trials.inputs[start:]]
-        inputs = [one if entry is None else arguments(one) for one in given]
-        seconds = [self._limits.seconds] * len(examples) + [FURTHER_SECONDS] * (len(given) - len(examples))
+        given = [(one.input, self._limits.seconds) for one in examples]
+        given += [(one, FURTHER_SECONDS) for one in trials.inputs[start:]]
         timeouts = sum(one.status == "timeout" for one in tested.further.values())
-        program = Program(tested.source, entry, trace=True, language=tested.language)
-        async with (
-            sandbox.core(),
-            aclosing(outcomes_of(sandbox, program, inputs, limits=self._limits, seconds=seconds)) as outcomes,
-        ):
+        if id(tested) not in trials.running:
+            program = Program(tested.source, entry, trace=True, language=tested.language)
+            asked: list[tuple[Any, float]] = []
+            trials.running[id(tested)] = _Running(
+                asked, outcomes_of(sandbox, program, asked, limits=self._limits)
+            )
+        inputs, outcomes = trials.running[id(tested)]
+        inputs += [(one if entry is None else arguments(one), seconds) for one, seconds in given]
+        async with sandbox.core():
             place = 0
-            while place < len(inputs) and timeouts < MAX_TIMEOUTS:
+            while place < len(given) and timeouts < MAX_TIMEOUTS:
                 if place >= len(examples) and (
                     len(tested.further) >= _enough(tested, failing) or trials.is_late()
                 ):
+                    del inputs[place - len(given) :]  # or their outcomes would be taken for those of others
                     return
                 outcome = await anext(outcomes)
                 timeouts += outcome.status == "timeout"

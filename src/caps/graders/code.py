@@ -174,9 +174,10 @@ class CodeGrader:
         entry = entry_of(suite, source, language)
         program = Program(source, entry, language=language)
         inputs = [one.input if entry is None else arguments(one.input) for one in suite.tests]
+        timed = [(one, self.limits.seconds) for one in inputs]
         async with (
             self.sandbox.core(),
-            aclosing(outcomes_of(self.sandbox, program, inputs, limits=self.limits)) as outcomes,
+            aclosing(outcomes_of(self.sandbox, program, timed, limits=self.limits)) as outcomes,
         ):
             tests = iter(enumerate(suite.tests))
             async for outcome in outcomes:

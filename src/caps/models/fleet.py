@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -269,7 +269,9 @@ class FleetModel:
         return await self._run(body, work)
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send bytes unchanged to a server, or to the next if it refuses the connection; never queues."""
         now = self._clock()
         order = rank(group_of_body(body), self._ranks)
@@ -277,7 +279,7 @@ class FleetModel:
         async with AsyncExitStack() as stack:
             for server in order:
                 try:
-                    response = await stack.enter_async_context(server.model.post(path, body))
+                    response = await stack.enter_async_context(server.model.post(path, body, headers))
                 except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                     unreachable = UnreachableError(f"no server answers at {server.model.address}")
                     self._monitor.record_failure(server, unreachable)

@@ -414,9 +414,11 @@ class HttpModel:
         outcome.error.attempts = attempts
         raise outcome.error
 
-    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send bytes unchanged to a path below the base URL, without retries; raises what aiohttp does."""
-        return self.call("POST", path, data=body)
+        return self.call("POST", path, data=body, headers=headers)
 
     def call(
         self, verb: str, path: str, *, allow_redirects: bool = False, **more: Any
@@ -581,7 +583,9 @@ class Upstream(HasConnections, Protocol):
         """Send what `write` returns and parse the reply with `read`, with retries."""
         ...
 
-    def post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def post(
+        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """Send bytes unchanged to a path below the base URL; raises what aiohttp does."""
         ...
 

@@ -138,9 +138,9 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         **findings_line(prepared),
         **panel_line(outcome),
         **_criteria_line(outcome),
-        **_probability_line(chosen),
-        **_scores_line(chosen, len(prepared.case.candidates)),
-        **(_explanation(outcome) if config.explain else {}),
+        **probability_line(chosen),
+        **scores_line(chosen, len(prepared.case.candidates)),
+        **(explanation_line(outcome) if config.explain else {}),
     }
 
 
@@ -151,7 +151,7 @@ def panel_line(outcome: Outcome) -> Line:
     return panel.as_line()
 
 
-def _probability_line(chosen: Selection) -> Line:
+def probability_line(chosen: Selection) -> Line:
     """Return the probability that the choice is right and its flags, if the strategy gives them."""
     if "probability" not in chosen.facts:
         return {}
@@ -161,7 +161,7 @@ def _probability_line(chosen: Selection) -> Line:
     return {"probability": round(chosen.facts["probability"], 4), **flag}
 
 
-def _scores_line(chosen: Selection, candidates: int) -> Line:
+def scores_line(chosen: Selection, candidates: int) -> Line:
     """Return the final score of each candidate and what it means, if the strategy gives scores."""
     if not chosen.scores:
         return {}
@@ -206,7 +206,7 @@ def _by_candidate(asked: Sequence[AskRuling], place: int, count: int) -> list[fl
     return [round(sum(some) / len(some), 4) if some else None for some in values]
 
 
-def _explanation(outcome: Outcome) -> Line:
+def explanation_line(outcome: Outcome) -> Line:
     """Return what moved the probability of the choice, if the strategy explains itself."""
     found = () if outcome.contest is None else outcome.contest.explain()
     rows = [

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from importlib.util import MAGIC_NUMBER
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from caps.core.errors import SandboxError
@@ -97,36 +98,31 @@ class Outcome:
 
 
 async def outcomes_of(
-    sandbox: Sandbox,
-    program: Program,
-    inputs: Sequence[Any],
-    *,
-    limits: Limits,
-    seconds: Sequence[float] | None = None,
+    sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], *, limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
-    """Yield the outcome of each input; closing early kills the process. The caller must hold a core.
+    """Yield the outcome of each input with its seconds; closing early kills the process.
 
-    `seconds` may give each input its own time; else it is that of the limits.
+    The caller must hold a core while it waits for an outcome. It may add inputs in between, for which the
+    process is still there.
     """
-    remaining = list(zip(inputs, seconds or [limits.seconds] * len(inputs), strict=True))
-    while remaining:
-        answered = False
-        async with aclosing(_session(sandbox, program, remaining, limits)) as session:
+    place = 0
+    while place < len(inputs):
+        first = place
+        async with aclosing(_session(sandbox, program, inputs, first, limits)) as session:
             async for outcome in session:
-                answered = True
-                remaining.pop(0)
+                place += 1
                 yield outcome
-        if not answered:
+        if place == first:
             raise SandboxError(f"{sandbox.name} started a process that does not answer")
 
 
 async def _session(
-    sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], limits: Limits
+    sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], first: int, limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
-    """Yield outcomes of one process; the last one may be that it ended."""
+    """Yield outcomes of one process, from this input on; the last one may be that it ended."""
     kind, allowed = program.kind, limits
     if kind == "serve":
-        allowed = replace(limits, cpu=limits.seconds * len(inputs) + _START_SECONDS)
+        allowed = replace(limits, cpu=limits.seconds * (len(inputs) - first) + _START_SECONDS)
     elif kind == "native":
         allowed = TOOLCHAINS[program.language].limits(limits)
     start, run = _RUNS[kind]
@@ -139,10 +135,10 @@ async def _session(
         except EndedError as ended:
             failure = Outcome(ended.status, detail=str(ended))
         if failure is not None:
-            for _ in tuple(inputs):
+            for _ in islice(inputs, first, None):
                 yield failure
             return
-        for value, seconds in tuple(inputs):
+        for value, seconds in islice(inputs, first, None):
             started = time.perf_counter()
             try:
                 outcome = await run(conversation, program, value, seconds)

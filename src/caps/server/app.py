@@ -28,6 +28,7 @@ from caps.server.auth import HEALTH_PATH, AuthMiddleware
 from caps.server.errors import ApiError
 from caps.server.handlers import FORWARDED_PATHS, Handlers
 from caps.server.http import (
+    MESSAGES_PATH,
     ASGIApp,
     HTTPException,
     Middleware,
@@ -153,6 +154,9 @@ class RecordedRoute(Route):
 def _routes(handlers: Handlers) -> list[Route]:
     return [
         RecordedRoute("/v1/chat/completions", handlers.chat, methods=["POST"]),
+        RecordedRoute("/v1/responses", handlers.responses, methods=["POST"]),
+        RecordedRoute(MESSAGES_PATH, handlers.messages, methods=["POST"]),
+        RecordedRoute(f"{MESSAGES_PATH}/count_tokens", handlers.count_tokens, methods=["POST"]),
         RecordedRoute("/v1/select", handlers.select, methods=["POST"]),
         *(RecordedRoute(f"/v1/{path}", handlers.forward, methods=["POST"]) for path in FORWARDED_PATHS),
         RecordedRoute("/v1/models", handlers.models),

@@ -2,7 +2,8 @@
 
 Invariants:
 
-* A key is compared in constant time, read from the Authorization header only, and never written anywhere.
+* A key is compared in constant time, read from the Authorization header only (of clients of Anthropic's API
+  also from `x-api-key`), and never written anywhere.
 * A request with two lengths is rejected and its connection closed, before its headers are used for anything.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from caps.server.errors import ApiError
-from caps.server.http import ASGIApp, Headers, Receive, Scope, Send
+from caps.server.http import ASGIApp, Headers, Receive, Scope, Send, is_anthropic
 from caps.server.middleware import RequestContext
 
 HEALTH_PATH = "/health"
@@ -39,9 +40,12 @@ class AuthMiddleware:
         headers = Headers(scope=scope)
         _check_framing(scope, headers)
         context = RequestContext.of(scope)
-        context.authenticated = self._is_known(headers.get("authorization", ""))
+        anthropic = is_anthropic(scope)
+        given = f"Bearer {headers['x-api-key']}" if anthropic and "x-api-key" in headers else ""
+        context.authenticated = self._is_known(headers.get("authorization", "")) or self._is_known(given)
         if not context.authenticated and scope["path"] != HEALTH_PATH:
-            message = "the API key is missing or wrong: send Authorization: Bearer <key>"
+            way = "x-api-key: <key>" if anthropic else "Authorization: Bearer <key>"
+            message = f"the API key is missing or wrong: send {way}"
             raise ApiError(401, message, code="invalid_api_key")
         # A web page can make a browser send requests to this machine, but not under this machine's own name.
         if self.hosts and _host_name(headers.get("host", "")) not in self.hosts:

@@ -1,4 +1,4 @@
-"""Errors as clients of the OpenAI API expect them: a status and an error object.
+"""Errors as clients expect them: a status, and the error object of the API of OpenAI or Anthropic.
 
 A message says what the client can change. It never contains addresses, keys or tracebacks.
 """
@@ -58,6 +58,25 @@ class ApiError(Exception):
         if self.code.startswith("upstream") and self.status >= 500:
             return "upstream_error"
         return types.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+
+
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def anthropic_error(error: ApiError, run: str | None = None) -> dict[str, Any]:
+    """The error object of the API of Anthropic; `run` is the id of the request."""
+    kind = _ANTHROPIC_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    row = {"type": kind, "message": str(error), "code": error.code, "param": error.param}
+    return {"type": "error", "error": row, **({} if run is None else {"request_id": run})}
 
 
 def to_api_error(error: BaseException, address: str) -> ApiError:

@@ -1,19 +1,22 @@
 """Handlers: one method per route of the API, and responses that are forwarded from the upstream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 
 from caps.core.secrets import Secrets, StreamScrubber
 from caps.engines.adaptive import Step
+from caps.models.base import estimate_prompt
 from caps.models.http import Upstream
 from caps.models.wire import FORWARDED_BYTES, OversizedReplyError, limited
 from caps.server.admission import Admission
+from caps.server.anthropic_format import MESSAGES, counted_to_chat, model_list, model_row
 from caps.server.errors import ApiError, invalid_value, to_api_error
+from caps.server.formats import ApiFormat, Events
 from caps.server.http import (
     ASGIApp,
     EventStreamResponse,
@@ -25,18 +28,21 @@ from caps.server.http import (
     Scope,
     Send,
     StreamingResponse,
+    is_anthropic,
     run_until_disconnect,
 )
 from caps.server.middleware import RequestContext
-from caps.server.openai_format import Completion, chunk_head, completion_chunks, progress_chunk
+from caps.server.openai_format import CHAT, Completion
 from caps.server.openapi import description
 from caps.server.requests import ChatRequest, decode_body, wants_selection
+from caps.server.responses_format import RESPONSES
 from caps.server.service import SelectionService
 from caps.server.telemetry import JsonLog, Metrics
 
-FORWARDED_PATHS = ("completions", "embeddings", "responses")
+FORWARDED_PATHS = ("completions", "embeddings")
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 # Cookies and headers about the connection are not forwarded: they belong to the connection to the upstream.
+PASSED_HEADERS = ("anthropic-version", "anthropic-beta")  # of requests; all others are the gateway's own
 KEPT_HEADERS = ("content-type", "retry-after", "retry-after-ms", "x-request-id")
 
 
@@ -49,6 +55,7 @@ class ForwardedResponse:
     path: str
     body: bytes
     seconds: float
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Forward the request, and send the response on."""
@@ -68,7 +75,7 @@ class ForwardedResponse:
     async def _response(self) -> AsyncIterator[aiohttp.ClientResponse]:
         started = False
         try:
-            async with self.upstream.post(self.path, self.body) as response:
+            async with self.upstream.post(self.path, self.body, self.headers) as response:
                 started = True
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -119,17 +126,39 @@ class Handlers:
 
     async def chat(self, request: Request) -> ASGIApp:
         """A chat completion: selected for `caps/…`, else the upstream's own."""
+        return await self._answer(request, CHAT)
+
+    async def responses(self, request: Request) -> ASGIApp:
+        """A response: selected for `caps/…`, else the upstream's own."""
+        return await self._answer(request, RESPONSES)
+
+    async def messages(self, request: Request) -> ASGIApp:
+        """A message: selected for `caps/…`, else the upstream's own."""
+        return await self._answer(request, MESSAGES)
+
+    async def _answer(self, request: Request, api: ApiFormat) -> ASGIApp:
         service, payload = _service(request), await request.body()
         body = decode_body(payload)
         if not wants_selection(body):
             return _forwarded(request, payload)
-        chat, context = await service.parse_chat(body, payload), RequestContext.of(request.scope)
+        chat = await service.parse_chat(body, payload, api.to_chat)
+        context = RequestContext.of(request.scope)
         context.facts |= {"model": chat.model, "n": chat.config.samples, "stream": chat.stream}
         if chat.stream:
-            return self._stream(service, chat, context)
+            return self._stream(service, chat, context, api.events(chat, body, context.run))
         completion = await run_until_disconnect(service.chat(chat, context.run), request.receive)
         self._record_completion(context, chat, completion)
-        return JsonResponse(completion)
+        return JsonResponse(api.answer(completion, body), headers=_probability_header(completion["caps"]))
+
+    async def count_tokens(self, request: Request) -> ASGIApp:
+        """The tokens of a message that is not sent: estimated for `caps/…`, else the upstream's own count."""
+        payload = await request.body()
+        body = decode_body(payload)
+        if not wants_selection(body):
+            return _forwarded(request, payload)
+        chat = await _service(request).parse_chat(body, payload, counted_to_chat)
+        tokens = estimate_prompt(chat.problem.messages)
+        return JsonResponse({"input_tokens": tokens, "caps": {"estimated": True}})
 
     async def select(self, request: Request) -> ASGIApp:
         """A case in, a result line out."""
@@ -137,14 +166,14 @@ class Handlers:
         work = _service(request).select(decode_body(payload), payload, context.run)
         line = await run_until_disconnect(work, request.receive)
         self._record(context, line["usage"], line)
-        return JsonResponse(line)
+        return JsonResponse(line, headers=_probability_header(line))
 
     async def forward(self, request: Request) -> ASGIApp:
         """Any other request of the OpenAI API, forwarded to the same path."""
         payload = await request.body()
         if wants_selection(decode_body(payload)):
             raise invalid_value(
-                "model", "caps/… models answer chat completions only: use POST /v1/chat/completions"
+                "model", "caps/… models answer POST /v1/chat/completions, /v1/responses and /v1/messages only"
             )
         return _forwarded(request, payload)
 
@@ -157,6 +186,8 @@ class Handlers:
                 raise ApiError(
                     404, "no such model: GET /v1/models lists them", code="model_not_found", param="model"
                 )
+        if is_anthropic(request.scope):
+            listed = model_list(listed) if name is None else model_row(listed)
         return JsonResponse(listed)
 
     async def health(self, request: Request) -> ASGIApp:
@@ -176,26 +207,25 @@ class Handlers:
         return JsonResponse(description(service.config, service.limits))
 
     def _stream(
-        self, service: SelectionService, chat: ChatRequest, context: RequestContext
+        self, service: SelectionService, chat: ChatRequest, context: RequestContext, events: Events
     ) -> EventStreamResponse[Completion]:
-        def write(completion: Completion) -> Iterator[bytes]:
+        news = News()
+
+        def follow(step: Step) -> None:
+            if chat.include_progress:
+                news.add(events.progress(step))
+
+        async def work() -> Completion:
+            completion = await service.chat(chat, context.run, follow)
             self._record_completion(context, chat, completion)
-            return completion_chunks(completion, include_usage=chat.include_usage)
+            return completion
 
         def fail(error: BaseException) -> ApiError:
             api_error = to_api_error(error, service.upstream.address)
             context.facts["error"] = api_error.code
             return api_error
 
-        news = News()
-        head = chunk_head(chat, context.run)
-
-        def follow(step: Step) -> None:
-            if chat.include_progress:
-                news.add(progress_chunk(head, step))
-
-        work = service.chat(chat, context.run, follow)
-        return EventStreamResponse(work, write=write, fail=fail, heartbeat=self.heartbeat, news=news)
+        return EventStreamResponse(work(), writer=events, fail=fail, heartbeat=self.heartbeat, news=news)
 
     def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Completion) -> None:
         self._record(context, completion["usage"], completion["caps"])
@@ -210,6 +240,12 @@ class Handlers:
         context.facts["judge_calls"] = usage["caps"]["verifier"]["calls"]
 
 
+def _probability_header(facts: dict[str, Any]) -> dict[str, str]:
+    """The header with the probability that the choice is right, if the strategy gives one."""
+    probability = facts.get("probability")
+    return {} if probability is None else {"x-caps-probability": str(probability)}
+
+
 def _service(request: Request) -> SelectionService:
     service = request.app.state.service
     assert isinstance(service, SelectionService)  # noqa: S101
@@ -218,4 +254,6 @@ def _service(request: Request) -> SelectionService:
 
 def _forwarded(request: Request, payload: bytes) -> ForwardedResponse:
     service, path = _service(request), RequestContext.of(request.scope).route.removeprefix("/v1/")
-    return ForwardedResponse(service.upstream, service.admission, path, payload, service.limits.max_seconds)
+    headers = {name: request.headers[name] for name in PASSED_HEADERS if name in request.headers}
+    seconds = service.limits.max_seconds
+    return ForwardedResponse(service.upstream, service.admission, path, payload, seconds, headers)

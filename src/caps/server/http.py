@@ -7,12 +7,12 @@ work for it is cancelled, and the response ends only after the cancelled work ha
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from caps.core.errors import MissingExtraError
-from caps.server.errors import ApiError
+from caps.server.errors import ApiError, anthropic_error
 
 try:
     from starlette.applications import Starlette
@@ -27,9 +27,12 @@ except ImportError:
     raise MissingExtraError("starlette", "server", "caps serve") from None
 
 __all__ = [
+    "HEARTBEAT",
+    "MESSAGES_PATH",
     "ASGIApp",
     "ClientDisconnect",
     "EventStreamResponse",
+    "EventWriter",
     "HTTPException",
     "Headers",
     "JsonResponse",
@@ -45,11 +48,14 @@ __all__ = [
     "Starlette",
     "StreamingResponse",
     "error_response",
+    "is_anthropic",
     "run_until_disconnect",
     "sse_event",
 ]
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+MESSAGES_PATH = "/v1/messages"
 HEARTBEAT = b": keep-alive\n\n"
 
 
@@ -63,16 +69,49 @@ class JsonResponse(Response):
         return msgspec.json.encode(content)
 
 
-def error_response(error: ApiError) -> JsonResponse:
-    """The error object of the OpenAI API, with the headers of the error."""
-    return JsonResponse(error.body(), error.status, headers=error.headers)
+def is_anthropic(scope: Scope) -> bool:
+    """Whether a client speaks the API of Anthropic: by the path, or by the header of its version."""
+    path = scope["path"]
+    return (
+        path == MESSAGES_PATH
+        or path.startswith(MESSAGES_PATH + "/")
+        or "anthropic-version" in Headers(scope=scope)
+    )
+
+
+def error_response(error: ApiError, scope: Scope, run: str) -> JsonResponse:
+    """The error object of the client's API, with the headers of the error."""
+    body = anthropic_error(error, run) if is_anthropic(scope) else error.body()
+    return JsonResponse(body, error.status, headers=error.headers)
+
+
+class EventWriter(Protocol[T_contra]):
+    """The events of one stream: before the work is done, for its result, and for an error."""
+
+    @property
+    def opening(self) -> bytes:
+        """The events that are sent before anything else."""
+        ...
+
+    @property
+    def heartbeat(self) -> bytes:
+        """What keeps the connection alive while the work goes on."""
+        ...
+
+    def answer(self, completion: T_contra, /) -> Iterable[bytes]:
+        """The events of a result, to the end of the stream."""
+        ...
+
+    def failure(self, error: ApiError) -> bytes:
+        """The events of an error, to the end of the stream."""
+        ...
 
 
 class EventStreamResponse(StreamingResponse, Generic[T]):
-    """Server-sent events: heartbeats until the work is done, then what `write` makes of its result.
+    """Server-sent events: heartbeats until the work is done, then what `writer` makes of its result.
 
-    An error before the first heartbeat becomes the status of the response. After it, the error is an event,
-    made by `fail`.
+    An error before the first heartbeat becomes the status of the response. After it, the error, as `fail`
+    reports it, is an event.
     """
 
     media_type = "text/event-stream"
@@ -81,13 +120,13 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
         self,
         work: Coroutine[Any, Any, T],
         *,
-        write: Callable[[T], Iterable[bytes]],
+        writer: EventWriter[T],
         fail: Callable[[BaseException], ApiError],
         heartbeat: float,
         news: "News | None" = None,
     ) -> None:
         super().__init__((), headers={"cache-control": "no-store"})  # the events are made when it is called
-        self._work, self._write, self._fail, self._heartbeat = work, write, fail, heartbeat
+        self._work, self._writer, self._fail, self._heartbeat = work, writer, fail, heartbeat
         self._news = news or News()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -101,14 +140,19 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
     async def _events(
         self, task: "asyncio.Task[T]", disconnected: "asyncio.Task[None]"
     ) -> AsyncIterator[bytes]:
+        if opening := self._writer.opening:
+            yield opening
         while not task.done():
             events = self._news.take()
-            yield b"".join(events) or HEARTBEAT
+            yield b"".join(events) or self._writer.heartbeat
             await _finished(task, disconnected, self._heartbeat, self._news)
         if events := self._news.take():
             yield b"".join(events)
         error = task.exception()
-        for event in self._write(task.result()) if error is None else [sse_event(self._fail(error).body())]:
+        if error is not None:
+            yield self._writer.failure(self._fail(error))
+            return
+        for event in self._writer.answer(task.result()):
             yield event
 
 
@@ -131,9 +175,10 @@ class News:
         return events
 
 
-def sse_event(value: object) -> bytes:
+def sse_event(value: object, name: str = "") -> bytes:
     """One event. JSON has no line break outside its strings, and inside them line breaks are escaped."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+    head = b"event: " + name.encode() + b"\n" if name else b""
+    return head + b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
 async def run_until_disconnect(work: Coroutine[Any, Any, T], receive: Receive) -> T:

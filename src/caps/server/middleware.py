@@ -114,7 +114,7 @@ class ErrorMiddleware:
                 stopping = ApiError(
                     503, "this server is stopping: try again later", code="stopping", retry_after=5
                 )
-                await error_response(stopping)(scope, receive, send)
+                await error_response(stopping, scope, context.run)(scope, receive, send)
             raise
         except Exception as error:
             if not isinstance(error, ApiError | CapsError):
@@ -122,7 +122,7 @@ class ErrorMiddleware:
             api_error = to_api_error(error, scope["app"].state.service.upstream.address)
             context.facts["error"] = api_error.code
             if not context.status:
-                await error_response(api_error)(scope, receive, send)
+                await error_response(api_error, scope, context.run)(scope, receive, send)
 
 
 class BodyLimitMiddleware:

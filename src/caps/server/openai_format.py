@@ -1,16 +1,24 @@
-"""Chat completions in the format of the OpenAI API: whole or in chunks, with their usage."""
+"""Chat completions of the OpenAI API: whole or in chunks, with their usage.
+
+Other formats translate requests to chat requests, and answers from chat completions.
+"""
 
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from caps.core.types import Usage
 from caps.costs.ledger import Ledger, Sums
 from caps.engines.adaptive import Step
+from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, generator_line, step_line
-from caps.server.http import sse_event
+from caps.runs.result_lines import explanation_line, probability_line, ruling_lines, scores_line
+from caps.server.errors import ApiError
+from caps.server.formats import ApiFormat, Body
+from caps.server.http import HEARTBEAT, sse_event
 from caps.server.requests import PREFIX, ChatRequest
 from caps.server.selection import ContestResult, Samples
 
@@ -102,7 +110,6 @@ def selection_facts(
 ) -> dict[str, Any]:
     """How the answer was selected; `winner` and `order` count the samples that did not fail."""
     outcome, selection = result.outcome, result.selection
-    entrants = outcome.prepared.evidence.entrants if outcome.prepared else ()
     causes = outcome.ledger.malformed + outcome.ledger.unanswered
     return {
         "run_id": run,
@@ -111,42 +118,111 @@ def selection_facts(
         "domain": request.domain(samples.candidates)[0],
         "samples": len(samples.choices),
         "failed": len(samples.choices) - len(samples.good),
-        "clusters": len({one.signature or one.id for one in entrants}),
+        "clusters": len(set(_clusters(result))),
         "winner": selection.winner,
         "order": list(selection.order),
+        "probability": None,
+        **probability_line(selection),
         "provisional": selection.provisional,
         "causes": dict(sorted(causes.items())),
+        "costs": _costs(request, samples, result),
         **_adaptive_facts(samples, result),
+        **(_reasons(samples, result) if request.config.explain else {}),
     }
+
+
+def _clusters(result: ContestResult) -> list[int]:
+    """The cluster of each candidate; equal answers have the same number, counted by first appearance."""
+    entrants = result.outcome.prepared.evidence.entrants if result.outcome.prepared else ()
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault(one.signature or one.id, len(numbers)) for one in entrants]
+
+
+def _costs(request: ChatRequest, samples: Samples, result: ContestResult) -> dict[str, float | None]:
+    """Dollars for samples and judge; None where a price is unknown."""
+    if samples.adapted is not None:
+        sums = [one.usd for one in samples.adapted.ledgers]
+        generation = None if None in sums else sum(one or 0.0 for one in sums)
+    else:
+        price = Runner(request.config, offline=True).stated_price
+        spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE)
+        generation = None if price is None else price.of(spent.prompt, spent.output, spent.cached)
+    total = result.outcome.ledger.total()
+    judge = 0.0 if not total.calls else None if result.price is None else result.price.of_sums(total)
+    both = None if generation is None or judge is None else generation + judge
+    dollars = {"generation_usd": generation, "judge_usd": judge, "usd": both}
+    return {name: None if value is None else round(value, 6) for name, value in dollars.items()}
+
+
+def _reasons(samples: Samples, result: ContestResult) -> dict[str, Any]:
+    """With `explain`: all candidates, what the judge said about them, and what moved the probability."""
+    clusters, selection = _clusters(result), result.selection
+    scores = scores_line(selection, len(samples.good))
+    ranks = {place: rank for rank, place in enumerate(selection.order)}
+    candidates = [
+        {
+            "text": candidate.text,
+            "rank": ranks.get(place),
+            "cluster": clusters[place] if place < len(clusters) else None,
+            "score": scores["scores"][place] if scores else None,
+        }
+        for place, candidate in enumerate(samples.candidates)
+    ]
+    left_out = ("case", "key", "replayed", "requests")
+    verdicts = [
+        {name: value for name, value in line.items() if name not in left_out}
+        for line in ruling_lines(result.outcome)
+    ]
+    kind = {"score_kind": scores["score_kind"]} if scores else {}
+    return {"candidates": candidates, **kind, "verdicts": verdicts, **explanation_line(result.outcome)}
 
 
 def _adaptive_facts(samples: Samples, result: ContestResult) -> dict[str, Any]:
-    """With adaptive sampling: which model wrote the winner, how sure the choice is, and why it ended."""
+    """With adaptive sampling: which model wrote the winner, and why it ended."""
     if samples.adapted is None:
         return {}
     line = adaptive_line(samples.adapted, result.outcome)
-    probability = result.selection.facts.get("probability")
-    return {
-        "model": line["model"],
-        "written_by": line["written_by"],
-        "probability": None if probability is None else round(probability, 4),
-        "stopped": line["stopped"],
-    }
+    return {name: line[name] for name in ("model", "written_by", "stopped")}
 
 
-def chunk_head(request: ChatRequest, run: str) -> dict[str, Any]:
-    """The fields that all chunks of a stream share, before there is a completion."""
-    return {
-        "id": f"chatcmpl-{run}",
-        "created": int(time.time()),
-        "model": PREFIX + request.model,
-        "object": "chat.completion.chunk",
-    }
+@dataclass(slots=True)
+class ChunkEvents:
+    """The chunks of a streamed chat completion."""
+
+    request: ChatRequest
+    run: str
+    created: int
+    opening: bytes = b""
+    heartbeat: bytes = HEARTBEAT
+
+    def progress(self, step: Step) -> bytes:
+        """A chunk without choices that says how the request stands."""
+        head = {
+            "id": f"chatcmpl-{self.run}",
+            "created": self.created,
+            "model": PREFIX + self.request.model,
+            "object": "chat.completion.chunk",
+        }
+        return sse_event({**head, "choices": [], "caps": {"progress": step_line(step)}})
+
+    def answer(self, completion: Completion) -> Iterator[bytes]:
+        """The chunks of a completion."""
+        return completion_chunks(completion, include_usage=self.request.include_usage)
+
+    def failure(self, error: ApiError) -> bytes:
+        """The error object as an event."""
+        return sse_event(error.body())
 
 
-def progress_chunk(head: dict[str, Any], step: Step) -> bytes:
-    """A chunk without choices that says how a request stands."""
-    return sse_event({**head, "choices": [], "caps": {"progress": step_line(step)}})
+def _events(request: ChatRequest, body: Body, run: str) -> ChunkEvents:  # noqa: ARG001
+    return ChunkEvents(request, run, int(time.time()))
+
+
+def _as_it_is(completion: Completion, body: Body) -> Completion:  # noqa: ARG001
+    return completion
+
+
+CHAT = ApiFormat(None, _as_it_is, _events)
 
 
 def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterator[bytes]:
@@ -154,12 +230,14 @@ def completion_chunks(completion: Completion, *, include_usage: bool) -> Iterato
     head = {name: completion[name] for name in ("id", "created", "model")}
     head = {**head, "object": "chat.completion.chunk"}
     empty = {"usage": None} if include_usage else {}
+    facts, last = {"caps": completion["caps"]}, completion["choices"][-1]
     for choice in completion["choices"]:
         for delta, more in _deltas(choice):
             part = {"index": choice["index"], "delta": delta, "finish_reason": None, **more}
-            yield sse_event({**head, "choices": [part], **empty})
+            is_end = choice is last and not delta and not include_usage
+            yield sse_event({**head, "choices": [part], **empty, **(facts if is_end else {})})
     if include_usage:
-        yield sse_event({**head, "choices": [], "usage": completion["usage"], "caps": completion["caps"]})
+        yield sse_event({**head, "choices": [], "usage": completion["usage"], **facts})
     yield DONE
 
 

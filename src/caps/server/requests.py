@@ -4,7 +4,7 @@ What goes upstream stays as the client sent it. What is meant for `caps` is chec
 server. Parsing is total: an `ApiError` or `InputError` names the field that is wrong.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -29,13 +29,15 @@ LARGE_BODY = 64_000  # bytes
 LARGE_FIELD = 16_000  # bytes
 STRUCTURED_FIELDS = ("tools", "functions", "response_format")
 MIN_SECONDS = 0.1
+LIMIT_NAME = "max_tokens"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """A chat request to answer by selection: the best `n` of the samples of `model`.
 
-    `fields` are the fields that are sent to the upstream as they are.
+    `fields` are the fields that are sent to the upstream as they are. In a request that was `translated` from
+    another API, the limit of tokens has the name that the upstream wants.
     """
 
     model: str
@@ -46,6 +48,7 @@ class ChatRequest:
     include_usage: bool = False
     include_progress: bool = False
     virtual: bool = False
+    translated: bool = False
     fields: dict[str, Any] = field(repr=False)
 
     @property
@@ -60,12 +63,14 @@ class ChatRequest:
             return str(self.config.generator[0]["model"])
         return self.model
 
-    def upstream_body(self, number: int, model: str | None = None) -> bytes:
+    def upstream_body(self, number: int, model: str | None = None, *, limit_name: str = LIMIT_NAME) -> bytes:
         """The body of the request for one sample; a seed of the client counts up from sample to sample."""
         body = {"model": model or self.model, **self.fields}
         seed = body.get("seed")
         if isinstance(seed, int) and not isinstance(seed, bool):
             body["seed"] = seed + number
+        if self.translated and LIMIT_NAME in body:
+            body[limit_name] = body.pop(LIMIT_NAME)
         return msgspec.json.encode(body)
 
     def domain(self, candidates: tuple[Candidate, ...]) -> tuple[str, bool]:
@@ -119,6 +124,18 @@ def parse_large_problem(payload: bytes) -> Problem:
     body = decode_object(payload)
     check_messages(body)
     return chat_problem(body)
+
+
+def translate_large(
+    to_chat: Callable[[dict[str, Any]], dict[str, Any]], payload: bytes
+) -> tuple[bytes, Problem]:
+    """A large request of another API as a chat request, with its problem; runs in a worker process."""
+    chat = to_chat(decode_object(payload))
+    check_messages(chat)
+    try:
+        return msgspec.json.encode(chat), chat_problem(chat)
+    except (OverflowError, UnicodeEncodeError, RecursionError) as error:
+        raise InputError(f"cannot be encoded ({error})"[:200]) from None
 
 
 def check_messages(body: dict[str, Any]) -> None:
@@ -187,6 +204,7 @@ def parse_chat_request(
     problem: Problem | None = None,
     *,
     virtual: Mapping[str, RunConfig] | None = None,
+    translated: bool = False,
 ) -> ChatRequest:
     """A chat request from its body; `problem` is given if the body is large and was parsed elsewhere."""
     if problem is None:
@@ -205,6 +223,7 @@ def parse_chat_request(
         n=n,
         config=request_config(body.get("caps"), named or base, limits, least=n),
         virtual=named is not None,
+        translated=translated,
         problem=chat_problem(body) if problem is None else problem,
         stream=bool(stream),
         include_usage=isinstance(options, dict) and options.get("include_usage") is True,

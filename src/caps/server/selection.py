@@ -27,6 +27,7 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.types import DEFAULT_ID, Candidate, Case, Selection, Usage
+from caps.costs.prices import Price
 from caps.engines.adaptive import Adapted, AdaptiveRun, Generator, Step
 from caps.engines.base import Outcome
 from caps.engines.local import LocalEngine
@@ -186,7 +187,9 @@ async def _generate(
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
-        done = await model.exchange(lambda _: request.upstream_body(number, name), read, model=name)
+        done = await model.exchange(
+            lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
+        )
     except FATAL_ERRORS:
         raise
     except ModelError as error:
@@ -244,10 +247,11 @@ def _outcome(number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
 
 @dataclass(frozen=True, slots=True)
 class ContestResult:
-    """The outcome of a contest and the selection to use, which may be provisional."""
+    """The outcome of a contest, the selection to use, which may be provisional, and the price of tokens."""
 
     outcome: Outcome
     selection: Selection
+    price: Price | None = None
 
 
 class Selector:
@@ -286,7 +290,7 @@ class Selector:
         if isinstance(applied, InputError):
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome))
+        return ContestResult(outcome, _selection(outcome), runner.price)
 
     async def solve(
         self,
@@ -331,7 +335,7 @@ class Selector:
                 adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome))
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner.price)
 
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""

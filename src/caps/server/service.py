@@ -27,6 +27,7 @@ from caps.server.openai_format import Completion, chat_completion, usage_object
 from caps.server.requests import (
     PREFIX,
     ChatRequest,
+    decode_body,
     field_error,
     is_large,
     parse_case_body,
@@ -35,12 +36,14 @@ from caps.server.requests import (
     parse_large_problem,
     refuse_local_fields,
     request_config,
+    translate_large,
     upstream_model,
 )
 from caps.server.selection import Samples, Selector, generate_samples
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
 
+Translation = Callable[[dict[str, Any]], dict[str, Any]]
 PROBE_SECONDS = 3.0
 PROBE_AGE = 2.0
 
@@ -59,18 +62,33 @@ class SelectionService:
     virtual: Mapping[str, VirtualModel] = field(default_factory=dict)
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
-    async def parse_chat(self, body: dict[str, Any], payload: bytes) -> ChatRequest:
-        """Parse a chat request; the problem of a large one is parsed in a worker process."""
+    async def parse_chat(
+        self, body: dict[str, Any], payload: bytes, to_chat: Translation | None = None
+    ) -> ChatRequest:
+        """Parse a chat request, or one of another API; a large one is read in a worker process."""
         problem = None
-        if is_large(body):
-            try:
+        try:
+            if to_chat is not None and is_large(body):
+                work = partial(translate_large, partial(to_chat), payload)
+                translated, problem = await self.texts.run(work, size=len(payload), limit=0)
+                body = decode_body(translated)
+            elif to_chat is not None:
+                body = to_chat(body)
+            elif is_large(body):
                 problem = await self.texts.run(
                     partial(parse_large_problem, payload), size=len(payload), limit=0
                 )
-            except InputError as error:
-                raise field_error(error) from None
-        configs = {name: one.config for name, one in self.virtual.items()}
-        return parse_chat_request(body, self.config, self.limits, self.model, problem, virtual=configs)
+        except InputError as error:
+            raise field_error(error) from None
+        return parse_chat_request(
+            body,
+            self.config,
+            self.limits,
+            self.model,
+            problem,
+            virtual={name: one.config for name, one in self.virtual.items()},
+            translated=to_chat is not None,
+        )
 
     async def chat(
         self, request: ChatRequest, run: str, progress: Callable[[Step], object] = lambda _: None

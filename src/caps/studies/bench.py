@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from caps.building import make_prepare
 from caps.core.contest import Contest
+from caps.core.errors import InputError
 from caps.core.types import Case
 from caps.engines.base import Outcome
 from caps.judging.recorded import NOT_RECORDED, OTHER_TEXT, RecordedJudge, places_of
@@ -54,6 +55,7 @@ async def play_live(
     if not waiting:
         return
     digests = {case.id: case_digest(case) for case in cases}
+    waiting = [(turn, [_applied(runner, case) for case in some]) for turn, some in waiting]
     if shuffle:
         waiting = [(turn, [shuffled(case, turn.seed) for case in some]) for turn, some in waiting]
     news: asyncio.Queue[Result | str | None] = asyncio.Queue()
@@ -76,6 +78,14 @@ async def play_live(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _applied(runner: Runner, case: Case) -> Case:
+    """The case with what the settings add to it, as in every other run: criteria, files of a repository."""
+    applied = runner.apply_to_case(case)
+    if isinstance(applied, InputError):
+        raise applied
+    return applied
 
 
 async def _play(

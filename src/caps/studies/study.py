@@ -12,6 +12,7 @@ from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.settings import check_settings, nearest, setting, settings_of
+from caps.evidence.domains import domain_named
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import read_toml
 from caps.judging.profiles import with_profile
@@ -30,7 +31,8 @@ class Suite:
     `problems` is how many the paper counts, `get` the way to the file in words; `model` and `base_url`, or
     `recorded` verdicts and whose they are, stand in for the study's own judge, and `judge` for single
     settings of it: the room for a reply, say. `views` stand in for those of the profile. With `shuffle`,
-    every seed puts the candidates into another order before a real or recorded judge sees them.
+    every seed puts the candidates into another order before a real or recorded judge sees them. `domain` is
+    that of cases that state none.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Suite:
     n: int | None = None
     problems: int | None = None
     get: str = ""
+    domain: str | None = None
     profile: str | None = None
     model: str | None = None
     base_url: str | None = None
@@ -306,7 +309,9 @@ def _made(kind: Any, values: Mapping[str, Any]) -> Any:
 DOWN = ("suites", "methods", "disagreements")
 ACROSS = ("methods", "suites", "strata", "nothing")
 DEFAULT_SEEDS = [1234, 1235, 1236]
-NOT_OF_THE_JUDGE = ("strategy", "settings", "seed", "calibrate", "profile", "views", "journal", "engine")
+NOT_OF_THE_JUDGE = (
+    "strategy", "settings", "seed", "calibrate", "profile", "views", "domain", "journal", "engine",
+)  # fmt: skip
 _FILE_NAME = re.compile(r"[\w.-]{1,100}")
 
 
@@ -387,6 +392,7 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
         n=merged.take("n", int, None),
         problems=merged.take("problems", int, None),
         get=merged.take("get", str, ""),
+        domain=merged.take("domain", str, None),
         profile=merged.take("profile", str, None),
         model=merged.take("model", str, None),
         base_url=merged.take("base_url", str, None),
@@ -402,6 +408,8 @@ def _suite(section: Section, shelf: dict[str, dict[str, Any]], shared: dict[str,
     section.checked("views", lambda: with_views(GENERAL, views))
     if suite.cases is None and not recipe(simulated, suite.n).count:
         raise section.wrong("cases", "is missing: name a file of labelled cases, or simulated.problems")
+    if suite.domain is not None:
+        section.checked("domain", lambda: domain_named(str(suite.domain)))
     if suite.profile is not None:
         section.checked("profile", lambda: profile_named(str(suite.profile)))
     return suite

@@ -14,6 +14,7 @@ from caps.core.settings import nearest, settings_of
 from caps.core.types import Candidate, Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import open_cases
+from caps.evidence.domains import with_stated_domain
 from caps.judging.base import PreparedCase
 from caps.judging.profiles import with_profile
 from caps.judging.recorded import RecordedJudge, reordered
@@ -26,7 +27,8 @@ from caps.studies.study import Method, Recipe, Study, Suite, recipe
 
 def suite_cases(suite: Suite, limit: int | None) -> Iterator[Case]:
     """The labelled cases of a suite; `InputError` for one that lacks a label or cannot be read."""
-    for case in islice(open_cases(str(suite.cases)), limit):
+    for read in islice(open_cases(str(suite.cases)), limit):
+        case = with_stated_domain(read, suite.domain)
         if isinstance(case, InputError):
             raise case
         cut = replace(case, candidates=case.candidates[: suite.n])
@@ -133,6 +135,11 @@ def narrowed_studies(studies: Sequence[Study], only: str | None) -> list[Study]:
         names = [table.name for one in studies for table in one.tables]
         raise SettingError(f"--only {only!r}: {nearest(str(only), names)}tables are {', '.join(names)}")
     return [narrowed(one, only) for one in holding]
+
+
+def with_domain(study: Study, name: str) -> Study:
+    """The study with this domain for all cases that state none."""
+    return replace(study, suites=tuple(replace(suite, domain=name) for suite in study.suites))
 
 
 def shards_of(
