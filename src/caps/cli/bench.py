@@ -1,6 +1,7 @@
 """`caps bench`: run a study of strategies, data sets and seeds, and print its tables."""
 
 import os
+import shlex
 import signal
 from contextlib import ExitStack
 from functools import partial
@@ -19,16 +20,18 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import InputError
 from caps.core.text import number, plural, printable
 from caps.files import file_errors, write_file
-from caps.reports.console import table as drawn
+from caps.reports.console import table as drawn_table
+from caps.reports.page import write_page
+from caps.reports.pictures import write_pictures
 from caps.reports.study import (
     Chapter,
     comma_separated,
-    draw_table,
     json_rows,
     latex,
     markdown,
     parted_cases,
     studies_page,
+    table_picture,
 )
 from caps.runner import Runner
 from caps.studies.bench import Bench
@@ -76,7 +79,7 @@ Plots = Annotated[
         "--plots",
         metavar="DIR",
         rich_help_panel=FILES,
-        help="Draw the tables into this folder, as .svg and .pdf files.",
+        help="Draw the tables into this folder, as .svg files.",
     ),
 ]
 DryRun = Annotated[
@@ -127,7 +130,8 @@ def bench(
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
     are written as Markdown, CSV and LaTeX, next to the figures of the paper. For a file that names several
-    studies all are run, and all tables written on one page. What is still to be paid for is forecast first.
+    studies all are run. All tables are also written on one page. What is still to be paid for is forecast
+    first.
     """
     found, stated = load_studies(study, data), stated_settings(ctx)
     plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
@@ -168,8 +172,7 @@ def bench(
             _run(one, limit, processes or os.cpu_count() or 1, simulated=simulated, quiet=quiet)
             for one in ready
         ]
-        if isinstance(found, Collection):
-            _write_page(folder, found, done)
+        _write_page(folder, found, done)
     _show(found, folder, done, plots, quiet=quiet, as_json=as_json)
     raise typer.Exit(1 if any(one.failures for one in done) else 0)
 
@@ -217,9 +220,9 @@ def _show(
     several = isinstance(found, Collection)
     for one in done if plots is not None else ():
         place = plots / one.plan.name if several and plots is not None else plots
-        for table in one.tables:
-            for path in draw_table(table, place or Path(), simulated=one.label):
-                say(f"figure: {path}")
+        drawn = [table_picture(table, simulated=one.label) for table in one.tables]
+        for path in write_pictures([picture for picture in drawn if picture], place or Path()):
+            say(f"figure: {path}")
     if as_json:
         rows = [_as_json(one) for one in done]
         print_json({"title": found.title, "studies": rows} if several else rows[0])
@@ -227,7 +230,9 @@ def _show(
         words = [markdown(table, simulated=one.label) for one in done for table in one.tables]
         stdout().print(printable("\n".join(words)), markup=False, soft_wrap=True)
     if not quiet:
-        say(f"page: {folder / PAGE}" if several else f"tables: {folder / 'tables'}")
+        say(f"page: {folder / PAGE}")
+        if not several:
+            say(f"tables: {folder / 'tables'}")
 
 
 def _forecast(ready: list[_Prepared], limit: int | None, *, show: bool) -> None:
@@ -319,7 +324,7 @@ def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:
         source = "made up" if own[0].made_up else str(own[0].suite.cases)
         rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))
     columns = ("suite", "cases", "judge", "strategies", "problems", "selections", "done")
-    stdout().print(drawn(title, columns, rows, numbers_from=4))
+    stdout().print(drawn_table(title, columns, rows, numbers_from=4))
 
 
 def _label(shards: list[Shard]) -> str:
@@ -353,17 +358,24 @@ def _write_selections(folder: Path, study: Study, book: Book) -> None:
                 write_file(folder / slug(suite) / f"{method.output_name(seed)}.jsonl", b"".join(lines))
 
 
-def _write_page(folder: Path, found: Collection, done: list[_Done]) -> None:
-    """One page with every table: as HTML, and the same as Markdown."""
-    sections = [
-        Chapter(one.plan.title, one.plan.about, str(one.plan.path), one.tables, one.label) for one in done
-    ]
-    write_file(folder / PAGE, studies_page(found.title, found.about, sections).encode())
+def _write_page(folder: Path, found: Study | Collection, done: list[_Done]) -> None:
+    """One page with every table, as HTML; of several studies the same as Markdown."""
+    sections = [Chapter(one.plan.title, one.plan.about, _command(one), one.tables, one.label) for one in done]
+    write_page(studies_page(found.title, found.about, sections), (), folder / PAGE)
+    if not isinstance(found, Collection):
+        return
     words = [f"# {found.title}\n", *([f"{found.about.strip()}\n"] if found.about else [])]
     for one in sections:
-        words += [f"# {one.title}\n", f"{one.about.strip()}\n", f"`caps bench {one.file}`\n"]
+        words += [f"# {one.title}\n", f"{one.about.strip()}\n", f"`{one.command}`\n"]
         words += [markdown(table, simulated=one.simulated) for table in one.tables]
     write_file((folder / PAGE).with_suffix(".md"), "\n".join(words).encode())
+
+
+def _command(done: _Done) -> str:
+    """The command that runs a study alone."""
+    return shlex.join(
+        ["caps", "bench", str(done.plan.path), *(["--simulate"] if done.label is not None else [])]
+    )
 
 
 def _as_json(done: _Done) -> dict[str, object]:

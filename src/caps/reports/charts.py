@@ -5,7 +5,7 @@ every chart is described in words for screen readers. A chart takes its width: p
 wide and narrow windows, and show the one that fits.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from textwrap import wrap
@@ -602,3 +602,184 @@ def _names(
         weight = "halo won" if points[one].chosen else "halo" if one in best else "halo lost"
         drawn.append(el("text", name, x=box.left, y=middle + 4, class_=weight))
     return drawn
+
+
+# Panels of figures, and lines: for studies and benchmarks.
+
+KINDS = 7  # colours; shapes repeat later, so that combinations repeat late
+PANEL_ROW, PANEL_SERIES = 26, 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelCell:
+    """A figure with its interval, and a published one to compare it with; None is unknown."""
+
+    ours: float | None = None
+    low: float | None = None
+    high: float | None = None
+    paper: float | None = None
+
+    @property
+    def values(self) -> list[float]:
+        """All values that must fit on the scale."""
+        return [value for value in (self.ours, self.low, self.high, self.paper) if value is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One scale with its unit and series; a series has a figure or None for every row."""
+
+    title: str
+    unit: str
+    series: Mapping[str, Sequence[PanelCell | None]]
+
+
+def panels(
+    drawn_panels: Sequence[Panel],
+    rows: Sequence[str],
+    title: str,
+    notes: Sequence[str] = (),
+    *,
+    width: int = WIDTH,
+) -> Node:
+    """Draw one panel per metric, one below the other; hollow marks are published figures."""
+    names = list(dict.fromkeys(name for panel in drawn_panels for name in panel.series))
+    has_paper = any(
+        cell is not None and cell.paper is not None
+        for panel in drawn_panels
+        for cells in panel.series.values()
+        for cell in cells
+    )
+    hollow = "Hollow: the published figure." if has_paper else ""
+    drawn, top = heading(title, [*notes, hollow], width)
+    left = min(max(text_width(row) for row in rows) + 14, 0.42 * width)
+    legend, top = _legend([name for name in names if name], names, top, width)
+    for panel in drawn_panels:
+        inner, top = _panel(panel, rows, names, left=left, top=top, width=width)
+        drawn += inner
+    about = "; ".join(
+        f"{panel.title}{f' of {name}' if name else ''}, {row}: {_cell_words(cell, panel.unit)}"
+        for panel in drawn_panels
+        for name, cells in panel.series.items()
+        for row, cell in zip(rows, cells, strict=True)
+        if cell is not None
+    )
+    return drawing([*drawn, *legend], top, title, about, width)
+
+
+def _panel(
+    panel: Panel, rows: Sequence[str], names: Sequence[str], *, left: float, top: float, width: int
+) -> tuple[list[Node], float]:
+    values = [value for cells in panel.series.values() for cell in cells if cell for value in cell.values]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if low >= 0 and low < 0.5 * high:  # a scale from zero, unless it would hide all differences
+        low = 0.0
+    marks = ticks(low, high if high > low else low + 1, 6 if width >= LEAST_WIDE else 4)
+    across = Scale(marks[0], marks[-1], left + 6, width - 26)
+    unit = f" ({panel.unit})" if panel.unit and panel.unit not in panel.title else ""
+    drawn: list[Node] = [el("text", f"{panel.title}{unit}", x=left, y=top + 20, class_="head won")]
+    top += 30
+    step = max(PANEL_ROW, PANEL_SERIES * len(panel.series) + 6)
+    foot = top + step * len(rows)
+    for value in marks:
+        x = across.at(value)
+        drawn.append(el("path", d=f"M{x:g} {top:g}V{foot:g}", class_="grid"))
+        drawn.append(el("text", brief(value), x=x, y=foot + 17, class_="note", text_anchor="middle"))
+    for place, row in enumerate(rows):
+        middle = top + step * (place + 0.5)
+        if place:
+            drawn.append(el("path", d=f"M0 {middle - step / 2:g}H{width}", class_="grid"))
+        label = fitted(row, left - 12)
+        drawn.append(el("text", label, x=left - 10, y=middle + 4, class_="who", text_anchor="end"))
+        for index, (name, cells) in enumerate(panel.series.items()):
+            cell = cells[place]
+            if cell is not None and cell.values:
+                y = middle + PANEL_SERIES * (index - (len(panel.series) - 1) / 2)
+                words = f"{row}{f', {name}' if name else ''}: {_cell_words(cell, panel.unit)}"
+                drawn.append(hover(words, *_cell_marks(cell, across, y, names.index(name))))
+    return drawn, foot + 24
+
+
+def _cell_marks(cell: PanelCell, across: Scale, y: float, kind: int) -> list[Node]:
+    drawn, class_ = list[Node](), f"s{kind % KINDS}"
+    if cell.low is not None and cell.high is not None and cell.high > cell.low:
+        path = f"M{across.at(cell.low):g} {y:g}H{across.at(cell.high):g}"
+        drawn.append(el("path", d=path, class_=f"bar-{class_}"))
+    if cell.paper is not None:
+        drawn.append(shape(across.at(cell.paper), y, f"paper-{class_}", kind))
+    if cell.ours is not None:
+        drawn.append(shape(across.at(cell.ours), y, class_, kind))
+    return drawn
+
+
+def shape(x: float, y: float, class_: str, kind: int) -> Node:
+    """Draw a mark whose shape tells series apart without colour: circle, square, diamond, triangle, cross."""
+    if kind % 5 == 0:
+        return el("circle", cx=x, cy=y, r=4.5, class_=class_)
+    path = {
+        1: f"M{x - 4:g} {y - 4:g}h8v8h-8z",
+        2: f"M{x:g} {y - 5.5:g}l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+        3: f"M{x:g} {y - 5:g}l5 9h-10z",
+        4: f"M{x - 5:g} {y - 1.7:g}h3.3v-3.3h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3z",
+    }[kind % 5]
+    return el("path", d=path, class_=class_)
+
+
+def _legend(shown: Sequence[str], names: Sequence[str], top: float, width: int) -> tuple[list[Node], float]:
+    drawn, x, y = list[Node](), 0.0, top + 10
+    for name in shown:
+        kind = names.index(name)
+        label = fitted(name, width - 24)
+        if x and x + text_width(label) + 24 > width:
+            x, y = 0.0, y + 20
+        drawn.append(shape(x + 6, y, f"s{kind % KINDS}", kind))
+        drawn.append(el("text", label, x=x + 17, y=y + 4, class_="who"))
+        x += text_width(label) + 34
+    return drawn, y + 14 if shown else top
+
+
+def _cell_words(cell: PanelCell, unit: str) -> str:
+    words = f"{number(cell.ours, 2)}{f' {unit}' if unit else ''}"
+    if cell.low is not None and cell.high is not None and cell.high > cell.low:
+        words += f" ({number(cell.low, 2)} to {number(cell.high, 2)})"
+    return words if cell.paper is None else f"{words}; published {number(cell.paper, 2)}"
+
+
+def lines(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    title: str,
+    *,
+    across_name: str,
+    width: int = WIDTH,
+) -> Node:
+    """Draw values over sizes that double or grow tenfold: the horizontal axis is logarithmic."""
+    drawn, top = heading(title, (), width)
+    points = [point for some in series.values() for point in some]
+    sizes = sorted({x for x, _ in points})
+    most = max(y for _, y in points) or 1
+    up = ticks(0, most)
+    left = max(text_width(brief(value), SMALL) for value in up) + 12
+    across = Scale(log10(sizes[0]), log10(sizes[-1]) or 1, left + 10, width - 24)
+    upward = Scale(0, up[-1], top + 210, top + 12)
+    for value in up:
+        y = upward.at(value)
+        drawn.append(el("path", d=f"M{left:g} {y:g}H{width}", class_="grid"))
+        drawn.append(el("text", brief(value), x=left - 6, y=y + 4, class_="note", text_anchor="end"))
+    for size in sizes:
+        x, y = across.at(log10(size)), upward.start + 18
+        drawn.append(el("text", brief(size), x=x, y=y, class_="note", text_anchor="middle"))
+    middle = (left + width) / 2
+    drawn.append(el("text", across_name, x=middle, y=upward.start + 37, class_="note", text_anchor="middle"))
+    for kind, (name, some) in enumerate(series.items()):
+        spots = [(across.at(log10(x)), upward.at(y)) for x, y in some]
+        joined = "".join(f"{'L' if place else 'M'}{x:g} {y:g}" for place, (x, y) in enumerate(spots))
+        drawn.append(el("path", d=joined, class_=f"line-s{kind % KINDS}"))
+        for (size, value), (x, y) in zip(some, spots, strict=True):
+            words = f"{name}, {brief(size)} {across_name}: {number(value, 2)}"
+            drawn.append(hover(words, shape(x, y, f"s{kind % KINDS}", kind)))
+    legend, foot = _legend(list(series), list(series), upward.start + 46, width)
+    about = "; ".join(
+        f"{name}: " + ", ".join(f"{number(y, 2)} at {brief(x)}" for x, y in some)
+        for name, some in series.items()
+    )
+    return drawing([*drawn, *legend], foot, title, about, width)

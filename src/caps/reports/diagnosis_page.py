@@ -1,4 +1,4 @@
-"""The page of a diagnosis: the answer first, then the charts it rests on."""
+"""The page of a diagnosis: the advice first, then the charts it rests on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -136,6 +136,7 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
         for one in options
     ]
     best = best_options(points)
+    order = sorted(range(len(options)), key=lambda place: (-options[place].pass_at_1, options[place].tokens))
     note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
     title = "Expected Pass@1 against tokens"
     rows = [
@@ -143,9 +144,9 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
             named(one), f"{percent(one.pass_at_1)} %", _range(*one.interval), number(one.tokens, 0),
             by_level(one.calls), "the advice" if one == chosen else "yes" if place in best else "",
         )
-        for place, one in enumerate(options)
+        for place, one in ((place, options[place]) for place in order)
     ]  # fmt: skip
-    heads = ("strategy", "Pass@1", INTERVAL, "tokens a case", "calls E1 + E2", "on the front")
+    heads = ("strategy", "Pass@1", "90 % interval", "tokens a case", "calls E1 + E2", "on the front")
     return Picture(
         name="strategies",
         title=title,
@@ -216,7 +217,10 @@ SECTIONS = {
         "Does it know when it is right?",
         "A judge that does is worth more: strategies weigh verdicts by its confidence.",
     ),
-    "strategies": ("What to run", None),
+    "strategies": (
+        "What else could be run",
+        "On the front: no other strategy is both cheaper and more often right.",
+    ),
 }
 LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
 PROXY_LEAD = ("What is known about ", " as a judge from pairs of candidates without labels.")
@@ -228,15 +232,21 @@ def diagnosis_page(
     """The page of a diagnosis with labels; `made` are the facts of how it was run."""
     measured, stamp = found.measured, stamp_of(judge)
     drawn = diagnosis_pictures(measured, found.options, found.chosen, stamp)
-    said = diagnosis.judged_words(measured, pairs_most=pairs_most)
-    advice = diagnosis.advice_words(measured, found.chosen)
-    command = el("div", el("p", "To paste:"), el("pre", line, tabindex=0))
+    settled = diagnosis.judged_words(measured, pairs_most=pairs_most)[-1]
+    advice, *reasons = diagnosis.advice_words(measured, found.chosen)
+    answer = [
+        el("p", f"{capital(advice)}.", class_="lead"),
+        el("pre", line, tabindex=0, class_="command"),
+        *(el("p", f"Warning: {words}.", class_="simulated") for words in found.warnings),
+        _cards(measured, found),
+        el("p", f"{capital(settled)}.", class_="note"),
+        *(el("p", f"{capital(words)}.", class_="note") for words in reasons),
+    ]
     return _page(
         judge,
-        [listed([*said, *(f"warning: {words}" for words in found.warnings)]), _cards(measured, found)],
+        answer,
         drawn,
         lead=LEAD,
-        after={"strategies": [*(el("p", f"{capital(words)}.") for words in advice), command]},
         made=[*made, *((f"profile · {name}", _told(value)) for name, value in asdict(found.profile).items())],
         remarks=diagnosis.remarks(measured),
     )
@@ -250,7 +260,6 @@ def proxy_page(measured: JudgeMeasures, judge: JudgeLabel, *, made: Sequence[tup
         [el("p", diagnosis.PROXY, class_="simulated")],
         proxy_pictures(measured),
         lead=PROXY_LEAD,
-        after={},
         made=made,
         remarks=remarks,
     )
@@ -267,7 +276,6 @@ def _page(
     drawn: Sequence[Picture],
     *,
     lead: tuple[str, str],
-    after: dict[str, list[Node]],
     made: Sequence[tuple[str, str]],
     remarks: Sequence[str],
 ) -> Page:
@@ -275,10 +283,7 @@ def _page(
     simulated = el("p", f"{stamp_of(judge)}.", class_="simulated") if judge.simulated else None
     before, behind = lead
     intro = el("p", before, el("b", name), behind, class_="lead")
-    sections = [
-        section(*SECTIONS[picture.name], *after.get(picture.name, ()), picture_view(picture))
-        for picture in drawn
-    ]
+    sections = [section(*SECTIONS[picture.name], picture_view(picture)) for picture in drawn]
     return Page(
         title="diagnosis · caps report",
         figures=[*head("Is this judge good enough?", intro, simulated, *answer), *sections],

@@ -359,7 +359,7 @@ def panel_view(lines: Iterable[Line]) -> list[Node]:
     return [section("Panel of judges", about, *shown)]
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Node:
+def table(names: Sequence[str], rows: Sequence[Sequence[str | Node]], name: str) -> Node:
     """Show a plain table; the first column is the row header. In narrow windows a row becomes a list."""
     kinds = ["text" if _is_words([row[place] for row in rows]) else None for place in range(len(names))]
     heads = [el("th", name, scope="col", class_=kind) for name, kind in zip(names, kinds, strict=True)]
@@ -378,9 +378,9 @@ def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Nod
 STACKED_FROM = 3  # columns; wider tables become lists in narrow windows
 
 
-def _is_words(cells: Sequence[str]) -> bool:
+def _is_words(cells: Sequence[str | Node]) -> bool:
     """Whether a column holds words, not figures."""
-    return any(cell[:1].isalpha() and cell != "unknown" for cell in cells)
+    return any(isinstance(cell, str) and cell[:1].isalpha() and cell != "unknown" for cell in cells)
 
 
 def section(title: str, about: str | None, *children: Child | None) -> Node:
