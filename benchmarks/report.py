@@ -137,7 +137,7 @@ def _click(page: Page, name: str) -> None:
 
 def _receipt(page: Page) -> None:
     page.locator("#listing tbody a").first.click()
-    page.locator("svg.bracket").wait_for()
+    page.locator("svg.drawing").first.wait_for()
 
 
 def main() -> None:

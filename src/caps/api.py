@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -45,6 +46,7 @@ from caps.evidence.anatomy import final_answer
 from caps.evidence.domains import agree_on_domain, domain_named, guess_domain
 from caps.judging.base import Judge
 from caps.judging.callables import JudgeFunction
+from caps.models.base import Model, model_name
 from caps.runner import Runner
 from caps.sampling.base import Method, Sampled
 from caps.sampling.presets import Preset
@@ -77,7 +79,7 @@ PanelJudgeLike = Judge | JudgeFunction | str | Mapping[str, Any]
 class ModelOptions(TypedDict, total=False):
     """Keywords of every function: the model and its key, the strategy, the journal, prices and limits."""
 
-    model: str | None
+    model: str | Model | None
     base_url: Addresses
     api_key: str | None
     api_key_env: str
@@ -132,6 +134,7 @@ class ModelOptions(TypedDict, total=False):
     warm_prefix: Literal["auto", "on", "off"]
     cache_hints: Literal["auto", "on", "off"]
     timeout: float
+    otel: bool
     context_tokens: int | None
     threads: int | None
     journal: str | Path | None
@@ -208,10 +211,11 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     """Choose the best candidate of a case; with a journal nothing is paid for twice.
 
     The case may also be a mapping with the fields of a line of `cases.jsonl`. Several base URLs are servers
-    of the same model. `model="embedded"` needs no endpoint, nor does the path of a GGUF file. `judge` is a
-    function `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, an object with the methods of `Judge`, or
-    the name of a plug-in: then no model is needed, and `timeout` limits each of its calls. A list of them,
-    and of tables such as `{"model": "qwen3-14b", "weight": 2}`, is a panel. `settings` changes fields of the
+    of the same model. `model="embedded"` needs no endpoint, nor does the path of a GGUF file, nor an object
+    with the methods of `Model`, whose attribute `name` is its name in the journal. `judge` is a function
+    `(problem, a, b) -> "A" | "B" | "TIE"`, sync or async, an object with the methods of `Judge`, or the name
+    of a plug-in: then no model is needed, and `timeout` limits each of its calls. A list of them, and of
+    tables such as `{"model": "qwen3-14b", "weight": 2}`, is a panel. `settings` changes fields of the
     strategy.
 
     Raises `SettingError` or `InputError` for what was given, `ModelError` when the endpoint cannot be used,
@@ -336,6 +340,7 @@ def solve_sync(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solved
 _KEYS = ("api_key", "judge_api_key", "judge_api_key_e1")
 _RENAMED = {"n": "samples", "connections": "max_connections"}
 _OBJECTS = ("strategy", "preset", "method")
+_ADDRESSES = ("base_url", "judge_model", "judge_base_url", "judge_model_e1", "judge_base_url_e1")
 
 
 def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner:
@@ -351,6 +356,10 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
     given.pop("progress", None)
     keys = {name: given.pop(name, None) for name in _KEYS}
     judge = None if isinstance(given.get("judge"), str) else given.pop("judge", None)
+    model = None if isinstance(given.get("model"), str) else given.get("model")
+    if model is not None:
+        given["model"] = model_name(model)
+        given = dict.fromkeys(_ADDRESSES) | given  # those of the environment are not meant for an object
     members: dict[str, Any] = {}
     if isinstance(judge, list | tuple):
         given["judges"], members = _panel(judge)
@@ -364,7 +373,15 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
         values[name] = options()[name].default if empty else value
     config = RunConfig(**values)
     found = Keys.find(config, **keys)
-    return Runner(config, keys=found, judge=judge, judge_objects=members, generating=generating, **objects)
+    return Runner(
+        config,
+        keys=found,
+        judge=judge,
+        judge_objects=members,
+        model=model,
+        generating=generating,
+        **objects,
+    )
 
 
 def _panel(judges: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -619,7 +636,7 @@ def _run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         while not ended.wait(0.1):
             pass
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=copy_context().run, args=(run,))  # a tool may count usage by context
     try:
         thread.start()  # an interruption may arrive while the thread starts, too
         wait()

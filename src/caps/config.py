@@ -627,6 +627,15 @@ class RunConfig:
         {}, "Change a field of the batch engine. May be repeated.", "engine", metavar="FIELD=VALUE",
         advanced=True,
     )  # fmt: skip
+    processes: int = option(
+        1,
+        "Number of processes of this machine that share the cases, the journal and the budget of a run.",
+        "engine",
+        metavar="N",
+        least=1,
+        most=256,
+        advanced=True,
+    )
     ray_address: str | None = option(
         None,
         "Address of the Ray cluster: HOST:PORT, or auto to start one here. Also read from RAY_ADDRESS.",
@@ -663,6 +672,10 @@ class RunConfig:
     )
     timeout: float = option(
         600.0, "Seconds to wait for one reply.", "performance", metavar="SECONDS", least=0.1
+    )
+    otel: bool = switch(
+        "Send spans and metrics of the run with OpenTelemetry, as its OTEL_... variables say; no prompts.",
+        "performance",
     )
     context_tokens: int | None = option(
         None,

@@ -47,6 +47,7 @@ EXTRAS = (
     Extra("parquet", ("pyarrow",), "reading Parquet files (caps import)"),
     Extra("ray", ("ray",), "many machines (--engine ray)"),
     Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),
+    Extra("otel", ("opentelemetry.sdk",), "spans and metrics with OpenTelemetry (--otel)"),
     Extra("prices", ("genai_prices",), "listed prices of models"),
     Extra("tokenizers", ("tokenizers",), "counting tokens with a tokenizer.json (--tokenizer)"),
 )

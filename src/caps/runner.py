@@ -99,6 +99,7 @@ from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
+from caps.tracing import TracedEngine, Tracing
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
@@ -768,7 +769,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
-        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
+        state = {name: value for name, value in self.__dict__.items() if name not in ("tokenizer", "tracing")}
         return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -1012,14 +1013,16 @@ class Runner:
         confidence: str | None = None,
         seconds: float | None = None,
         budget_pool: BudgetPool | None = None,
+        judge: Judge | None = None,
     ) -> LocalEngine:
-        """Create the engine that runs contests in this process; the only place that does."""
-        journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
+        """Create the engine that runs contests in this process; the only place that does.
+
+        Engines that share a `judge` share the calls that are under way.
+        """
         total = replace(self.total_budget, seconds=seconds)
-        judge = self.judge(
-            journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
-        )
-        return LocalEngine(
+        judge = judge or self._local_judge(models, journal, texts, confidence)
+        make = LocalEngine if self.tracing is None else TracedEngine
+        engine = make(
             judge,
             self.prepare,
             capacity=self._capacity(models.values()),
@@ -1032,6 +1035,31 @@ class Runner:
             texts=texts,
             warm_prefix=self._warms_prefix,
         )
+        if self.tracing is not None and isinstance(engine, TracedEngine):
+            engine.tracing = self.tracing
+        return engine
+
+    @cached_property
+    def tracing(self) -> Tracing | None:
+        """Where spans and metrics go, if they are wanted."""
+        return Tracing() if self.config.otel else None
+
+    def _traced(self, model: Model) -> Model:
+        return model if self.tracing is None else self.tracing.model(model)
+
+    def _local_judge(
+        self,
+        models: Mapping[Endpoint, Model],
+        journal: ReplyStore | None,
+        texts: TextWorkers,
+        confidence: str | None,
+    ) -> Judge:
+        """The judge with these models, whose replies are stored in the journal."""
+        journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
+        judge = self.judge(
+            journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
+        )
+        return judge if self.tracing is None else self.tracing.judge(judge)
 
     def _warms_prefix(self, prepared: PreparedCase) -> bool:
         """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
@@ -1065,6 +1093,8 @@ class Runner:
         _ = self.tokenizer  # an unreadable one fails before anything is asked
         if config.engine == "batch":
             self.check_batch()
+        if config.processes > 1 and config.engine != "local":
+            raise SettingError(f"--processes {config.processes}: is for --engine local, not {config.engine}")
         for budget in (self.case_budget, self.total_budget):
             Account(budget, self.price)  # raises if dollars are limited and the price is unknown
         async with AsyncExitStack() as stack:
@@ -1074,11 +1104,12 @@ class Runner:
             await self.learn_context(models)
             confidence = await self._confidence(models, paid, probe=probe)
             engine: Engine
-            findings = self.findings(None if config.engine == "ray" else journal, texts, models)
+            shared = config.engine == "ray" or config.processes > 1
+            findings = self.findings(None if shared else journal, texts, models)
             if findings is not None:
                 stack.push_async_callback(findings.close)
-            if config.engine == "ray":
-                engine = self._ray_engine(findings, texts, confidence)
+            if shared:
+                engine = self._shared_engine(findings, texts, confidence)
             elif config.engine == "batch" and journal is not None:
                 engine = self._batch_engine(models, journal, findings, confidence)
             else:
@@ -1128,7 +1159,7 @@ class Runner:
                     await canary(model, source.where.model, want_logprobs=logprobs, extra=extra, paid=paid)
                 found.append(
                     Sampler(
-                        self._counted(_journaled(model, journal)),
+                        self._traced(self._counted(_journaled(model, journal))),
                         source.where.model,
                         source.preset,
                         templates,
@@ -1168,9 +1199,11 @@ class Runner:
                 f"strategy {self.strategy_name!r} asks the judge for a {kind}, and this one compares "
                 f"pairs: give it a method {method[kind]!r}, or choose another strategy, such as posterior"
             )
-        if self.config.engine != "local":
+        if self.config.engine != "local" or self.config.processes > 1:
             said = "recorded verdicts" if isinstance(judge, RecordedJudge) else "a function"
-            raise SettingError(f"engine {self.config.engine}: {said} cannot be the judge; use local")
+            setting = f"engine {self.config.engine}" if self.config.engine != "local" else "processes"
+            way = "use local" if self.config.engine != "local" else "leave it out"
+            raise SettingError(f"{setting}: {said} cannot be the judge; {way}")
 
     def unanswerable(self, strategy: Strategy) -> list[AskKind]:
         """The kinds of asks of a strategy that the judge of this run, or one of a panel, cannot answer."""
@@ -1208,10 +1241,12 @@ class Runner:
             if findings is not None:
                 stack.push_async_callback(findings.close)
 
+            judge = self._local_judge(models, journal, texts, confidence)
+
             def engine(seconds: float | None) -> LocalEngine:
                 return self.local_engine(
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
-                    seconds=seconds, budget_pool=budget_pool,
+                    seconds=seconds, budget_pool=budget_pool, judge=judge,
                 )  # fmt: skip
 
             yield WorkerContext(engine, findings)
@@ -1273,20 +1308,25 @@ class Runner:
             find=None if findings is None else findings.find,
         )
 
-    def _ray_engine(self, findings: Findings | None, texts: TextWorkers, confidence: str) -> Engine:
-        """Create the engine on a Ray cluster; connections are divided among its workers."""
+    def _shared_engine(self, findings: Findings | None, texts: TextWorkers, confidence: str) -> Engine:
+        """Create the engine in several processes or on a cluster; connections are divided among workers."""
+        from caps.engines.processes import ProcessEngine  # noqa: PLC0415
         from caps.engines.ray import RayEngine  # noqa: PLC0415
 
-        config, workers = self.config, self.cluster.workers
+        config = self.config
+        workers = self.cluster.workers if config.engine == "ray" else config.processes
         share = config.max_connections
         if share != "auto":
             workers = min(workers, share)
             share //= workers
         remote = self.with_config(replace(config, max_connections=share))
-        return RayEngine(
+        where: dict[str, Any] = {"processes": workers}
+        if config.engine == "ray":
+            where = {"cluster": replace(self.cluster, workers=workers)}
+        return (RayEngine if config.engine == "ray" else ProcessEngine)(
             partial(remote.worker, confidence),
             self.prepare,
-            cluster=replace(self.cluster, workers=workers),
+            **where,
             capacity=CASES_AT_ONCE if share == "auto" else share,
             journal=None if self.journal_path is None else self.journal_path.resolve(),
             durable=config.durable,

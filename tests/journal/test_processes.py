@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
 
 import pytest
@@ -31,7 +32,8 @@ async def run(journal):
 with Journal.open(path) as journal:
     asyncio.run(run(journal))
 """
-from waiting import PATIENCE
+from models.server import Reply, StubServer
+from waiting import PATIENCE, wait_until
 
 
 def appender(path, name, first, last):
@@ -76,3 +78,48 @@ def test_processes_that_create_and_fill_one_file_agree_on_what_stands(tmp_path):
         assert journal.stats().replies == 1200
         assert {key: reply.text.split()[0] for key, reply in journal.get_many(said).items()} == said
     assert whole(path)
+
+
+ASKER = """
+import asyncio, sys
+from caps.core.types import Message
+from caps.journal.store import Journal
+from caps.models.base import Request
+from caps.models.http import HttpModel
+from caps.models.journaled import JournaledModel
+
+async def run(journal):
+    model = JournaledModel(HttpModel(sys.argv[2], connections=64), journal)
+    asked = [Request((Message("user", f"question {i}"),), "stub") for i in range(12)]
+    tasks = [asyncio.ensure_future(model.complete(one)) for one in asked]
+    await asyncio.sleep(0)
+    print("asking", flush=True)
+    print(sum(not one.replayed for one in await asyncio.gather(*tasks)), flush=True)
+    await model.close()
+
+with Journal.open(sys.argv[1]) as journal:
+    asyncio.run(run(journal))
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_processes_that_ask_the_same_pay_once_and_a_dead_one_holds_up_nothing(tmp_path, killed):
+    held = threading.Event()
+    with StubServer(lambda _, __: Reply("fine", until=held.is_set)) as server:
+        command = [sys.executable, "-c", ASKER, str(tmp_path / "j"), server.url]
+        with (
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as one,
+            subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other,
+        ):
+            assert [one.stdout.readline(), other.stdout.readline()] == ["asking\n"] * 2
+            wait_until(lambda: server.requests >= 12)
+            if killed:
+                one.kill()
+                one.wait()
+            held.set()
+            paid = [int(process.stdout.readline() or 0) for process in (one, other)]
+        assert sum(paid) == 12 if not killed else paid == [0, 12]
+        assert server.requests <= (12 if not killed else 24)
+    with Journal.open(tmp_path / "j") as journal:
+        assert journal.stats().replies == 12
+    assert not (tmp_path / "j-lock").exists()

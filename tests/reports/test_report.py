@@ -18,7 +18,7 @@ from caps.reports.compare import compare_runs
 from caps.reports.html import markup
 from caps.reports.page import StoredReceipts, page_html
 from caps.reports.receipt import flips, receipt_of
-from caps.reports.receipt_page import bracket
+from caps.reports.receipt_pictures import bracket
 from caps.reports.report import (
     _compared,
     case_page,
@@ -110,7 +110,7 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
     picture = markup(bracket(receipt))
     games = [game.number for stage in receipt.bracket for game in stage.games]
     assert [picture.count(f'data-game="{number}"') for number in games] == [1] * 12
-    assert picture.count(" rescued") == len(receipt.rescued)
+    assert picture.count(">rescued") == len(receipt.rescued)
     fates = {one.id: one.fate for one in receipt.candidates}
     assert fates[receipt.winner] == "chosen"
     assert sum(fate.startswith("out in stage A") for fate in fates.values()) == 8

@@ -323,7 +323,14 @@ def test_the_description_names_every_route_and_the_limits(stub):
         "application/json"
     ]
     assert options["schema"]["properties"]["caps"]["properties"]["n"]["maximum"] == 9
-    named = {"/v1/select", "/v1/models", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"}
+    named = {
+        "/v1/select",
+        "/v1/rank",
+        "/v1/models",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+    }
     assert {*named, "/health", "/metrics"} < set(description["paths"])
 
 
@@ -342,7 +349,13 @@ def malformed(rng):
     """A body that is wrong in some way: fields of another kind, cut off, of other bytes, or no JSON at all."""
     body = asked(rng.choice(["vary", "same"]), rng.choice(["caps/m", "caps", "caps/", "m", "caps/m"]))
     body["caps"] = {"n": 1}
+    if rng.random() < 0.3:
+        body |= {"query": "?", "documents": ["a", "b"], "top_n": 1}
     fields = [
+        "query",
+        "documents",
+        "top_n",
+        "return_documents",
         "model",
         "messages",
         "n",
@@ -377,7 +390,7 @@ def test_no_body_causes_a_500():
     async def work(call):
         for _ in range(2000):
             payload = malformed(rng)
-            path = rng.choice(["/v1/chat/completions"] * 3 + ["/v1/select", "/v1/embeddings"])
+            path = rng.choice(["/v1/chat/completions"] * 3 + ["/v1/select", "/v1/rank", "/v1/embeddings"])
             answer = await call(path=path, body=payload)
             seen.add(answer.status)
             assert answer.status < 500, (path, payload, answer.body, call.log.getvalue()[-400:])

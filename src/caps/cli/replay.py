@@ -1,5 +1,6 @@
 """`caps replay`: repeat a run from its journal, without a model."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,12 +23,15 @@ from caps.engines.local import fast_forward
 from caps.findings.base import recall
 from caps.journal.store import Journal
 from caps.judging.base import Judge
+from caps.models.replayed import ReplayedModel
 from caps.registry import STRATEGIES
 from caps.runner import Runner
+from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.folder import RunRecord, read_rulings, read_run
 from caps.runs.rebuild import TranscriptJudge
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.run_file import check_prompts
+from caps.solving import question_case, solve_case
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, made with --out.")]
 Other = Annotated[
@@ -79,11 +83,13 @@ def replay(
         )
     if record.file.cases == "-":
         raise InputError(f"{run}: this run read standard input; save the cases to a file to replay them")
-    if config.samples == "auto":
-        raise InputError(
-            f"{run}: this run chose how many answers to generate; run the same caps solve command again: its "
-            "journal answers in the order of the run, and nothing is paid for"
-        )
+    if config.samples == "auto" and not other:
+        if ask:
+            raise InputError(
+                f"{run}: this run chose how many answers to generate; to go on, run the same caps solve "
+                "command again: its journal answers what was asked before"
+            )
+        raise typer.Exit(_replay_question(run, record, config, quiet=quiet))
     if ask:
         _refuse_unrecorded(config)
         config = replace(config, engine="local", budget_seconds=None, calibrate=None)
@@ -94,15 +100,43 @@ def replay(
         )  # fmt: skip
     runner = Runner(replace(config, budget_seconds=None), offline=True)
     _ = runner.strategy  # raises if it is wrong
-    if runner.journal_path is None or not runner.journal_path.is_file():
-        raise JournalError(
-            f"{runner.journal_path}: the journal of this run does not exist, so it cannot be replayed"
-        )
     check_prompts(record.file, runner)
-    with Journal.open(runner.journal_path) as journal:
+    with _opened_journal(runner) as journal:
         replayed = _Replay(run, record, runner, journal, other=other)
         replayed.play()
     raise typer.Exit(replayed.close(quiet=quiet))
+
+
+def _opened_journal(runner: Runner) -> Journal:
+    path = runner.journal_path
+    if path is None or not path.is_file():
+        raise JournalError(f"{path}: the journal of this run does not exist, so it cannot be replayed")
+    return Journal.open(path)
+
+
+def _replay_question(path: Path, record: RunRecord, config: RunConfig, *, quiet: bool) -> int:
+    """Repeat a run that chose how many samples to generate; the journal holds the order of its events."""
+    config = replace(config, budget_seconds=None)
+    (asked,) = record.file.read_cases()
+    if isinstance(asked, InputError):
+        raise asked
+    with _opened_journal(Runner(config, offline=True)) as journal:
+        runner = Runner(config, model=ReplayedModel(journal), generating=True)
+        check_prompts(record.file, runner)
+        try:
+            solution = asyncio.run(solve_case(runner, question_case(asked.problem.text, config.domain)))
+        except NotRecordedError as error:
+            raise JournalError(f"{path}: {error}, so this run cannot be replayed") from None
+    if solution.outcome is None or solution.adapted is None:
+        raise JournalError(f"{path}: {solution.sampled.failure}")
+    line = selection_line(solution.outcome, runner.config, price=runner.price)
+    line |= adaptive_line(solution.adapted, solution.outcome)
+    write_result(json_lines([line]))
+    was = record.selections.get(asked.id)
+    different = was is not None and was.get("order") != list(line["order"])
+    if not quiet:
+        say(f"1 case replayed without a call{', and chosen differently' if different else ', as in the run'}")
+    return int(different)
 
 
 class _Replay:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -81,6 +82,16 @@ Grace = Annotated[
 LogPrompts = Annotated[
     bool, typer.Option("--log-prompts", help="Log questions and answers too.", rich_help_panel=SERVER)
 ]
+Keep = Annotated[
+    Path | None,
+    _server_option(
+        "--keep", "Keep the run of each request in a folder of its own in DIR, prompts included.", "DIR",
+        envvar="CAPS_KEEP", show_envvar=False,
+    ),
+]  # fmt: skip
+KeepLast = Annotated[
+    int, _server_option("--keep-last", "With --keep: most runs; the oldest are deleted.", "N", min=1)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.", rich_help_panel=FILES)]
 
 
@@ -111,13 +122,15 @@ def serve(
     heartbeat: Heartbeat = 10,
     grace: Grace = 60,
     log_prompts: LogPrompts = False,
+    keep: Keep = None,
+    keep_last: KeepLast = 1000,
     quiet: Quiet = False,
 ) -> None:
     """Serve an OpenAI-compatible API that answers with the best of n.
 
     Runs in front of any OpenAI-compatible server (--base-url). A request for the model caps/NAME is answered
     with the best of n samples of NAME; requests for other models are forwarded. Clients may set some options
-    in the field "caps" of a request. Nothing is stored.
+    in the field "caps" of a request. Nothing is stored unless --keep is given.
     """
     from caps.server.app import ServerConfig, serve as run  # noqa: I001, PLC0415  (loads what only it needs)
     from caps.server.telemetry import JsonLog  # noqa: PLC0415
@@ -153,6 +166,8 @@ def serve(
         heartbeat=heartbeat,
         grace=grace,
         log=log,
+        keep=keep,
+        keep_last=keep_last,
         settings=None if (loaded := loaded_settings(ctx)) is None else "{}: {}".format(*loaded),
     )
     asyncio.run(run(serving))

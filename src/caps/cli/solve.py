@@ -3,8 +3,8 @@
 import asyncio
 import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -21,20 +21,20 @@ from caps.core.errors import InputError, SettingError
 from caps.core.text import number, plural, printable
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.datasets.case_files import candidate_row, write_case
+from caps.datasets.case_files import candidate_row
 from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer, spoken
 from caps.evidence.domains import domain_named
-from caps.files import file_errors, read_text
+from caps.files import read_text
 from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, adaptive_text
-from caps.runs.folder import CASE_FILE, RunFolder
-from caps.runs.result_lines import json_lines, ruling_lines, selection_line
-from caps.runs.run_file import new_run_file
+from caps.runs.folder import write_single_run
+from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sampled
 from caps.solving import question_case, solve_case
 
+Keep = Callable[[Case, Outcome, dict[str, Any]], None]
 Question = Annotated[
     str | None, typer.Argument(metavar="[QUESTION]", help="The question; - reads standard input.")
 ]
@@ -69,7 +69,7 @@ def solve(
     """
     case = question_case(_question(question, file), named_domain(config.domain))
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
-        keep = Kept(out, force=force)
+        keep = None if out is None else partial(write_single_run, out, runner, force=force)
         code = asyncio.run(_until_done_or_stopped(runner, case, keep, quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
@@ -85,7 +85,7 @@ def _question(question: str | None, file: str | None) -> str:
 
 
 async def _until_done_or_stopped(
-    runner: Runner, case: Case, keep: "Kept", *, quiet: bool, as_json: bool
+    runner: Runner, case: Case, keep: Keep | None, *, quiet: bool, as_json: bool
 ) -> int:
     """Solve; on Ctrl-C or SIGTERM keep what was paid for."""
     code = await run_until_signal(_solve(runner, case, keep, quiet=quiet, as_json=as_json))
@@ -94,7 +94,7 @@ async def _until_done_or_stopped(
     return 130 if code is None else code
 
 
-async def _solve(runner: Runner, case: Case, keep: "Kept", *, quiet: bool, as_json: bool) -> int:
+async def _solve(runner: Runner, case: Case, keep: Keep | None, *, quiet: bool, as_json: bool) -> int:
     started, tally = time.perf_counter(), SamplingSummary()
     with SampleProgress(1, tally, hidden=quiet) as meter:
         solution = await solve_case(runner, case, watch=meter.count, progress=meter.follow)
@@ -110,7 +110,8 @@ async def _solve(runner: Runner, case: Case, keep: "Kept", *, quiet: bool, as_js
         for ledger in solution.adapted.ledgers:
             tally.add_usage(ledger.cancelled_usage)
         line |= adaptive_line(solution.adapted, outcome)
-    keep.write(runner, sampled.case, outcome, line)
+    if keep is not None:
+        keep(sampled.case, outcome, line)
     if as_json:
         drawn = {"candidates": [candidate_row(one) for one in sampled.case.candidates]}
         sampling = {"sampling": tally.as_line(price)}
@@ -123,29 +124,6 @@ async def _solve(runner: Runner, case: Case, keep: "Kept", *, quiet: bool, as_js
             for words in adaptive_text(solution.adapted, line):
                 say(words)
     return 3 if outcome.selection.provisional else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The folder of the run, if one is wanted: the case with its candidates, its result and the calls."""
-
-    out: Path | None
-    force: bool = False
-
-    def write(self, runner: Runner, case: Case, outcome: Outcome, line: dict[str, Any]) -> None:
-        """Write the folder."""
-        if self.out is None:
-            return
-        with file_errors(f"--out {self.out}"):
-            self.out.mkdir(parents=True, exist_ok=True)
-            (self.out / CASE_FILE).write_bytes(write_case(case) + b"\n")
-        confidence = runner.judge_settings.confidence if runner.asks_model else "verbal"
-        file = new_run_file(
-            runner, cases=str(self.out / CASE_FILE), limit=None, confidence=confidence, findings={}
-        )
-        with RunFolder(self.out, file, force=self.force) as folder:
-            folder.add(json_lines([line]), json_lines(ruling_lines(outcome)))
-            folder.finish({"problems": 1})
 
 
 def _answer(case: Case, winner: int) -> None:

@@ -8,7 +8,7 @@ Invariants:
 * Any ask may come back `Unanswered`; the strategy continues without it.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -89,6 +89,17 @@ class Explaining(Protocol):
         chosen: int,
     ) -> tuple[Influence, ...]:
         """Everything that counted, in the order in which it came in."""
+        ...
+
+
+@runtime_checkable
+class Believing(Protocol):
+    """A strategy that gives each candidate a probability, which every answer moves."""
+
+    def follow(
+        self, entrants: Sequence[Entrant], asks: Sequence[Ask], answers: Sequence[Answer]
+    ) -> Iterator[Mapping[int, float]]:
+        """The probability of each candidate before the first answer and after each."""
         ...
 
 

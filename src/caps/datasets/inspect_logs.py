@@ -157,10 +157,13 @@ def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
         parse_choice(choice, f"output.choices[{i}]", attachments)
         for i, choice in enumerate(objects(output, "choices"))
     )
-    run = _agent_run(row, attachments)
+    chosen_from = _chosen_from(row, attachments)
+    run = None if chosen_from else _agent_run(row, attachments)
     if run is not None:
         candidates = (Candidate(run),)
-    if len(candidates) == 1:
+    if chosen_from:
+        candidates = chosen_from
+    elif len(candidates) == 1:
         candidates = (_labelled(candidates[0], row.get("scores")),)
     problem = parse_problem(row.get("input"), "input", attachments)
     known, epochs, _ = samples.setdefault(name, (problem, {}, _extra(row)))
@@ -169,6 +172,21 @@ def _add_sample(row: Row, samples: dict[str, Sample]) -> None:
     if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch in epochs:
         raise InputError(f"epoch: {epoch!r:.40} of sample {name!r} must be an integer that occurs once")
     epochs[epoch] = candidates
+
+
+def _chosen_from(row: Row, attachments: Row | None) -> tuple[Candidate, ...]:
+    """The candidates of the solver `caps/best_of_n`; only the chosen one has been scored."""
+    metadata = row.get("metadata")
+    noted = metadata.get("caps") if isinstance(metadata, dict) else None
+    texts, winner = (
+        (noted.get("candidates"), noted.get("winner")) if isinstance(noted, dict) else (None, None)
+    )
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        return ()
+    found = [Candidate(resolve_attachment(one, attachments)) for one in texts]
+    if isinstance(winner, int) and 0 <= winner < len(found):
+        found[winner] = _labelled(found[winner], row.get("scores"))
+    return tuple(found)
 
 
 def _agent_run(row: Row, attachments: Row | None) -> str | None:
@@ -202,5 +220,8 @@ def _extra(row: Row) -> Row:
     target = row.get("target")
     if isinstance(target, list) and len(target) == 1:
         target = target[0]
-    fields = {"answer": target, "choices": row.get("choices"), "metadata": row.get("metadata")}
+    metadata = row.get("metadata")
+    if isinstance(metadata, dict):
+        metadata = {name: value for name, value in metadata.items() if name != "caps"}
+    fields = {"answer": target, "choices": row.get("choices"), "metadata": metadata}
     return {name: value for name, value in fields.items() if value}

@@ -12,25 +12,29 @@ import asyncio
 import logging
 import os
 import socket
-import time
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from caps.core.errors import CapsError, InputError, MissingExtraError, SettingError
-from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.case_files import cases_in, cases_in_rows
 from caps.datasets.reading import lines, lines_at
-from caps.engines.base import Outcome, PerCase, Prepare, strategy_for
+from caps.engines.base import Prepare
 from caps.engines.budget import BudgetLimits
-from caps.engines.remote import CaseResult, Coordinator, Job, MakeContext, Worker, rebuild, remote_result
-from caps.judging.base import Ruling
+from caps.engines.remote import (
+    MAX_DEATHS,
+    Coordinator,
+    MakeContext,
+    RemoteEngine,
+    Worker,
+    WorkerPool,
+    remote_result,
+)
 from caps.text_workers import TextWorkers
 
 CONNECT_SECONDS = 5.0
@@ -105,14 +109,12 @@ def _check_address(address: str) -> None:
 
 START_SECONDS = 120.0
 CLOSE_SECONDS = 5.0
-MAX_DEATHS = 3  # of its worker before a case counts as failed
-READ_AHEAD = 4  # cases read, as a multiple of those running: one slow case holds up no worker
 
 
-class RayEngine:
+class RayEngine(RemoteEngine):
     """Runs a stream of cases with several workers, each of which runs up to `capacity` at once.
 
-    `unusable` counts why findings were not possible. `workers` are those of the current run.
+    `workers` are those of the current run.
     """
 
     def __init__(
@@ -130,63 +132,14 @@ class RayEngine:
         unusable: Counter[str] | None = None,
         texts: TextWorkers | None = None,
     ) -> None:
-        self._make_context, self._prepare = make_context, prepare
-        self._cluster, self._capacity = cluster, capacity
+        super().__init__(
+            prepare, workers=cluster.workers, capacity=capacity, total_budget=total_budget, unusable=unusable,
+            texts=texts,
+        )  # fmt: skip
+        self._make_context, self._cluster = make_context, cluster
         self._journal, self._durable = journal, durable
-        self._budget, self._price, self._grace = total_budget or BudgetLimits(), price, grace
-        self._unusable, self._texts = Counter() if unusable is None else unusable, texts
+        self._price, self._grace = price, grace
         self.workers: list[Any] = []
-        self.watch: Callable[[Ruling], object] = lambda _: None
-
-    async def run(
-        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
-    ) -> AsyncGenerator[Outcome, None]:
-        """Run all cases and yield each outcome, in input order."""
-        max_tasks = READ_AHEAD * self._capacity * self._cluster.workers
-        seconds = self._budget.seconds
-        async with self._start_workers() as worker_pool:
-            deadline = None if seconds is None else time.time() + seconds
-            fatal: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
-            jobs = enumerate(_jobs(cases, strategy, seed, deadline))
-            tasks: deque[asyncio.Task[Outcome]] = deque()
-            try:
-                while True:
-                    for number, job in islice(jobs, max_tasks - len(tasks)):
-                        tasks.append(asyncio.ensure_future(self._run_job(worker_pool, number, job, fatal)))
-                    if not tasks:
-                        return
-                    await asyncio.wait((tasks[0], fatal), return_when=asyncio.FIRST_COMPLETED)
-                    if fatal.done():
-                        raise fatal.result()
-                    yield tasks.popleft().result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _run_job(
-        self,
-        worker_pool: "WorkerPool",
-        number: int,
-        job: Job | InputError,
-        fatal: "asyncio.Future[CapsError]",
-    ) -> Outcome:
-        """The outcome of a case; an error that would stop all others too becomes the result of `fatal`."""
-        if isinstance(job, InputError):
-            return Outcome(number, "", failure=str(job))
-        try:
-            result = await worker_pool.run(job)
-        except CapsError as error:
-            if not fatal.done():
-                fatal.set_result(error)
-            raise
-        except Exception as error:  # Ray's own: the worker died repeatedly
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            return Outcome(number, job.case.id, failure=f"its worker failed repeatedly: {reason}")
-        self._unusable.update(result.unusable)
-        for ruling in result.rulings:
-            self.watch(ruling)
-        return await rebuild(job, result, self._prepare, self._texts)
 
     @asynccontextmanager
     async def _start_workers(self) -> AsyncIterator["WorkerPool"]:
@@ -229,38 +182,6 @@ class RayEngine:
         """Call a method of every worker and wait for all."""
         calls = [remote_result(getattr(worker, method).remote(*arguments)) for worker in self.workers]
         await asyncio.wait_for(asyncio.gather(*calls), seconds)
-
-
-class WorkerPool:
-    """Workers with their coordinator; the worker with the fewest cases gets the next."""
-
-    def __init__(self, coordinator: Any, workers: Sequence[Any], capacity: int) -> None:
-        self._coordinator, self._workers, self._running = coordinator, workers, [0] * len(workers)
-        self._slots = asyncio.Semaphore(capacity * len(workers))
-
-    async def run(self, job: Job) -> CaseResult:
-        """Run a case as soon as a worker has capacity for it."""
-        async with self._slots:
-            index = self._running.index(min(self._running))
-            self._running[index] += 1
-            try:
-                return await remote_result(self._workers[index].run.remote(self._coordinator, job))
-            finally:
-                self._running[index] -= 1
-
-
-def _jobs(
-    cases: Iterable[Case | InputError], strategy: Strategy | PerCase, seed: int, deadline: float | None
-) -> Iterator[Job | InputError]:
-    """The jobs of a source; one that breaks off ends with the reason as its last item."""
-    try:
-        for number, case in enumerate(cases):
-            if isinstance(case, InputError):
-                yield case
-                continue
-            yield Job(number, case, strategy_for(number, strategy), seed, deadline)
-    except InputError as error:
-        yield error
 
 
 # Cases read by Ray Data: JSONL or Parquet at an address such as `s3://…`, or in a folder. Any machine of the

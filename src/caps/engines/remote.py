@@ -9,24 +9,27 @@ Rules that must not be broken:
 import asyncio
 import os
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from caps.core.errors import CapsError, JournalError
+from caps.core.errors import CapsError, InputError, JournalError
 from caps.core.play import Strategy
 from caps.core.types import Case, Found, Usage
 from caps.costs.prices import Price
-from caps.engines.base import CaseRun, Outcome, Prepare, prepare_case
+from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
 from caps.engines.local import LocalEngine
 from caps.findings.base import Findings
 from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import NOTHING, Ruling
+from caps.judging.preparation import CasePreparation, ViewTexts
 from caps.text_workers import TextWorkers
 
 T = TypeVar("T")
@@ -48,13 +51,15 @@ class CaseResult:
     """What a worker returns for a case: its findings, its rulings in order, and why it failed.
 
     A contest is a function of its answers, so this is enough to rebuild the outcome. `found` is None if no
-    contest took place. `unusable` counts why findings were not possible since the last result.
+    contest took place. `unusable` counts why findings were not possible since the last result. `texts` is
+    what the case was prepared to, so that this is done once.
     """
 
     found: tuple[Found | None, ...] | None = None
     rulings: tuple[Ruling, ...] = ()
     failure: str | None = None
     unusable: Mapping[str, int] = field(default_factory=Counter)
+    texts: ViewTexts | None = None
 
     @classmethod
     def of(cls, outcome: Outcome, unusable: Mapping[str, int]) -> "CaseResult":
@@ -63,7 +68,8 @@ class CaseResult:
         if outcome.prepared is not None:
             found = tuple(one.found for one in outcome.prepared.case.candidates)
         rulings = tuple(one.ruling for one in outcome.judged)
-        return cls(found, rulings, outcome.failure, unusable)
+        texts = None if outcome.prepared is None else ViewTexts.of(outcome.prepared)
+        return cls(found, rulings, outcome.failure, unusable, texts)
 
 
 async def rebuild(
@@ -76,7 +82,10 @@ async def rebuild(
     pairs = zip(case.candidates, result.found, strict=True)
     known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
     try:
-        prepared = await prepare_case(known, prepare, texts)
+        if result.texts is not None and isinstance(prepare, CasePreparation):
+            prepared = prepare.restore(known, result.texts)
+        else:
+            prepared = await prepare_case(known, prepare, texts)
     except CapsError as error:
         return Outcome(job.number, case.id, failure=str(error))
     case_run = CaseRun(job.number, prepared, job.strategy, job.seed)
@@ -112,16 +121,24 @@ class WorkerLease:
 
 
 class WorkerSetup(NamedTuple):
-    """What a worker gets when it registers; `lease` numbers its lifetimes."""
+    """What a worker gets when it registers; `lease` numbers its lifetimes.
+
+    `journal` is a file that it opens itself; else it uses the journal of the coordinator, if there is one.
+    """
 
     lease: int
     make_context: MakeContext
     journaled: bool
     limited: bool
+    journal: Path | None = None
+    durable: bool = False
 
 
 class Coordinator:
-    """Owns the journal and the budget, on the machine of the journal's file, and sets workers up."""
+    """Owns the journal and the budget, on the machine of the journal's file, and sets workers up.
+
+    With `on_this_machine`, workers open the file of the journal themselves, which saves a message per row.
+    """
 
     def __init__(
         self,
@@ -131,9 +148,13 @@ class Coordinator:
         price: Price | None,
         *,
         durable: bool,
+        on_this_machine: bool = False,
     ) -> None:
         self._make_context, self._limited = make_context, budget.spends
-        self._journal = None if path is None else Journal.open(path, durable=durable)
+        self._shared, self._durable = path if on_this_machine else None, durable
+        self._journal = None
+        if path is not None and not on_this_machine:
+            self._journal = Journal.open(path, durable=durable)
         self._total = RunBudget(budget, price)
         self._leases: dict[str, WorkerLease] = {}
 
@@ -146,7 +167,8 @@ class Coordinator:
             for max_usage in earlier.reserved.elements():
                 self._total.settle(max_usage, max_usage)
         self._leases[worker] = WorkerLease(number)
-        return WorkerSetup(number, self._make_context, self._journal is not None, self._limited)
+        journaled = self._journal is not None
+        return WorkerSetup(number, self._make_context, journaled, self._limited, self._shared, self._durable)
 
     async def recall(self, key: str) -> Reply | None:
         """The reply under a key."""
@@ -205,6 +227,8 @@ async def remote_result(reply: Awaitable[T]) -> T:
 
 class RemoteJournal:
     """The coordinator's journal, used by a worker."""
+
+    claims = None
 
     def __init__(self, coordinator: Any) -> None:
         self._coordinator = coordinator
@@ -309,9 +333,122 @@ class Worker:
         async with self._opening:
             if self._context is None:
                 setup: WorkerSetup = await remote_result(coordinator.register.remote(self._name))
-                journal = RemoteJournal(coordinator) if setup.journaled else None
+                journal: ReplyStore | None = RemoteJournal(coordinator) if setup.journaled else None
+                if setup.journal is not None:
+                    opened = await asyncio.to_thread(
+                        Journal.open, setup.journal, durable=setup.durable, checked=0
+                    )
+                    journal = self._stack.enter_context(opened)
                 budget_pool = RemoteBudget(coordinator, self._name, setup.lease) if setup.limited else None
                 self._context = await self._stack.enter_async_context(
                     setup.make_context(journal, budget_pool)
                 )
             return self._context
+
+
+MAX_DEATHS = 3  # of its worker before a case counts as failed
+READ_AHEAD = 4  # cases read, as a multiple of those running: one slow case holds up no worker
+
+
+class WorkerPool:
+    """Workers with their coordinator; the worker with the fewest cases gets the next."""
+
+    def __init__(self, coordinator: Any, workers: Sequence[Any], capacity: int) -> None:
+        self._coordinator, self._workers, self._running = coordinator, workers, [0] * len(workers)
+        self._slots = asyncio.Semaphore(capacity * len(workers))
+
+    async def run(self, job: Job) -> CaseResult:
+        """Run a case as soon as a worker has capacity for it."""
+        async with self._slots:
+            index = self._running.index(min(self._running))
+            self._running[index] += 1
+            try:
+                return await remote_result(self._workers[index].run.remote(self._coordinator, job))
+            finally:
+                self._running[index] -= 1
+
+
+class RemoteEngine(ABC):
+    """Runs a stream of cases with several workers, each of which runs up to `capacity` at once.
+
+    `unusable` counts why findings were not possible.
+    """
+
+    def __init__(
+        self,
+        prepare: Prepare,
+        *,
+        workers: int,
+        capacity: int,
+        total_budget: BudgetLimits | None = None,
+        unusable: Counter[str] | None = None,
+        texts: TextWorkers | None = None,
+    ) -> None:
+        self._prepare, self._count, self._capacity = prepare, workers, capacity
+        self._budget = total_budget or BudgetLimits()
+        self._unusable, self._texts = Counter() if unusable is None else unusable, texts
+        self.watch: Callable[[Ruling], object] = lambda _: None
+
+    @abstractmethod
+    def _start_workers(self) -> AbstractAsyncContextManager[WorkerPool]:
+        """Start the workers; end all after the run."""
+
+    async def run(
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
+    ) -> AsyncGenerator[Outcome, None]:
+        """Run all cases and yield each outcome, in input order."""
+        max_tasks = READ_AHEAD * self._capacity * self._count
+        seconds = self._budget.seconds
+        async with self._start_workers() as worker_pool:
+            deadline = None if seconds is None else time.time() + seconds
+            fatal: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
+            jobs = enumerate(_jobs(cases, strategy, seed, deadline))
+            tasks: deque[asyncio.Task[Outcome]] = deque()
+            try:
+                while True:
+                    for number, job in islice(jobs, max_tasks - len(tasks)):
+                        tasks.append(asyncio.ensure_future(self._run_job(worker_pool, number, job, fatal)))
+                    if not tasks:
+                        return
+                    await asyncio.wait((tasks[0], fatal), return_when=asyncio.FIRST_COMPLETED)
+                    if fatal.done():
+                        raise fatal.result()
+                    yield tasks.popleft().result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run_job(
+        self, worker_pool: WorkerPool, number: int, job: Job | InputError, fatal: "asyncio.Future[CapsError]"
+    ) -> Outcome:
+        """The outcome of a case; an error that would stop all others too becomes the result of `fatal`."""
+        if isinstance(job, InputError):
+            return Outcome(number, "", failure=str(job))
+        try:
+            result = await worker_pool.run(job)
+        except CapsError as error:
+            if not fatal.done():
+                fatal.set_result(error)
+            raise
+        except Exception as error:  # the worker died repeatedly
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            return Outcome(number, job.case.id, failure=f"its worker failed repeatedly: {reason}")
+        self._unusable.update(result.unusable)
+        for ruling in result.rulings:
+            self.watch(ruling)
+        return await rebuild(job, result, self._prepare, self._texts)
+
+
+def _jobs(
+    cases: Iterable[Case | InputError], strategy: Strategy | PerCase, seed: int, deadline: float | None
+) -> Iterator[Job | InputError]:
+    """The jobs of a source; one that breaks off ends with the reason as its last item."""
+    try:
+        for number, case in enumerate(cases):
+            if isinstance(case, InputError):
+                yield case
+                continue
+            yield Job(number, case, strategy_for(number, strategy), seed, deadline)
+    except InputError as error:
+        yield error

@@ -45,7 +45,10 @@ class Views:
             found = self.differences(a, b)
             if found is not None:
                 return found
-        return tuple(self.view(one, ask.level) for one in ask.entrants)
+        if ask.level is Level.SIGNATURE:
+            return tuple([self.view(one, ask.level) for one in ask.entrants])
+        place = 0 if ask.level is Level.PARTIAL else 1
+        return tuple([self.views[one][place] for one in ask.entrants])
 
     def view(self, id: int, level: Level) -> str:  # noqa: A002
         """The text a judge reads of an entrant; at E0, its signature or nothing."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import FunctionType
 from typing import cast
 
 from caps.core.domains import Domain, PairView, Signature, View
@@ -149,5 +151,10 @@ def _find_function(registry: Registry, name: str) -> object:
         raise SettingError(
             f"{name!r} is {found!r}: not a {registry.kind}, which is a function of {_ARTICLE[argument]}"
         )
-    check_call(f"{registry.kind} {name!r}", found, (argument,))
+    (_check_once if isinstance(found, FunctionType) else check_call)(
+        f"{registry.kind} {name!r}", found, (argument,)
+    )
     return found
+
+
+_check_once = lru_cache(maxsize=256)(check_call)  # every case asks for its views by name

@@ -70,13 +70,11 @@ def request_key(request: KeyedRequest, *, digest: str | None = None) -> str:
 
 def prompt_digest(messages: Iterable[Message]) -> str:
     """Digest of chat messages, which the journal stores instead of the prompt."""
-    digest = hashlib.sha256()
+    parts: list[bytes] = []
     for message in messages:
         role = message.role.encode("utf-8", "surrogatepass")
         content = message.content.encode("utf-8", "surrogatepass")
         # Lengths come first, so that different lists of messages cannot produce the same bytes.
-        digest.update(b"%d:%b%d:" % (len(role), role, len(content)))
-        digest.update(content)
-        for one in message.media:
-            digest.update(f"{one.kind}:{one.digest}:{one.detail}:{one.at};".encode())
-    return digest.hexdigest()
+        parts += (b"%d:%b%d:" % (len(role), role, len(content)), content)
+        parts += [f"{one.kind}:{one.digest}:{one.detail}:{one.at};".encode() for one in message.media]
+    return hashlib.sha256(b"".join(parts)).hexdigest()

@@ -5,6 +5,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from caps.journal.claims import Claims
+
 Row: TypeAlias = tuple[Any, ...]
 
 
@@ -108,6 +110,11 @@ def clean(text: str) -> str:
 
 class ReplyStore(Protocol):
     """Where replies and findings are stored: the journal, or a journal in another process."""
+
+    @property
+    def claims(self) -> Claims | None:
+        """The claims on calls, if several processes may use it at once."""
+        ...
 
     def recall(self, key: str) -> Awaitable[Reply | None]:
         """The reply under a key."""

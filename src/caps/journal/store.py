@@ -28,6 +28,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from caps.core.errors import JournalError
+from caps.journal.claims import Claims
 from caps.journal.database import (
     BUSY_SECONDS,
     MAX_CHECKED_BYTES,
@@ -278,6 +279,7 @@ class Journal:
         durable: bool,
     ) -> None:
         self.path = path
+        self.claims = Claims.open(beside(path, "-lock"))
         self._connection, self._reader, self._quick = connections
         self._reading, self._in_use = Lock(), Lock()
         log = beside(path, "-wal")
@@ -329,6 +331,8 @@ class Journal:
             self._writer.close()
             with self._reading, self._in_use:
                 _close([self._quick, self._reader, self._connection])
+            if self.claims is not None:
+                self.claims.close()
 
     def __enter__(self) -> "Journal":
         return self

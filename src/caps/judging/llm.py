@@ -11,14 +11,14 @@ Invariants:
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from caps.core.domains import Domain
 from caps.core.errors import (
     AccessError,
     CapsError,
@@ -49,7 +49,7 @@ from caps.prompts.confidence import weigh
 from caps.prompts.criteria import ByCriterion, take_criteria
 from caps.prompts.grammar import room_for
 from caps.prompts.parse import Reading, read_reply, read_terse
-from caps.prompts.render import asks_for_code, find_template, render, shared_until
+from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
 from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, read_json
 from caps.text_workers import TextWorkers
 
@@ -97,6 +97,19 @@ class LevelModel:
     sees: Callable[[], Awaitable[bool]] | None = None
 
 
+class _Prompt(NamedTuple):
+    """The template for a kind of ask: its name, its text, and what it asks for.
+
+    The domain is kept so that its identity stays its own.
+    """
+
+    name: str
+    template: str
+    has_code: bool
+    has_criteria: bool
+    domain: Domain
+
+
 class LlmJudge:
     """Answers asks with a language model, optionally a different one at each level."""
 
@@ -112,11 +125,13 @@ class LlmJudge:
         self._cache_hints = cache_hints
         self._models, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
+        self._prompts: dict[tuple[str, int, bool], _Prompt] = {}
 
     async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget = OPEN) -> Ruling:
         """Ask until a reply can be read, with at most `retries` retries and within the budget."""
-        request = self.request(prepared, ask)
-        room, code = request.max_tokens, self._code(prepared, ask)
+        prompt = self._prompt(prepared, ask)
+        request = self._request(prepared, ask, prompt)
+        room, code = request.max_tokens, prepared.code if prompt.has_code else None
         sees = self._models[ask.level].sees
         if request.messages[0].media and sees is not None and not await sees():
             return Ruling(Unanswered(BLIND))
@@ -177,7 +192,7 @@ class LlmJudge:
                 truncated=truncated,
                 code=code,
                 bound_only=self._could_fake(prepared, ask),
-                criteria=self._criteria(prepared, self._template(prepared, ask)[1]),
+                criteria=self._criteria(prepared, self._prompt(prepared, ask)),
             )
             if row is not None:
                 return row
@@ -211,27 +226,31 @@ class LlmJudge:
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
         """The first request for an ask."""
-        name, template = self._template(prepared, ask)
-        code = prepared.code if asks_for_code(template) else None
+        return self._request(prepared, ask, self._prompt(prepared, ask))
+
+    def _request(self, prepared: PreparedCase, ask: Ask, prompt: "_Prompt") -> Request:
+        code = prepared.code if prompt.has_code else None
         level_model = self._models[ask.level]
-        reply, criteria = self._settings.reply, self._criteria(prepared, template)
+        reply, criteria = self._settings.reply, self._criteria(prepared, prompt)
         views = prepared.evidence.shown(ask)
         media = [prepared.case.candidates[one].media for one in ask.entrants]
-        (prompt,) = render(
-            template,
+        messages = render(
+            prompt.template,
             problem=prepared.case.problem,
             views=views,
-            media=[shown_media(own, view) for own, view in zip(media, views, strict=True)],
+            media=[shown_media(own, view) for own, view in zip(media, views, strict=True)]
+            if any(media)
+            else (),
             nonce=prepared.nonce,
             code=prepared.code,
             criteria=prepared.case.criteria,
             quoting=prepared.quoting if code is None else prepared.showing,
+            ending=instructions(reply, ask, code, criteria),
         )
-        asked = prompt.content + instructions(reply, ask, code, criteria)
         return Request(
-            (dataclasses.replace(prompt, content=asked),),
+            messages,
             level_model.name,
-            template=name,
+            template=prompt.name,
             max_tokens=self._room(ask, code),
             temperature=self._draw_temperature if ask.draw else self._settings.temperature,
             seed=ask.draw or None,
@@ -239,25 +258,28 @@ class LlmJudge:
             top_logprobs=TOP_LOGPROBS if self._settings.confidence == "logprobs" else 0,
             extra={**held_to(reply, ask, code, criteria), **level_model.extra},
             group=prepared.nonce,  # one per case: its prompts begin with the same problem
-            cache_at=shared_until(asked, prepared.nonce) if self._cache_hints else (),
+            cache_at=shared_until(messages[0].content, prepared.nonce) if self._cache_hints else (),
         )
 
     def shown(self, prepared: PreparedCase, ask: Ask) -> list[str]:
         """The views of an ask as quoted in its prompt."""
-        _, template = self._template(prepared, ask)
-        quoting = prepared.showing if asks_for_code(template) else prepared.quoting
+        quoting = prepared.showing if self._prompt(prepared, ask).has_code else prepared.quoting
         return [quoting(text, prepared.nonce) for text in prepared.evidence.shown(ask)]
 
-    def _template(self, prepared: PreparedCase, ask: Ask) -> tuple[str, str]:
-        """The name and text of the template for an ask."""
+    def _prompt(self, prepared: PreparedCase, ask: Ask) -> "_Prompt":
+        """The template for an ask; found once for asks of the same kind."""
         case, difference = prepared.case, shows_difference(prepared.evidence.entrants, ask)
         domain, criteria = domain_named(case.domain), bool(case.criteria)
-        return find_template(self._templates, ask, domain, criteria=criteria, difference=difference)
-
-    def _code(self, prepared: PreparedCase, ask: Ask) -> str | None:
-        """The code that a verdict must carry, if its prompt asks for one."""
-        _, template = self._template(prepared, ask)
-        return prepared.code if asks_for_code(template) else None
+        kind = (template_stem(ask, difference=difference), id(domain), criteria)
+        known = self._prompts.get(kind)
+        if known is None:
+            name, template = find_template(
+                self._templates, ask, domain, criteria=criteria, difference=difference
+            )
+            known = self._prompts[kind] = _Prompt(
+                name, template, asks_for_code(template), "{criteria}" in template, domain
+            )
+        return known
 
     def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
         """Whether a text shown could be read as a verdict if the judge repeats it."""
@@ -265,9 +287,9 @@ class LlmJudge:
         return any(prepared.could_fake(text, ask) for text in (*problem, *prepared.evidence.shown(ask)))
 
     @staticmethod
-    def _criteria(prepared: PreparedCase, template: str) -> int:
+    def _criteria(prepared: PreparedCase, prompt: "_Prompt") -> int:
         """How many criteria a prompt asks by."""
-        return len(prepared.case.criteria) if "{criteria}" in template else 0
+        return len(prepared.case.criteria) if prompt.has_criteria else 0
 
     def _room(self, ask: Ask, code: str | None) -> int:
         """Maximum tokens of a reply; bare tags need few."""

@@ -1,5 +1,6 @@
 """Preparation of cases for judging: signatures, views and nonce; long texts in worker processes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -92,15 +93,35 @@ class CasePreparation:
             room=self.room(case),
         )
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
-        pairs = zip(case.candidates, done.read, strict=True)
-        read = [_rebuilt(candidate, one) for candidate, one in pairs]
-        ready = views_of(case, read, estimate_tokens, profile)
-        prepared = PreparedCase(case, ready, done.nonce, statement_tokens(case.problem), done.code)
-        for text, made in zip(_shown(case.problem, ready.views), done.texts, strict=True):
+        prepared = self.restore(case, ViewTexts(done.read, done.nonce, done.code))
+        for text, made in zip(_shown(case.problem, prepared.evidence.views), done.texts, strict=True):
             shown, quoted, fakes = made
             kinds = dict(zip(map(type, ASKS), fakes, strict=True))
             prepared.remember(text, text if shown is None else shown, quoted, kinds)
         return prepared
+
+    def restore(self, case: Case, texts: "ViewTexts") -> PreparedCase:
+        """The prepared case, of which another process has read the candidates."""
+        pairs = zip(case.candidates, texts.read, strict=True)
+        read = [_rebuilt(candidate, one) for candidate, one in pairs]
+        ready = views_of(case, read, estimate_tokens, self.profile_of(case))
+        return PreparedCase(case, ready, texts.nonce, statement_tokens(case.problem), texts.code)
+
+
+class ViewTexts(NamedTuple):
+    """What a case was prepared to, to be sent to a process that has the case; see `PreparedTexts`."""
+
+    read: tuple[tuple[str | None, str | None, str | None], ...]
+    nonce: str
+    code: str
+
+    @classmethod
+    def of(cls, prepared: PreparedCase) -> "ViewTexts":
+        """Reduce a prepared case to what does not stand in the case itself."""
+        evidence = prepared.evidence
+        signatures = [entrant.signature for entrant in evidence.entrants]
+        read = [(signature, *views) for signature, views in zip(signatures, evidence.views, strict=True)]
+        return cls(_reduced(prepared.case.candidates, read), prepared.nonce, prepared.code)
 
 
 class PreparedTexts(NamedTuple):
@@ -130,16 +151,13 @@ def prepare_texts(
     read = read_candidates(candidates, profile, room)
     views = tuple((shown, whole) for _, shown, whole in read)
     nonce, code = _marks(problem, views, criteria, differences_of(candidates, profile))
-    rows = [
-        (signature, None if shown == whole else shown, None if whole == one.text else whole)
-        for one, (signature, shown, whole) in zip(candidates, read, strict=True)
-    ]
+    rows = _reduced(candidates, read)
     made = []
     for text in _shown(problem, views):
         shown = show(text, nonce)
         fakes = tuple(could_fake(text, ask) for ask in ASKS)
         made.append((None if shown == text else shown, quote(text, nonce) if quotes else None, fakes))
-    return PreparedTexts(tuple(rows), nonce, code, tuple(made))
+    return PreparedTexts(rows, nonce, code, tuple(made))
 
 
 def size_of(case: Case) -> int:
@@ -172,6 +190,16 @@ def _marks(
     found = [text for _, texts in separated(differences, len(views)) for text in texts]
     nonce = nonce_for(problem.text, shown, found)
     return nonce, code_for(nonce, [problem.text, *shown, *found, *criteria])
+
+
+def _reduced(
+    candidates: Sequence[Candidate], read: Sequence[Read]
+) -> tuple[tuple[str | None, str | None, str | None], ...]:
+    """What was read, with None for a view that is the candidate's text, or equal to the full view."""
+    return tuple(
+        (signature, None if shown == whole else shown, None if whole == one.text else whole)
+        for one, (signature, shown, whole) in zip(candidates, read, strict=True)
+    )
 
 
 def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | None]) -> Read:

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
+from caps.core.errors import SettingError
 from caps.core.text import estimate_tokens
 from caps.core.types import Message, TokenLogprob, Usage
 
@@ -102,6 +103,18 @@ class ListsModels(Protocol):
     async def names(self) -> tuple[str, ...]:
         """Names of the models served; empty when the server does not say."""
         ...
+
+
+def model_name(model: object) -> str:
+    """The name of a model object, under which its replies are stored; `SettingError` if it is no model."""
+    missing = [name for name in ("complete", "close") if not callable(getattr(model, name, None))]
+    if isinstance(model, type) or missing:
+        lack = "is a class, not an object" if isinstance(model, type) else f"has no method {missing[0]!r}"
+        raise SettingError(
+            f"model {type(model).__qualname__}: {lack}; give a name, or an object like caps.Model"
+        )
+    name = getattr(model, "name", None)
+    return name if isinstance(name, str) and name else type(model).__qualname__
 
 
 def ignore(message: str) -> None:

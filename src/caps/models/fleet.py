@@ -226,6 +226,11 @@ class FleetModel:
         limits = (server.limit for server in self._servers if not server.out)
         return sum(min(MAX_SURPLUS, max(MIN_SURPLUS, limit)) for limit in limits)
 
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together; with one prefix, they all prefer one server."""
+        for model in self.members:
+            model.expect(calls)
+
     def records(self) -> list[ServerRecord]:
         """Statistics of every server so far."""
         return [server.record(self._clock()) for server in self._servers]

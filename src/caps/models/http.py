@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -135,6 +136,9 @@ class Gate:
         if self._waiting:
             self._admit()
 
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together."""
+
     def on_success(self, ticket: int, seconds: float) -> None:
         """Report a successful call and its duration."""
 
@@ -164,6 +168,9 @@ class Gate:
 class AutoGate(Gate):
     """An adaptive limit: doubles from `start` until the server is overloaded, then grows by steps.
 
+    Calls that are announced raise the limit to their number, as long as the server was never overloaded: it
+    may be new, and would get them in small waves otherwise.
+
     An overload halves the limit, once for all calls in progress. So does a latency above twice that of the
     best window, if the limit is higher than it was then without more throughput. After such a cut the best
     window is measured again, because the calls themselves may have become longer.
@@ -182,6 +189,12 @@ class AutoGate(Gate):
         self._last_cut = 0  # the last ticket issued before the limit was cut
         self._best: tuple[float, int] | None = None  # lowest latency, and the highest limit that had it
         self._open_window()
+
+    def expect(self, calls: int) -> None:
+        """Raise the limit to the number of calls that start together, unless it was ever cut."""
+        if self._doubling and calls > self.limit:
+            self.limit = min(self._most, calls)
+            self._admit()
 
     def on_success(self, ticket: int, seconds: float) -> None:
         """Count a call of this window; a full window adjusts the limit."""
@@ -276,11 +289,34 @@ class Exchange(NamedTuple, Generic[T]):
     attempts: int
 
 
+class CallObserver(Protocol):
+    """Learns of the calls of a model, in the context of the caller; it must not raise."""
+
+    def on_wait(self, seconds: float) -> None:
+        """A call waited for a connection."""
+        ...
+
+    def on_fault(self, seconds: float, cause: str) -> None:
+        """An attempt failed after so many seconds; see `ModelError.cause`."""
+        ...
+
+    def on_reply(self, seconds: float, reply: Any, body: bytes) -> None:
+        """An attempt was answered with this JSON."""
+        ...
+
+    def on_abandoned(self, seconds: float, body: bytes) -> None:
+        """The caller was cancelled while an attempt was under way."""
+        ...
+
+
 class HttpModel:
     """Chat completions at a base URL such as `http://localhost:8000/v1`; the path defaults to `/v1`.
 
-    It can be used again after `close`, also in another event loop.
+    It can be used again after `close`, also in another event loop. An `observer` learns of all its calls but
+    those of `post`.
     """
+
+    observer: CallObserver | None = None
 
     def __init__(
         self,
@@ -338,6 +374,10 @@ class HttpModel:
         """How many calls may run concurrently."""
         return self._gate.limit
 
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together, so that an unknown server gets them at once."""
+        self._gate.expect(calls)
+
     @property
     def limit_name(self) -> str:
         """The name of the output token limit on this server, as far as known."""
@@ -387,12 +427,20 @@ class HttpModel:
     ) -> R:
         tries: Attempts | None = None
         attempts = 0
+        arrived = time.perf_counter()
         # A call keeps its slot while it waits for a retry, so failures reduce the load.
         async with self._gate as ticket:
+            if self.observer is not None:
+                self.observer.on_wait(time.perf_counter() - arrived)
             while True:
                 limit_name = self._limit_name
                 started = time.perf_counter()
-                outcome = await self._send(path, write(limit_name), read, model, limit)
+                body = write(limit_name)
+                if self.observer is None:
+                    outcome = await self._send(path, body, read, model, limit)
+                else:
+                    send = partial(self._send, path, body, model=model, limit=limit)
+                    outcome = await _observed(self.observer, body, read, send)
                 if not isinstance(outcome, Fault):
                     self._known = True
                     latency = time.perf_counter() - started
@@ -477,7 +525,7 @@ class HttpModel:
                     status, headers = response.status, response.headers
                     fine = status == 200
                     payload = await (read_body(response, limit) if fine else read_start(response))
-                    if fine:
+                    if fine and self._reply_secrets:
                         payload = await self._scrubbed(payload)
         except OversizedReplyError as error:
             return faults.oversized(self.address, error.limit, chat=path == CHAT)
@@ -547,6 +595,32 @@ class HttpModel:
         return self._session
 
 
+async def _observed(
+    observer: CallObserver,
+    body: bytes,
+    read: Callable[[Any], T],
+    send: Callable[[Callable[[Any], T]], Awaitable[T | Fault]],
+) -> T | Fault:
+    """Send bytes with `send`, and tell the observer."""
+    started, received = time.perf_counter(), list[Any]()
+
+    def read_and_keep(reply: Any) -> T:
+        received.append(reply)
+        return read(reply)
+
+    try:
+        outcome = await send(read_and_keep)
+    except CancelledError:
+        observer.on_abandoned(time.perf_counter() - started, body)
+        raise
+    seconds = time.perf_counter() - started
+    if isinstance(outcome, Fault):
+        observer.on_fault(seconds, outcome.error.cause)
+    if received:  # also a reply that cannot be used was paid for
+        observer.on_reply(seconds, received[0], body)
+    return outcome
+
+
 def connect(options: ConnectOptions) -> HttpModel:
     """Connect to the model at an `http:` address."""
     timeouts = Timeouts(read=options.timeout)
@@ -575,6 +649,10 @@ class Upstream(HasConnections, Protocol):
     @property
     def address(self) -> str:
         """The address without secrets."""
+        ...
+
+    def expect(self, calls: int) -> None:
+        """Announce calls that are about to start together."""
         ...
 
     async def exchange(

@@ -5,6 +5,7 @@ Rules that must not be broken:
 * A reply is stored before it is returned, and the stored reply is what is returned: a live run and its replay
   read the same text.
 * Every payment is reported by exactly one completion with `replayed=False`.
+* A call is claimed before its reply is looked for, so that of several processes only one pays for it.
 * A call keeps its connection until its reply is stored, so a kill loses at most one reply per connection.
   Only a model without `HoldsConnections`, where nothing is paid, may take the next call earlier.
 """
@@ -37,6 +38,7 @@ class JournaledModel:
         self._holding = inner if isinstance(inner, HoldsConnections) else None
         # Calls in progress, with a future if another call waits for the same reply.
         self._flights: dict[str, Flight | None] = {}
+        self._claims = journal.claims
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal, from a call in progress, or by a new call; failures are not stored."""
@@ -51,6 +53,8 @@ class JournaledModel:
         outcome: Completion | None = None
         failure: Exception | None = None
         try:
+            if self._claims is not None and not self._claims.take_now(key):
+                await self._claims.take(key)
             stored = await self.journal.recall(key)
             if stored is not None:
                 outcome = to_completion(stored, replayed=True)
@@ -62,6 +66,8 @@ class JournaledModel:
             raise
         finally:
             flight = self._flights.pop(key)
+            if self._claims is not None:
+                self._claims.release(key)
             if flight is not None:
                 _resolve(flight, outcome, failure)
 

@@ -210,6 +210,30 @@ def _content(content: object, depth: int = 3) -> tuple[str, str]:
     return "".join(texts), "".join(thoughts)
 
 
+def read_usage(reply: Any, prompt_tokens: int) -> Usage:
+    """The usage of any decoded reply, also in the names of newer APIs; estimated where it has none."""
+    fields = reply if isinstance(reply, dict) else {}
+    usage, choices = fields.get("usage"), fields.get("choices")
+    if isinstance(usage, dict) and "prompt_tokens" not in usage and "input_tokens" in usage:
+        usage = {
+            "prompt_tokens": usage.get("input_tokens"),
+            "completion_tokens": usage.get("output_tokens"),
+            "prompt_tokens_details": usage.get("input_tokens_details"),
+            "completion_tokens_details": usage.get("output_tokens_details"),
+        }
+    elif isinstance(usage, dict) and not isinstance(choices, list) and "completion_tokens" not in usage:
+        usage = {**usage, "completion_tokens": 0}  # embeddings and the like have no output
+    return _usage(usage, lambda: prompt_tokens, lambda: estimate_tokens(_text_of(choices)))
+
+
+def _text_of(choices: object) -> str:
+    """The text of the first choice, if any."""
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    return content if isinstance(content, str) else ""
+
+
 def _usage(usage: object, prompt_tokens: Callable[[], int], output_tokens: Callable[[], int]) -> Usage:
     if not isinstance(usage, dict):
         return Usage(prompt_tokens(), output_tokens(), estimated=True)
@@ -277,6 +301,10 @@ class OversizedReplyError(ValueError):
 
 async def read_body(response: aiohttp.ClientResponse, limit: int = REPLY_BYTES) -> bytes:
     """Read the whole body, or raise `OversizedReplyError`; raises what aiohttp does."""
+    declared = response.content_length
+    plain = "Content-Encoding" not in response.headers and "Transfer-Encoding" not in response.headers
+    if declared is not None and declared <= limit and plain:
+        return await response.read()  # no more than declared
     body = bytearray()
     async for part in limited(response, limit):
         body += part

@@ -7,6 +7,7 @@ Without a code, everything that reads like a verdict is broken up as well (`quot
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from typing import TypeAlias
@@ -84,6 +85,7 @@ _FILLERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
 )
+_UNUSUAL = re.compile(r"[^\t\n -~]+")
 _BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # Letters that look like those of a verdict: Greek, Cyrillic, Armenian, and some Latin ones beyond ASCII.
 _ALIKE = str.maketrans(
@@ -160,9 +162,17 @@ def _visible(text: str) -> str:
     if text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text):
         return text
     plain = normalize("NFKC", _BREAKS.sub("\n", text))
-    return "".join(sign for sign in plain if sign in "\n\t" or not _hidden(sign)).translate(_ALIKE)
+    # Few different characters of a text are beyond ASCII: each is looked up once.
+    changed = {ord(sign): None if _hidden(sign) else _ALIKE.get(ord(sign), sign) for sign in _unusual(plain)}
+    return plain.translate(changed) if any(sign != chr(code) for code, sign in changed.items()) else plain
 
 
+def _unusual(text: str) -> set[str]:
+    """The different characters of a text that are not printable ASCII, tab or line feed."""
+    return set().union(*_UNUSUAL.findall(text))
+
+
+@lru_cache(maxsize=4096)
 def _hidden(sign: str) -> bool:
     """Whether a character is a control, a format character, a filler or a combining mark."""
     return category(sign).startswith("C") or combining(sign) > 0 or sign in _FILLERS

@@ -4,10 +4,11 @@ Slots are filled in one pass, so a `{b}` inside a candidate is not a slot.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, islice, product
+from itertools import islice, product
 from typing import TypeAlias
 
 from caps.core.domains import CRITERIA_PROMPTS, PROMPT_KINDS, Domain
@@ -100,12 +101,13 @@ def render(
     criteria: Sequence[str] = (),
     media: Sequence[Sequence[Media]] = (),
     quoting: Quoting | None = None,
+    ending: str = "",
 ) -> tuple[Message, ...]:
     """Fill the slots of a template: `{problem}`, and `{a}` with `{b}`, `{candidate}`, or `{candidates}`.
 
     `media` are the images and documents of each view, which follow its block. `quoting` defaults to `show` if
-    the template asks for a code, else to `quote`. There is one user message, since many servers have no
-    system role and prefix caching does not need one.
+    the template asks for a code, else to `quote`. `ending` follows the filled template. There is one user
+    message, since many servers have no system role and prefix caching does not need one.
     """
     form = _form_of(template, len(views))
     if asks_for_code(template):
@@ -113,24 +115,35 @@ def render(
             raise SettingError("a prompt template with {code} needs the code of the case")
         quoting = quoting or show
     quoting = quoting or quote
-    listed = (f"{number}. {quoting(one, nonce)}" for number, one in enumerate(criteria or (UNSTATED,), 1))
-    values: dict[str, _Pieces] = {"nonce": [nonce], "code": [code], "criteria": ["\n".join(listed)]}
-    values["problem"] = _problem_pieces(problem, nonce, quoting)
     labels = _LABELS.get(form) or [f"CANDIDATE {number}" for number in range(1, len(views) + 1)]
-    shown = zip(labels, views, media or [()] * len(views), strict=True)
-    blocks: list[_Pieces] = [
-        [fenced(label, view, nonce, quoting=quoting), *own] for label, view, own in shown
-    ]
+    texts = [fenced(label, view, nonce, quoting=quoting) for label, view in zip(labels, views, strict=True)]
+    pieces = _pieces_of(template)
+    values: dict[str, _Pieces] = {"nonce": [nonce], "code": [code]}
+    values["problem"] = _problem_pieces(problem, nonce, quoting)
+    if (True, "criteria") in pieces:
+        stated = enumerate(criteria or (UNSTATED,), 1)
+        values["criteria"] = ["\n".join(f"{number}. {quoting(one, nonce)}" for number, one in stated)]
+    blocks: list[_Pieces] = [[text] for text in texts]
+    if any(media):
+        blocks = [[text, *own] for text, own in zip(texts, media, strict=True)]
     if form == ("candidates",):
         values["candidates"] = _joined(blocks)
     else:
-        values |= dict(zip(form, blocks, strict=True))
-    pieces = (values[piece] if slot else [piece] for slot, piece in _pieces_of(template))
-    return (_message(chain.from_iterable(pieces), nonce),)
+        values.update(zip(form, blocks, strict=True))
+    filled: _Pieces = []
+    for slot, piece in pieces:
+        if slot:
+            filled += values[piece]
+        else:
+            filled.append(piece)
+    filled.append(ending)
+    return (_message(filled, nonce),)
 
 
-def _message(pieces: Iterable[str | Media], nonce: str) -> Message:
+def _message(pieces: _Pieces, nonce: str) -> Message:
     """The pieces as one message; a line with the nonce, which no text contains, leads each medium."""
+    with suppress(TypeError):  # a medium among them
+        return Message("user", "".join(pieces))  # type: ignore[arg-type]
     texts: list[str] = []
     media: list[Media] = []
     length = 0

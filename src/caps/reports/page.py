@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from gzip import compress
 from hashlib import sha256
 from importlib.resources import files
@@ -19,8 +20,9 @@ from caps.files import Output, file_errors, write_file
 from caps.reports.html import Node, TextTable, el, markup, plain, safe_json
 from caps.reports.run_page import Listing, listing_view
 
-STYLES = ("style.css", "chart.css", "views.css")
-SCRIPTS = ("build.js", "table.js", "main.js")
+STYLES = ("style.css", "chart.css", "views.css", "receipt.css")
+SCRIPTS = ("build.js", "rich.js", "table.js", "receipt.js", "main.js")
+LIBRARIES = ("prism.js", "katex.js", "markdown-it.js", "diff.js")
 INLINE_LIMIT = 6_000_000  # characters of receipts inside a page; more are written beside it
 SHARD_SIZE = 1_000_000
 _PART = re.compile(r"\d+\.js")
@@ -86,10 +88,14 @@ def page_html(page: Page, receipts: StoredReceipts) -> str:
     style = "".join(map(_asset, STYLES))
     script = '"use strict";(() => {\n' + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
     loads = receipts.folder is not None
+    rich = loads or bool(receipts.inline) or bool(page.texts)
+    libraries, library_digest = _libraries() if rich else ("", "")
     return _fill(
         _asset("page.html"),
         {
-            "policy": html.escape(_security_policy(style, script, loads=loads, live=page.live)),
+            "policy": html.escape(
+                _security_policy(style, [_digest(script), library_digest], loads=loads, live=page.live)
+            ),
             "title": html.escape(page.title),
             "style": style,
             "status": html.escape(page.status),
@@ -98,17 +104,32 @@ def page_html(page: Page, receipts: StoredReceipts) -> str:
             "after": "".join(markup(node, page.texts) for node in page.after),
             "footer": html.escape(page.footer),
             "data": encoded,
+            "libraries": libraries,
             "script": script,
         },
     )
 
 
-def _security_policy(style: str, script: str, *, loads: bool, live: bool) -> str:
-    """Return the Content-Security-Policy: the page may use its own script and style only."""
-    scripts = f"'{_digest(script)}'" + (" 'self'" if loads else "")
+@cache
+def _libraries() -> tuple[str, str]:
+    """The libraries that render texts, packed for the page, and the digest that lets them run.
+
+    The page starts them when the first text is opened.
+    """
+    code = "window.Prism={manual:true};\n" + "\n".join(_asset(f"vendor/{name}") for name in LIBRARIES)
+    packed = b64encode(compress(code.encode(), 9, mtime=0)).decode()
+    return f'<script type="text/plain" id="libraries">{packed}</script>', _digest(code)
+
+
+def _security_policy(style: str, scripts: Sequence[str], *, loads: bool, live: bool) -> str:
+    """Return the Content-Security-Policy: the page may use its own scripts and style only.
+
+    Images are those that the page draws itself, to copy a picture.
+    """
+    allowed = " ".join(f"'{digest}'" for digest in scripts if digest) + (" 'self'" if loads else "")
     connect = "'self'" if live else "'none'"
     return (
-        f"default-src 'none'; script-src {scripts}; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src {allowed}; style-src '{_digest(style)}'; img-src data:; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types caps"
     )

@@ -1,18 +1,20 @@
 """Receipts: how a case was decided, as data: judge calls, clusters, prompts, replies, decisive verdicts."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from caps.core.contest import Contest
 from caps.core.errors import CapsError
 from caps.core.panel import Opinion
-from caps.core.play import Strategy
+from caps.core.play import Believing, Explaining, Strategy
 from caps.core.types import (
     Answer,
     Ask,
     Case,
     Entrant,
+    Influence,
     Pairing,
     Pick,
     Rating,
@@ -21,9 +23,9 @@ from caps.core.types import (
     Selection,
     Unanswered,
     Verdict,
-    shows_difference,
 )
 from caps.engines.base import CaseRun
+from caps.evidence.anatomy import final_answer
 from caps.journal.keys import request_key
 from caps.judging.base import PreparedCase
 from caps.prompts.tags import verdict_of
@@ -69,12 +71,22 @@ class Stage:
         return {one for game in self.games for one in game.shown} | set(self.byes)
 
 
-def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
-    """Return the games of a case in order, each with its stage and ask."""
+class Asked(NamedTuple):
+    """A question of a run with its stage, its answer (None if there is none) and what a page shows of it."""
+
+    stage: str
+    ask: Ask
+    answer: Answer | None
+    game: Game
+
+
+def games_of(lines: list[Line]) -> list[Asked]:
+    """Return the games of a case in order, each with its stage, ask and answer."""
     games = []
     for number, attempts in enumerate(group_by_ask(lines)):
         last, ask = attempts[-1], ask_of(attempts[-1])
-        preferred, said = _read_answer(ask, answer_of(last))
+        answer = answer_of(last)
+        preferred, said = _read_answer(ask, answer)
         tokens, cached, output = (
             sum(line.get(name, 0) for line in attempts) for name in ("tokens", "cached", "output")
         )
@@ -92,7 +104,7 @@ def games_of(lines: list[Line]) -> list[tuple[str, Ask, Game]]:
             opinions=_opinions_text(ask, opinions_of(last)),
             criteria=tuple((last.get("criteria") or {}).items()),
         )
-        games.append((last["stage"], ask, game))
+        games.append(Asked(last["stage"], ask, answer, game))
     return games
 
 
@@ -153,7 +165,7 @@ def clusters_of(
 
 def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line: Line) -> dict[int, str]:
     """Describe how far each candidate came."""
-    fates = {one: f"equal to {head}" for head, *others in clusters for one in others}
+    fates = {one: f"same answer as #{head}" for head, *others in clusters for one in others}
     for stage in stages:
         if stage.kind != "elimination":
             continue
@@ -162,7 +174,7 @@ def fates_of(stages: Sequence[Stage], clusters: Sequence[tuple[int, ...]], line:
                 a, b = game.shown
                 winner = a if a in stage.through else b
                 loser = b if winner == a else a
-                fates[loser] = f"out in stage {stage.name}, against {winner}"
+                fates[loser] = f"out in stage {stage.name}, against #{winner}"
     finalists = line.get("finalists") or ()
     fates |= dict.fromkeys(finalists, "finalist")
     fates |= dict.fromkeys(rescued_of(line), "finalist, rescued")
@@ -242,6 +254,18 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerGroup:
+    """Candidates that give the same answer, the likeliest or best placed first.
+
+    `chances` is how likely the answer was to be right before the first verdict and after each of them, where
+    the strategy says so.
+    """
+
+    members: tuple[int, ...]
+    chances: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """How a case was decided; without `whole` only calls are known, as the contest could not be replayed."""
 
@@ -263,6 +287,12 @@ class Receipt:
     flips: tuple[Flip, ...] | None = None
     score_kind: str = ""  # the meaning of the scores
     whole: bool = False
+    names: tuple[str, ...] = ()  # the answer of each candidate, where it is short; else empty
+    answers: tuple[AnswerGroup, ...] = ()
+    influences: tuple[Influence, ...] = ()  # what moved the probability of the chosen candidate
+    probability: float | None = None
+    calibrated: bool = False
+    abstained: bool = False
     games: tuple[Game, ...] = field(default=(), repr=False)
     story: tuple[Line, ...] = ()  # the steps of adaptive sampling
     generators: tuple[Line, ...] = ()
@@ -271,6 +301,15 @@ class Receipt:
     def right(self, one: int | None) -> bool | None:
         """Return the label of a candidate, if it is known."""
         return next((each.right for each in self.candidates if each.id == one), None)
+
+    def name(self, one: int | None) -> str:
+        """Return the answer of a candidate if it is short, else the candidate's number."""
+        short = self.names[one] if one is not None and one < len(self.names) else ""
+        return short or f"#{one}"
+
+    def answer_of(self, one: int | None) -> AnswerGroup | None:
+        """Return the candidates that give the same answer as this one."""
+        return next((group for group in self.answers if one in group.members), None)
 
     @property
     def bracket(self) -> tuple[Stage, ...]:
@@ -281,56 +320,190 @@ class Receipt:
 def receipt_of(
     run: RebuiltRun, line: Line, prepared: PreparedCase | None, *, with_flips: bool = True
 ) -> Receipt:
-    """Create the receipt of a result line; `with_flips` looks for decisive verdicts."""
-    play = None if prepared is None or "winner" not in line else run.play(prepared)
+    """Create the receipt of a result line; `with_flips` looks for decisive verdicts.
+
+    Where the strategy gives probabilities, the recorded answers suffice; other contests are replayed.
+    """
     games = games_of(run.calls.get(line["id"], []))
-    if play is None:
-        return _from_lines(run, line, None if prepared is None else prepared.case, games)
-    return _from_contest(run, line, play, games, with_flips=with_flips)
+    if prepared is not None and "winner" in line:
+        found = _from_beliefs(run, line, prepared, games, with_flips=with_flips)
+        if found is not None:
+            return found
+        play = run.play(prepared)
+        if play is not None:
+            return _from_contest(run, line, play, games, with_flips=with_flips)
+    return _from_lines(run, line, prepared, games)
 
 
-def _from_lines(
-    run: RebuiltRun, line: Line, case: Case | None, games: list[tuple[str, Ask, Game]]
-) -> Receipt:
-    stages: list[tuple[str, str, list[Game]]] = []
-    for name, _, game in games:
-        if not stages or stages[-1][:2] != (name, game.level):
-            stages.append((name, game.level, []))
-        stages[-1][2].append(game)
-    order = line.get("order") or []
-    fates = {one: f"place {rank}" for rank, one in enumerate(order, 1)}
-    return Receipt(
-        line["id"],
-        run.file.config.strategy,
-        line.get("winner"),
-        tuple(Stage(name, tuple(held)) for name, _, held in stages),
-        tuple(_standing(one, fates[one], line, case) for one in sorted(order)),
-        finalists=tuple(line.get("finalists") or ()),
-        rescued=rescued_of(line),
-        provisional=bool(line.get("provisional")),
-        error=line.get("error"),
-        examples=line.get("examples", 0),
-        asked=sum(game.tokens for _, _, game in games),
-        usd=line.get("usd"),
-        games=tuple(game for _, _, game in games),
-        **_story(line),
-    )
-
-
-def _story(line: Line) -> dict[str, Any]:
-    """The story of a question that was answered with adaptive sampling."""
+def _common(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: list[Asked]) -> dict[str, Any]:
+    """What every receipt has."""
+    names, answers = tuple[str, ...](), list[AnswerGroup]()
+    if prepared is not None:
+        groups = _groups(prepared.evidence.entrants, line.get("order") or ())
+        names = _names(prepared.case, groups)
+        answers = [AnswerGroup(group) for group in groups]
     return {
-        "story": tuple(line.get("story") or ()),
+        "case": line["id"],
+        "strategy": run.file.config.strategy,
+        "names": names,
+        "answers": tuple(answers),
+        "examples": line.get("examples", 0),
+        "asked": sum(one.game.tokens for one in games),
+        "usd": line.get("usd"),
+        "probability": line.get("probability"),
+        "calibrated": bool(line.get("calibrated")),
+        "abstained": bool(line.get("abstain")),
+        "score_kind": line.get("score_kind", ""),
+        "games": tuple(one.game for one in games),
+        "story": tuple(line.get("story") or ()),  # of a question that was answered with adaptive sampling
         "generators": tuple(line.get("generators") or ()),
         "fixed_16": line.get("fixed_16"),
     }
 
 
+def _groups(entrants: Sequence[Entrant], order: Sequence[int]) -> list[tuple[int, ...]]:
+    """Group candidates by their answers, in the order of the ranking."""
+    signature = {one.id: one.signature for one in entrants}
+    groups: dict[object, list[int]] = {}
+    for one in [*order, *(each for each in signature if each not in set(order))]:
+        known = signature.get(one)
+        groups.setdefault(one if known is None else known, []).append(one)
+    return [tuple(members) for members in groups.values()]
+
+
+MAX_NAME = 40  # characters of an answer that stands for its candidates
+_PLAIN = (
+    (re.compile(r"\\[dt]?frac\{([\w. ]+)\}\{([\w. ]+)\}"), r"\1/\2"),
+    (re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}"), r"(\1)/(\2)"),
+    (re.compile(r"\\(?:text|textbf|mathrm|mathbf|operatorname)\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\sqrt\{([^{}]*)\}"), r"√(\1)"),
+    (re.compile(r"\^\{?\\circ\}?"), "°"),
+    (re.compile(r"\\(?:left|right|displaystyle|[,!;: ])|[$]"), ""),
+)
+_SIGNS = {
+    "pi": "π", "cdot": "·", "times": "×", "infty": "∞", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥",
+    "pm": "±", "in": "∈", "cup": "∪", "alpha": "α", "theta": "θ", "%": "%", "{": "{", "}": "}",
+}  # fmt: skip
+_SIGN = re.compile(r"\\([a-z]+|[%{}])")
+
+
+def plain_formula(text: str) -> str:
+    """An answer in LaTeX as one line of plain signs, as far as that goes: 3/4, √(2), 90°."""
+    if "\\" in text or "$" in text:
+        for pattern, sign in _PLAIN:
+            text = pattern.sub(sign, text)
+        text = _SIGN.sub(lambda found: _SIGNS.get(found[1], found[0]), text)
+    return " ".join(text.split())
+
+
+def _names(case: Case, groups: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
+    """The answer of each candidate where it is short; the answer of a group is that of its first member."""
+    names = [""] * len(case.candidates)
+    for group in groups:
+        candidate = case.candidates[group[0]]
+        answer = None if candidate.code else final_answer(candidate)
+        if answer is None and len(candidate.text) <= MAX_NAME:
+            answer = candidate.text
+        short = plain_formula(answer or "")
+        if len(short) <= MAX_NAME:
+            for one in group:
+                names[one] = short
+    return tuple(names)
+
+
+def _from_lines(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: list[Asked]) -> Receipt:
+    stages: list[tuple[str, str, list[Game]]] = []
+    for name, _, _, game in games:
+        if not stages or stages[-1][:2] != (name, game.level):
+            stages.append((name, game.level, []))
+        stages[-1][2].append(game)
+    order = line.get("order") or []
+    fates = {one: f"place {rank}" for rank, one in enumerate(order, 1)}
+    scores = dict(enumerate(line.get("scores") or ()))
+    case = None if prepared is None else prepared.case
+    return Receipt(
+        winner=line.get("winner"),
+        stages=tuple(Stage(name, tuple(held)) for name, _, held in stages),
+        candidates=tuple(_standing(one, fates[one], line, case, scores.get(one)) for one in sorted(order)),
+        finalists=tuple(line.get("finalists") or ()),
+        rescued=rescued_of(line),
+        provisional=bool(line.get("provisional")),
+        error=line.get("error"),
+        **_common(run, line, prepared, games),
+    )
+
+
+CLOSE = 2e-3  # probabilities in result lines are rounded
+
+
+def _from_beliefs(
+    run: RebuiltRun, line: Line, prepared: PreparedCase, games: list[Asked], *, with_flips: bool
+) -> Receipt | None:
+    """The receipt of a strategy that gives probabilities, from the recorded answers; None for any other."""
+    strategy: object = run.strategy
+    case, entrants = prepared.case, prepared.evidence.entrants
+    if not isinstance(strategy, Believing) or line.get("probability") is None or line.get("story"):
+        return None
+    known = [one for one in games if one.answer is not None]
+    asks, answers = [one.ask for one in known], [one.answer for one in known if one.answer is not None]
+    chances = list(strategy.follow(entrants, asks, answers))
+    winner = line["winner"]
+    if abs(chances[-1][winner] - line["probability"]) > CLOSE:
+        return None  # the cases or the findings have changed
+    common = _common(run, line, prepared, games)
+    groups = [
+        AnswerGroup(
+            tuple(sorted(group.members, key=lambda one: (one != winner, -chances[-1][one]))),
+            tuple(max(step[one] for one in group.members) for step in chances),
+        )
+        for group in common["answers"]
+    ]
+    groups.sort(key=lambda group: (winner not in group.members, -group.chances[-1]))
+    stages = [Stage("ask", tuple(one.game for one in known))] if known else []
+    if missing := tuple(one.game for one in games if one.answer is None):
+        stages.append(Stage("not answered", missing))
+    fates = {one: f"place {rank}" for rank, one in enumerate(line["order"], 1)}
+    influences: tuple[Influence, ...] = ()
+    if isinstance(strategy, Explaining):
+        influences = strategy.explain(entrants, (), winner)  # before the judge; `groups` has what follows
+    standings = (
+        _standing(one.id, fates.get(one.id, ""), line, case, chances[-1][one.id]) for one in entrants
+    )
+    return Receipt(
+        winner=winner,
+        stages=tuple(stages),
+        candidates=tuple(standings),
+        provisional=bool(line.get("provisional")),
+        stopped=line.get("stopped"),
+        flips=_believed_flips(strategy, entrants, asks, answers, winner) if with_flips else None,
+        whole=True,
+        influences=influences,
+        **{**common, "answers": tuple(groups), "score_kind": "probability"},
+    )
+
+
+def _believed_flips(
+    strategy: Believing, entrants: Sequence[Entrant], asks: list[Ask], answers: list[Answer], winner: int
+) -> tuple[Flip, ...]:
+    """Find single verdicts that, reversed, make another candidate the likeliest, all others unchanged."""
+    found = []
+    for number, (ask, answer) in enumerate(zip(asks[:MAX_FLIPS], answers, strict=False)):
+        if not isinstance(ask, Pairing) or not isinstance(answer, Verdict):
+            continue
+        for other in _reversed(answer):
+            changed = [*answers[:number], other, *answers[number + 1 :]]
+            *_, last = strategy.follow(entrants, asks, changed)
+            best = max(last, key=lambda one: (round(last[one], 9), one == winner))
+            if best != winner:
+                found.append(Flip(number, ask.a if other.a > other.b else ask.b, best))
+    return tuple(found)
+
+
 def _from_contest(
-    run: RebuiltRun, line: Line, play: CaseRun, games: list[tuple[str, Ask, Game]], *, with_flips: bool
+    run: RebuiltRun, line: Line, play: CaseRun, games: list[Asked], *, with_flips: bool
 ) -> Receipt:
     contest, case, entrants = play.contest, play.prepared.case, play.prepared.evidence.entrants
-    game_of = {ask: game for _, ask, game in games}
+    game_of = {one.ask: one.game for one in games}
     chosen = contest.selection
     stages = []
     rounds = [turn.round for turn in contest.transcript]
@@ -348,30 +521,23 @@ def _from_contest(
     if with_flips and run.strategy is not None:
         seed = f"{run.file.config.seed}/{case.id}"
         decisive = tuple(flips(run.strategy, entrants, seed=seed, contest=contest))
+    standings = (
+        _standing(one.id, fates.get(one.id, "did not play"), line, case, chosen.scores.get(one.id))
+        for one in entrants
+    )
     return Receipt(
-        line["id"],
-        run.file.config.strategy,
-        chosen.winner,
-        tuple(stages),
-        tuple(
-            _standing(one.id, fates.get(one.id, "did not play"), line, case, chosen.scores.get(one.id))
-            for one in entrants
-        ),
-        clusters,
-        chosen.finalists,
-        chosen.rescued,
-        chosen.facts.get("rescue_gap"),
-        chosen.provisional,
-        contest.stopped,
-        None,
-        line.get("examples", 0),
-        sum(game.tokens for _, _, game in games),
-        line.get("usd"),
-        decisive,
-        chosen.score_kind,
+        winner=chosen.winner,
+        stages=tuple(stages),
+        candidates=tuple(standings),
+        clusters=clusters,
+        finalists=chosen.finalists,
+        rescued=chosen.rescued,
+        rescue_gap=chosen.facts.get("rescue_gap"),
+        provisional=chosen.provisional,
+        stopped=contest.stopped,
+        flips=decisive,
         whole=True,
-        games=tuple(game for _, _, game in games),
-        **_story(line),
+        **{**_common(run, line, play.prepared, games), "score_kind": chosen.score_kind},
     )
 
 
@@ -397,12 +563,14 @@ class JudgeReply:
 class GameExchange:
     """The prompt in pieces, whether it is exactly what was sent, and the replies.
 
-    `difference` is what was shown of A and B where the judge was asked about what separates them.
+    `shown` is what the judge read of each candidate, `difference` what separates two programs: inputs, and
+    what each of them made of these.
     """
 
     prompt: tuple[str, ...]
     exact: bool
     replies: tuple[JudgeReply, ...]
+    shown: tuple[str, ...] = ()
     difference: tuple[str, ...] = ()
 
 
@@ -419,11 +587,13 @@ def exchanges_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> I
                 text, reasoning = (None, "") if reply is None else (reply.text, reply.reasoning)
                 replies.append(JudgeReply(text, reasoning, line["how"], line["cause"], line["finish"]))
         ask = ask_of(attempts[0])
-        difference: tuple[str, ...] = ()
-        if prepared is not None and shows_difference(prepared.evidence.entrants, ask):
-            difference = prepared.evidence.shown(ask)
+        difference, shown = tuple[str, ...](), tuple[str, ...]()
+        if prepared is not None:
+            shown, known = prepared.evidence.shown(ask), prepared.evidence.differences
+            if known is not None and isinstance(ask, Pairing):
+                difference = known(ask.a, ask.b) or ()
         prompt, exact = _prompt(run, prepared, ask, attempts[0])
-        yield GameExchange(prompt, exact, tuple(replies), difference)
+        yield GameExchange(prompt, exact, tuple(replies), shown, difference)
 
 
 def _prompt(

@@ -1,12 +1,16 @@
-"""Receipts as HTML: bracket, round-robin, and every judge call with prompt and reply."""
+"""Receipts as HTML: the problem, the chosen answer, how it was chosen, candidates and judge calls.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+Texts of candidates and judges are `rich`: stored as they are, shown as text without scripts, and rendered by
+the page's script when they are opened (web/rich.js).
+"""
+
+from collections.abc import Sequence
 
 from caps.core.text import number, plural
 from caps.core.types import Case
-from caps.reports.html import Child, Node, TextTable, el
-from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Stage, Standing
+from caps.reports.html import Child, Node, TextRef, TextTable, el
+from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Standing
+from caps.reports.receipt_pictures import describe, mark, name_of, picture_of, share, timeline
 from caps.reports.run_page import section
 
 HOW = {
@@ -21,275 +25,241 @@ CAUSES = {
     "empty": "It was empty.",
     "no-tag": "It contains no verdict.",
 }
-LEAF, ROW, PILL, CARD, GAP = 34, 22, 92, 148, 40  # sizes in the bracket
-TOP = 34
-BETWEEN = 14  # from one finalist's subtree to the next
-
-
-def exchange_view(exchange: GameExchange, texts: TextTable) -> list[Node]:
-    """Show what separates two candidates, if that was asked, the prompt, and each reply with its reading."""
-    drawn = [*_difference(exchange.difference, texts), el("h4", "Prompt")]
-    if exchange.prompt:
-        note = "Rendered again from the cases. Its key equals that of the run, so this is what was sent."
-        if not exchange.exact:
-            note = (
-                "Rendered again from the cases. Its key differs from that of the run: cases or settings have "
-                "changed, or nothing was sent."
-            )
-        drawn += [el("p", note, class_="note"), el("pre", texts.add(exchange.prompt), tabindex=0)]
-    else:
-        note = "The prompt cannot be rendered: the cases or the prompt template are not available."
-        drawn.append(el("p", note, class_="note"))
-    for reply in exchange.replies:
-        drawn += _reply(reply, texts)
-    return drawn
-
-
-def _difference(sides: Sequence[str], texts: TextTable) -> list[Node]:
-    """Show the inputs that separate two programs with both outputs, side by side."""
-    if not sides:
-        return []
-    heads = el("tr", *(el("th", f"Candidate {slot}", scope="col") for slot in "AB"))
-    cells = el("tr", *(el("td", el("pre", texts.add([side]), tabindex=0)) for side in sides))
-    table = el("table", el("thead", heads), el("tbody", cells))
-    return [el("h4", "What separates them"), _scrolled(table, "the two outputs")]
-
-
-def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
-    drawn = [el("h4", "Reply")]
-    if reply.text is None:
-        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
-    else:
-        if reply.reasoning:
-            drawn.append(folded("Reasoning", texts, reply.reasoning))
-        drawn.append(el("pre", texts.add([reply.text]), tabindex=0))
-    cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
-    return [*drawn, el("p", HOW.get(reply.how, reply.how) + cause, class_="note")]
-
-
-def folded(title: str, texts: TextTable, text: str) -> Node:
-    """Show a title that expands to a long text."""
-    return el("details", el("summary", title), el("pre", texts.add([text]), tabindex=0), class_="fold")
-
-
-@dataclass(slots=True)
-class _Canvas:
-    """The elements drawn so far; boxes cover lines."""
-
-    lines: list[Node] = field(default_factory=list)
-    boxes: list[Node] = field(default_factory=list)
-    at: dict[int, tuple[float, float]] = field(default_factory=dict)  # the current end of a candidate's line
-    loss: dict[int, tuple[float, float]] = field(default_factory=dict)  # where a loser's line ended
-
-    def join(self, one: int, x: float, y: float, class_: str = "line") -> None:
-        """Extend a candidate's line to a point."""
-        x0, y0 = self.at[one]
-        bend = max(x - GAP / 2, x0)
-        path = (
-            f"M{x0:g} {y0:g}H{bend - 10:g}C{bend + 6:g} {y0:g} {bend - 6:g} {y:g} {bend + 10:g} {y:g}H{x:g}"
-        )
-        self.lines.append(el("path", d=path, class_=class_))
-
-
-def bracket(receipt: Receipt) -> Node | None:
-    """Draw the bracket from distinct answers to the winner; None without elimination rounds."""
-    stages = receipt.bracket
-    if not stages:
-        return None
-    canvas = _Canvas()
-    height = _leaves(canvas, receipt, stages)
-    heads = [el("text", "distinct answers", x=0, y=14, class_="head")]
-    for index, stage in enumerate(stages):
-        x = PILL + GAP + index * (CARD + GAP)
-        heads.append(_head(x + CARD / 2, f"stage {stage.name} · {_levels(stage)}"))
-        _round(canvas, receipt, stage, x)
-    x = PILL + GAP + len(stages) * (CARD + GAP)
-    heads.append(_head(x + PILL / 2, "finalists"))
-    height, width = _finals(canvas, receipt, x, height), x + 2 * PILL + 2 * GAP
-    heads.append(_head(width - PILL / 2 - 2, "chosen"))
-    return el(
-        "svg", *heads, *canvas.lines, *canvas.boxes,
-        viewBox=f"-2 0 {width + 4:g} {height:g}", width=width + 4, height=height, class_="bracket",
-        role="group", aria_label=f"Bracket of {receipt.case}: {receipt.winner} was chosen",
-    )  # fmt: skip
-
-
-def _leaves(canvas: _Canvas, receipt: Receipt, stages: tuple[Stage, ...]) -> float:
-    """Draw the clusters in the order of their games, slot A above; return the height used."""
-    blocks: dict[int, list[int]] = {}
-    for stage in stages:
-        for one in sorted(stage.players):
-            blocks.setdefault(one, [one])
-        merged = {bye: blocks[bye] for bye in stage.byes}
-        for game in _pairs(stage):
-            a, b = game.shown
-            merged[a if a in stage.through else b] = blocks[a] + blocks[b]
-        blocks = merged
-    sizes = {head: 1 + len(others) for head, *others in receipt.clusters}
-    y = TOP + LEAF / 2
-    for block in blocks.values():
-        for one in block:
-            size = sizes.get(one, 1)
-            canvas.boxes.append(_pill(receipt, one, 0, y, more=f" ×{size}" if size > 1 else ""))
-            canvas.at[one] = (PILL, y)
-            y += LEAF
-        y += BETWEEN
-    return y
-
-
-def _round(canvas: _Canvas, receipt: Receipt, stage: Stage, x: float) -> None:
-    for game in _pairs(stage):
-        a, b = game.shown
-        middle = (canvas.at[a][1] + canvas.at[b][1]) / 2
-        winner = a if a in stage.through else b
-        for one, y in ((a, middle - ROW / 2), (b, middle + ROW / 2)):
-            canvas.join(one, x, y, "line" if one == winner else "line out")
-            if one != winner:
-                canvas.loss[one] = (x + CARD, y)
-        canvas.boxes.append(_card(receipt, stage, game, winner=winner, x=x, middle=middle))
-        canvas.at[winner] = (x + CARD, middle)
-    for bye in stage.byes:
-        y = canvas.at[bye][1]
-        canvas.boxes.append(el("text", "bye", x=x + CARD / 2, y=y - 5, class_="note", text_anchor="middle"))
-
-
-def _finals(canvas: _Canvas, receipt: Receipt, x: float, height: float) -> float:
-    """Draw finalists, rescued candidates and the winner; return the height used."""
-    finalists = receipt.finalists or ((receipt.winner,) if receipt.winner is not None else ())
-    for one in finalists:
-        if one in receipt.rescued or one not in canvas.at:
-            continue
-        y = canvas.at[one][1]
-        canvas.join(one, x, y)
-        canvas.boxes.append(_pill(receipt, one, x, y))
-        canvas.at[one] = (x + PILL, y)
-    for one in receipt.rescued:
-        canvas.at[one] = canvas.loss.get(one, (PILL, height))
-        canvas.join(one, x, height, "line rescue")
-        gap = "" if receipt.rescue_gap is None else f", {receipt.rescue_gap:.2f} behind"
-        canvas.boxes.append(
-            el("text", f"{one} rescued{gap}", x=x - 8, y=height + 24, class_="note", text_anchor="end")
-        )
-        canvas.boxes.append(_pill(receipt, one, x, height, class_="pill back"))
-        canvas.at[one] = (x + PILL, height)
-        height += LEAF + BETWEEN
-    heights = [canvas.at[one][1] for one in finalists if one in canvas.at]
-    middle = sum(heights) / len(heights) if heights else height / 2
-    goal = x + PILL + GAP
-    for one in sorted(finalists, key=lambda one: one == receipt.winner):  # the winner's line lies on top
-        canvas.join(one, goal, middle, "line" if one == receipt.winner else "line out")
-    if receipt.winner is not None:
-        tone = {True: "good", False: "bad", None: ""}[receipt.right(receipt.winner)]
-        canvas.boxes.append(_pill(receipt, receipt.winner, goal, middle, class_=f"pill chosen {tone}"))
-    return height + 8
-
-
-def _pairs(stage: Stage) -> Iterator[Game]:
-    """Yield each pair once, in its first order."""
-    met: set[frozenset[int]] = set()
-    for game in stage.games:
-        if len(game.shown) == 2 and frozenset(game.shown) not in met:
-            met.add(frozenset(game.shown))
-            yield game
-
-
-def _card(receipt: Receipt, stage: Stage, game: Game, *, winner: int, x: float, middle: float) -> Node:
-    rows = []
-    for slot, one, y in zip("AB", game.shown, (middle - ROW, middle), strict=True):
-        state = "won" if one == winner else "lost"
-        note = game.said if one == winner else f"{game.tokens:,} tok"
-        rows.append(
-            el(
-                "g",
-                el("rect", x=x, y=y, width=CARD, height=ROW, class_=f"row {state}"),
-                el("text", slot, x=x + 8, y=y + 15, class_="slot"),
-                el("text", f"{one}{mark(receipt.right(one))}", x=x + 26, y=y + 15, class_=f"who {state}"),
-                el("text", note, x=x + CARD - 8, y=y + 15, class_="note", text_anchor="end"),
-            )
-        )
-    frame = el("rect", x=x, y=middle - ROW, width=CARD, height=2 * ROW, rx=5, class_="frame")
-    title = f"stage {stage.name}: {describe(game)}; {winner} advances"
-    return el("a", el("title", title), *rows, frame, href=f"#g{game.number}", data_game=game.number)
-
-
-def _panel_text(game: Game) -> str:
-    return f" (panel: {game.opinions})" if game.opinions else ""
-
-
-def describe(game: Game) -> str:
-    """Describe a judge call in one line."""
-    if len(game.shown) != 2:
-        return f"{', '.join(map(str, game.shown))} at {game.level}: {game.said}{_panel_text(game)}"
-    verdict = game.said if game.preferred is None else f"{game.preferred} preferred, {game.said}"
-    verdict += _panel_text(game)
-    return f"{game.shown[0]} (A) against {game.shown[1]} (B) at {game.level}: {verdict}"
-
-
-def mark(right: bool | None) -> str:  # noqa: FBT001
-    """Return a sign for right or wrong."""
-    return "" if right is None else " ✓" if right else " ✗"
-
-
-def _pill(receipt: Receipt, one: int, x: float, y: float, *, more: str = "", class_: str = "pill") -> Node:
-    label = f"{one}{mark(receipt.right(one))}{more}"
-    box = el("rect", x=x, y=y - 12, width=PILL, height=24, rx=12, class_=class_)
-    return el("g", box, el("text", label, x=x + PILL / 2, y=y + 4.5, class_="who", text_anchor="middle"))
-
-
-def _head(x: float, text: str) -> Node:
-    return el("text", text, x=x, y=14, class_="head", text_anchor="middle")
-
-
-def _levels(stage: Stage) -> str:
-    return ", ".join(sorted({game.level for game in stage.games}))
+SHORT_PROBLEM = 1200  # characters of a problem that is shown without opening it
+SHORT_ANSWER = 3000
+_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def receipt_view(
     receipt: Receipt, exchanges: Sequence[GameExchange], case: Case | None, texts: TextTable
 ) -> Node:
     """Show a receipt; long texts are stored in `texts`."""
-    picture = bracket(receipt)
-    finals = [stage for stage in receipt.stages if stage.kind == "round_robin"]
+    picture = picture_of(receipt)
     return el(
         "article",
         el("h1", "Case ", el("bdi", receipt.case)),
-        el("p", *_outcome(receipt), class_="lead"),
-        None if case is None else folded("Problem", texts, case.problem.text),
-        _story(receipt),
-        None if picture is None else section("Bracket", _HOW_TO_READ, _scrolled(picture, "the bracket")),
-        *(section("Round-robin of the finalists", _CROSS, _cross(one, receipt)) for one in finals),
+        None if case is None else _problem(case, texts),
+        _chosen(receipt, case, texts),
+        el("p", *headline(receipt), class_="lead story"),
+        el("p", *_cost(receipt), class_="note"),
+        None if picture is None else section(picture[0], None, _framed(picture[2], picture[0], picture[1])),
+        _moves(receipt),
+        _timeline(receipt),
         _flips(receipt),
-        section("Candidates", None, _candidates(receipt, case, texts)),
-        section("Judge calls", _GAMES, *_games(receipt, exchanges, texts)),
+        section("Candidates", None, *_candidates(receipt, case, texts)),
+        section("Judge calls", None, *_games(receipt, exchanges, texts)),
         class_="receipt",
     )
 
 
-_HOW_TO_READ = (
-    "Read from left to right. Each box is one question to the judge: which of two answers is more likely "
-    "right? The upper answer was shown first (slot A); HIGH and LOW are the confidence of the judge. ×3 "
-    "means that three candidates gave the same answer. ✓ and ✗ are known labels, which the judge never sees."
-)
-_CROSS = (
-    "The answer of the row against that of the column: + preferred, − not preferred, = tie; doubled if the "
-    "judge was sure."
-)
-_GAMES = "Open a call to read its prompt, the reply, and how the verdict was read."
+def _framed(picture: Node, name: str, about: str) -> Node:
+    """A picture that scrolls, with how to read it below."""
+    explained = el(
+        "details", el("summary", "How to read this picture"), el("p", about, class_="note"), class_="fold"
+    )
+    return el("div", _scrolled(picture, name), explained, class_="figure-box")
 
 
-def _story(receipt: Receipt) -> Node | None:
-    """The story of a question: samples and verdicts in their order, how sure, and what was spent."""
-    if not receipt.story:
+# The problem and the answer
+
+
+def rich(texts: TextTable, text: str, kind: str = "") -> Node:
+    """A text that the page's script renders as what it is; `kind` says what it is where that is known."""
+    return el("div", texts.add([text]), class_="rich", data_kind=kind or None, tabindex=0)
+
+
+def kind_of(case: Case | None, text: str) -> str:
+    """What the texts of a case are, where the domain and the text say so."""
+    if case is None:
+        return ""
+    if case.domain == "code":
+        return "" if "```" in text or "~~~" in text else "code"
+    return {"patch": "patch", "trajectory": "messages"}.get(case.domain, "")
+
+
+def _problem(case: Case, texts: TextTable) -> Node:
+    text = case.problem.text
+    body = rich(texts, text)
+    return el(
+        "details",
+        el("summary", "Problem"),
+        body,
+        class_="fold problem",
+        open=len(text) <= SHORT_PROBLEM or None,
+    )
+
+
+def _chosen(receipt: Receipt, case: Case | None, texts: TextTable) -> Node | None:
+    one = receipt.winner
+    if one is None:
+        return None
+    right = receipt.right(one)
+    tone = {True: "good", False: "bad", None: ""}[right]
+    label = {True: "right", False: "wrong", None: ""}[right]
+    known = receipt.names[one] if one < len(receipt.names) else ""
+    tag = el("span", label, class_=f"tag {tone}") if label else None
+    head = el("p", el("span", "Chosen answer", class_="eyebrow"), tag)
+    answer = el("p", known, class_="answer") if known else el("p", f"Candidate {one}", class_="answer")
+    body = None
+    if case is not None and one < len(case.candidates) and case.candidates[one].text.strip() != known:
+        text = case.candidates[one].text
+        title = f"Candidate {one} in full" if known else "In full"
+        is_open = not known and len(text) <= SHORT_ANSWER
+        body = el("details", el("summary", title), rich(texts, text, kind_of(case, text)), class_="fold",
+                  open=is_open or None)  # fmt: skip
+    return el("div", head, answer, body, class_=f"chosen-answer {tone}")
+
+
+# One sentence
+
+
+def _word(count: int) -> str:
+    return _WORDS[count] if count < len(_WORDS) else number(count, 0)
+
+
+def headline(receipt: Receipt) -> list[Child]:
+    """One sentence that tells how the answer was chosen and how sure that is."""
+    if receipt.error is not None:
+        return [f"No answer was chosen: {receipt.error}"]
+    one, count = receipt.winner, len(receipt.candidates)
+    if one is None:
+        return ["No answer was chosen."]
+    parts = [_votes(receipt, one, count), *_tests(receipt, one), *_verdicts(receipt, one)]
+    if receipt.probability is not None:
+        parts.append(f"{share(receipt.probability)} sure")
+    text: list[Child] = [el("strong", f"{'; '.join(parts)}.")]
+    if receipt.probability is not None and not receipt.calibrated:
+        text.append(" The probability follows from stated defaults, not from cases with known answers.")
+    if receipt.abstained:
+        text.append(" That is less than the run asks for: it abstains.")
+    if receipt.rescued:
+        text.append(f" Rescued after losing narrowly: {_listed(receipt, receipt.rescued)}.")
+    if receipt.provisional:
+        why = f" ({receipt.stopped})" if receipt.stopped else ""
+        text.append(f" The choice is provisional: not every call was answered{why}.")
+    if not receipt.whole and not receipt.story:
+        text.append(" The contest could not be replayed, so only its calls are shown.")
+    return text
+
+
+def _votes(receipt: Receipt, one: int, count: int) -> str:
+    group = receipt.answer_of(one)
+    votes = 1 if group is None else len(group.members)
+    short = receipt.names[one] if one < len(receipt.names) else ""
+    if count == 1:
+        return f"the only candidate was chosen{f': {short}' if short else ''}".capitalize()
+    if votes == count:
+        return f"All {count} agreed on {short}" if short else f"All {count} candidates do the same"
+    if short and votes > 1:
+        return f"{votes} of {count} agreed on {short}"
+    if votes > 1:
+        return f"Candidate {one} and {_word(votes - 1)} like it, of {count}"
+    lone = len(receipt.answers) == count
+    return f"{short or f'Candidate {one}'} was chosen among {count}{' different answers' if lone else ''}"
+
+
+def _tests(receipt: Receipt, one: int) -> list[str]:
+    passed = next((each.passed for each in receipt.candidates if each.id == one), None)
+    if passed is None or not receipt.examples:
+        return []
+    return [f"it passes {passed} of {plural(receipt.examples, 'public example')}"]
+
+
+def _verdicts(receipt: Receipt, one: int) -> list[str]:
+    """What the judge said about the chosen answer, in words."""
+    if not receipt.games:
+        return ["no judge was needed"]
+    group = receipt.answer_of(one)
+    members = {one} if group is None else set(group.members)
+    won = lost = tied = 0
+    for game in receipt.games:
+        inside = [each in members for each in game.shown]
+        if len(inside) == 2 and inside[0] != inside[1] and not game.said.startswith("unanswered"):
+            won += game.preferred in members
+            lost += game.preferred is not None and game.preferred not in members
+            tied += game.preferred is None
+    if not won + lost + tied:
+        rating = next((game.said for game in receipt.games if game.shown == (one,)), "")
+        if rating:
+            return [f"the judge rated it {rating}"]
+        picks = sum(game.preferred == one for game in receipt.games)
+        return (
+            [f"the judge picked it {_word(picks)} of {plural(len(receipt.games), 'time')}"] if picks else []
+        )
+    said = [(won, "confirmed it"), (lost, "contradicted it"), (tied, "tied")]
+    (first, what), *rest = [(count, words) for count, words in said if count]
+    parts = [f"{_word(first)} verdict{'s' * (first != 1)} {what}"]
+    return [", ".join(parts + [f"{_word(count)} {words}" for count, words in rest])]
+
+
+def _cost(receipt: Receipt) -> list[Child]:
+    if receipt.error is not None:
+        return []
+    usd = "" if receipt.usd is None else f", for ${receipt.usd:.4f}"
+    return [
+        f"Strategy {receipt.strategy}. The judge read {plural(receipt.asked, 'token')} in "
+        f"{plural(len(receipt.games), 'call')}{usd}."
+    ]
+
+
+# Step by step
+
+INFLUENCES = {
+    "nothing known": "before anything is known",
+    "votes": "votes: how many candidates agree",
+    "parses": "whether programs parse",
+    "tests_passed": "public examples passed",
+    "agreement": "agreement with other programs on further inputs",
+    "score": "scores of the candidates",
+    "logprob": "log-probabilities of the candidates",
+    "written tests": "agreement with written tests",
+}
+
+
+def _moves(receipt: Receipt) -> Node | None:
+    """The probability of the chosen answer step by step, as a table."""
+    group = receipt.answer_of(receipt.winner)
+    if group is None or not group.chances:
+        return None
+    rows: list[Node] = []
+    before = 0.0
+    for one in receipt.influences:
+        rows.append(_move(INFLUENCES.get(one.what, one.what), one.probability, before if rows else None))
+        before = one.probability
+    if not receipt.influences:
+        rows.append(_move("votes and findings", group.chances[0], None))
+        before = group.chances[0]
+    answered = [game for stage in receipt.stages if stage.name != "not answered" for game in stage.games]
+    for game, chance in zip(answered, group.chances[1:], strict=True):
+        link = el("a", f"call {game.number + 1}", href=f"#g{game.number}", data_game=game.number)
+        rows.append(_move(link, chance, before, f": {describe(game, receipt)}"))
+        before = chance
+    head = el("tr", *(el("th", name, scope="col", class_="text" if name == "step" else None)
+                      for name in ("step", "probability", "change in points")))  # fmt: skip
+    table = el("table", el("thead", head), el("tbody", *rows))
+    title = f"Step by step: what moved {receipt.name(receipt.winner)}"
+    return el("details", el("summary", title), _scrolled(table, "the steps"), class_="fold")
+
+
+def _move(what: Child, chance: float, before: float | None, more: str = "") -> Node:
+    change = "" if before is None else f"{100 * (chance - before):+.1f}".replace("-", "−")
+    return el("tr", el("td", what, more, class_="text"), el("td", share(chance)), el("td", change))
+
+
+def _timeline(receipt: Receipt) -> Node | None:
+    """The story of a question with adaptive sampling: samples, probability and tokens over time."""
+    drawn = timeline(receipt)
+    if drawn is None:
         return None
     heads = ("after", "what came", "samples", "leads", "probability", "generation", "judging")
     rows = [
         el(
             "tr",
             el("td", f"{step['seconds']:.1f} s"),
-            el("td", step["what"]),
+            el("td", step["what"], class_="text"),
             el("td", str(step["samples"])),
-            el("td", "–" if step["leader"] is None else str(step["leader"])),
-            el("td", "–" if step["probability"] is None else f"{step['probability']:.2f}"),
+            el("td", "–" if step["leader"] is None else receipt.name(step["leader"])),
+            el("td", "–" if step["probability"] is None else share(step["probability"])),
             *(el("td", "{:,} + {:,}".format(*step[name])) for name in ("generation", "judging")),
         )
         for step in receipt.story
@@ -305,73 +275,26 @@ def _story(receipt: Receipt) -> Node | None:
     if fixed is not None:
         cost = "" if fixed["usd"] is None else f", ${fixed['usd']:.4f}"
         spent.append(f"16 samples would have written about {fixed['output']:,} tokens{cost}")
+    head = el(
+        "tr", *(el("th", one, scope="col", class_="text" if one == "what came" else None) for one in heads)
+    )
+    table = el("table", el("thead", head), el("tbody", *rows))
     return section(
-        "Story",
-        _STORY,
-        _scrolled(el("table", el("tr", *(el("th", head) for head in heads)), *rows), "the story"),
-        *(el("p", words) for words in spent),
+        "Timeline",
+        None,
+        _framed(drawn, "the timeline", _TIMELINE),
+        *(el("p", words, class_="note") for words in spent),
+        el("details", el("summary", "All steps"), _scrolled(table, "the steps"), class_="fold"),
     )
 
 
-_STORY = (
-    "How the answer came about: each row is one event, with how likely the leading candidate was right after "
-    "it, and the tokens read + written so far."
+_TIMELINE = (
+    "The steps are samples, the line with dots is the probability that the leading candidate is right, both "
+    "over time. Below: tokens read and written so far by generation and by the judge."
 )
 
 
-def _outcome(receipt: Receipt) -> list[Child]:
-    if receipt.error is not None:
-        return [f"No answer was chosen: {receipt.error}"]
-    right = {True: ", which is right", False: ", which is wrong", None: ""}
-    text: list[Child] = [
-        el("strong", f"Candidate {receipt.winner} was chosen"),
-        f" of {len(receipt.candidates)}" + right[receipt.right(receipt.winner)],
-        f". The judge read {plural(receipt.asked, 'token')} in {plural(len(receipt.games), 'call')}",
-        "." if receipt.usd is None else f", for ${receipt.usd:.4f}.",
-    ]
-    if not receipt.games:
-        text.append(" No judge was needed.")
-    if receipt.rescued:
-        text.append(f" Rescued after losing narrowly: {_listed(receipt.rescued)}.")
-    if receipt.provisional:
-        why = f" ({receipt.stopped})" if receipt.stopped else ""
-        text.append(f" The choice is provisional: not every call was answered{why}.")
-    if not receipt.whole and not receipt.story:
-        text.append(" The contest could not be replayed, so only its calls are shown.")
-    return text
-
-
-def _cross(stage: Stage, receipt: Receipt) -> Node:
-    order = [one.id for one in sorted(receipt.candidates, key=lambda one: -(one.score or 0))]
-    players = [one for one in order if one in stage.players]
-    games: dict[tuple[int, ...], Game] = {game.shown: game for game in stage.games}
-    rows = []
-    for one in players:
-        score = next(each.score for each in receipt.candidates if each.id == one)
-        cells = [_cell(one, other, games) for other in players]
-        shown = "–" if score is None else f"{score:.2f}"
-        chosen = "chosen" if one == receipt.winner else None
-        who = el("th", f"{one}{mark(receipt.right(one))}", scope="row")
-        rows.append(el("tr", who, *cells, el("td", shown), class_=chosen))
-    heads = [el("th", str(one), scope="col") for one in players]
-    head = el("thead", el("tr", el("td"), *heads, el("th", receipt.score_kind or "score", scope="col")))
-    return _scrolled(el("table", head, el("tbody", *rows), class_="cross"), "the finals")
-
-
-def _cell(one: int, other: int, games: dict[tuple[int, ...], Game]) -> Node:
-    game = games.get((one, other)) or games.get((other, one))
-    if game is None:
-        return el("td", "·")
-    if game.preferred is None:
-        sign = "?" if game.said.startswith("unanswered") else "="
-    else:
-        sign = ("+" if game.preferred == one else "−") * (1 if game.said == "LOW" else 2)
-    slot = el("sub", "A") if game.shown[0] == one else None
-    tone = {"+": "plus", "−": "minus"}.get(sign[0])
-    link = el(
-        "a", sign, slot, class_=tone, href=f"#g{game.number}", data_game=game.number, title=describe(game)
-    )
-    return el("td", link)
+# Decisive verdicts
 
 
 def _flips(receipt: Receipt) -> Node | None:
@@ -384,10 +307,11 @@ def _flips(receipt: Receipt) -> Node | None:
         el(
             "li",
             el("a", f"call {flip.game + 1}", href=f"#g{flip.game}", data_game=flip.game),
-            f": if {flip.preferred} had been preferred, {flip.winner}{mark(receipt.right(flip.winner))} "
-            "would have won",
+            f": if {name_of(receipt, flip.preferred)} had been preferred, "
+            f"{name_of(receipt, flip.winner)}{mark(receipt.right(flip.winner))} would have won",
         )
         for flip in changed
+        if flip.winner is not None
     ]
     text = f"Reversing any one of these {len(deciding)} verdicts would have changed the winner."
     if len(deciding) == 1:
@@ -403,60 +327,130 @@ def _flips(receipt: Receipt) -> Node | None:
     return section("Decisive verdicts", text, el("ul", *items) if items else None)
 
 
-def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> Node:
-    tested = any(one.passed is not None for one in receipt.candidates)
-    scored = any(one.score is not None for one in receipt.candidates)
-    heads = [
-        "candidate",
-        "result",
-        *(["examples passed"] if tested else []),
-        *([receipt.score_kind or "score"] if scored else []),
-    ]
-    rows = []
-    for one in receipt.candidates:
-        cells = [el("th", f"{one.id}{mark(one.right)}", scope="row"), el("td", one.fate, class_="text")]
-        if tested:
-            cells.append(el("td", "–" if one.passed is None else f"{one.passed} of {receipt.examples}"))
-        if scored:
-            cells.append(el("td", "–" if one.score is None else f"{one.score:.2f}"))
-        cells.append(el("td", _candidate_text(one, case, texts)))
-        rows.append(el("tr", *cells, class_="chosen" if one.id == receipt.winner else None))
-    named = (el("th", name, scope="col", class_="text" if name == "result" else None) for name in heads)
-    head = el("tr", *named, el("th", "text", scope="col"))
-    return _scrolled(el("table", el("thead", head), el("tbody", *rows)), "the candidates")
+# Candidates
+
+
+def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[Node]:
+    """Every candidate in a row of full width that opens to its text, the best first."""
+    rank = {one: place for place, one in enumerate(_order(receipt))}
+    drawn = []
+    for one in sorted(receipt.candidates, key=lambda one: rank.get(one.id, len(rank))):
+        facts = [one.fate]
+        if one.passed is not None:
+            facts.append(f"examples passed: {one.passed} of {receipt.examples}")
+        if one.score is not None:
+            value = share(one.score) if receipt.score_kind == "probability" else f"{one.score:.2f}"
+            facts.append(f"{receipt.score_kind or 'score'} {value}")
+        summary = el(
+            "summary",
+            el("b", f"#{one.id}{mark(one.right)} "),
+            el("span", receipt.name(one.id), class_="name") if receipt.name(one.id) != f"#{one.id}" else None,
+            el("span", " · ".join(fact for fact in facts if fact), class_="facts"),
+        )
+        row = "candidate chosen" if one.id == receipt.winner else "candidate"
+        drawn.append(el("details", summary, _candidate_text(one, case, texts), class_=row, id=f"c{one.id}"))
+    return drawn
+
+
+def _order(receipt: Receipt) -> list[int]:
+    ranked = [one for group in receipt.answers for one in group.members]
+    return [one for one in ranked if one == receipt.winner] + [one for one in ranked if one != receipt.winner]
 
 
 def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Child:
     if case is None or one.id >= len(case.candidates):
-        return "–"
-    return folded("show", texts, case.candidates[one.id].text)
+        return el("p", "The text is not available.", class_="note")
+    text = case.candidates[one.id].text
+    return rich(texts, text, kind_of(case, text))
+
+
+# Judge calls
 
 
 def _games(receipt: Receipt, exchanges: Sequence[GameExchange], texts: TextTable) -> list[Node]:
     drawn = []
     for round_number, stage in enumerate(receipt.stages, 1):
         title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {round_number}: {stage.name}"
-        byes = f" · bye: {_listed(stage.byes)}" if stage.byes else ""
-        drawn.append(el("h3", title + byes))
+        byes = f" · bye: {_listed(receipt, stage.byes)}" if stage.byes else ""
+        if len(receipt.stages) > 1 or byes:
+            drawn.append(el("h3", title + byes))
         for game in stage.games:
             exchange = exchanges[game.number] if game.number < len(exchanges) else None
-            drawn.append(_game(game, exchange, texts))
+            drawn.append(_game(game, receipt, exchange, texts))
     return drawn or [el("p", "The judge was not asked.")]
 
 
-def _game(game: Game, exchange: GameExchange | None, texts: TextTable) -> Node:
+def _game(game: Game, receipt: Receipt, exchange: GameExchange | None, texts: TextTable) -> Node:
     cost = f"{number(game.tokens, 0)} tokens read ({number(game.cached, 0)} cached), {game.output} written"
     tries = f", {game.tries} attempts" if game.tries > 1 else ""
     unread = el("span", "unreadable", class_="tag bad") if game.malformed else None
     return el(
         "details",
-        el("summary", el("b", f"{game.number + 1}"), f" {describe(game)} ", unread),
-        el("p", cost + tries, class_="note"),
+        el("summary", el("b", f"{game.number + 1}"), f" {describe(game, receipt)} ", unread),
         *([el("p", _by_criterion(game), class_="note")] if game.criteria else []),
-        *([] if exchange is None else exchange_view(exchange, texts)),
+        *([] if exchange is None else exchange_view(game, receipt, exchange, texts)),
+        el("p", cost + tries, class_="note"),
         class_="game",
         id=f"g{game.number}",
     )
+
+
+def exchange_view(game: Game, receipt: Receipt, exchange: GameExchange, texts: TextTable) -> list[Node]:
+    """Show a call: the judge's reason, what separates two programs, both sides, and the prompt folded."""
+    drawn: list[Node] = []
+    for reply in exchange.replies:
+        drawn += _reply(reply, texts)
+    if len(game.shown) == 2:
+        drawn += _sides("What separates them", exchange.difference, game, receipt, texts)
+        if exchange.shown != exchange.difference:
+            drawn += _sides("What the judge compared", exchange.shown, game, receipt, texts)
+    drawn.append(_prompt(exchange, texts))
+    return drawn
+
+
+def _sides(title: str, sides: Sequence[str], game: Game, receipt: Receipt, texts: TextTable) -> list[Node]:
+    """Two texts side by side; the page's script marks what only one of them has."""
+    if len(sides) != 2:
+        return []
+    columns = [
+        el(
+            "div",
+            el("h5", f"{slot}: {name_of(receipt, one)}{mark(receipt.right(one))}"),
+            el("pre", texts.add([side]), tabindex=0),
+        )
+        for slot, one, side in zip("AB", game.shown, sides, strict=True)
+    ]
+    return [el("h4", title), el("div", *columns, class_="versus")]
+
+
+def _prompt(exchange: GameExchange, texts: TextTable) -> Node:
+    if not exchange.prompt:
+        note = "The prompt cannot be rendered: the cases or the prompt template are not available."
+        return el("p", note, class_="note")
+    note = "Rendered again from the cases. Its key equals that of the run, so this is what was sent."
+    if not exchange.exact:
+        note = (
+            "Rendered again from the cases. Its key differs from that of the run: cases or settings have "
+            "changed, or nothing was sent."
+        )
+    return _fold("Prompt", texts.add(exchange.prompt), el("p", note, class_="note"))
+
+
+def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
+    drawn = [el("h4", "The judge's reason")]
+    if reply.text is None:
+        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
+    else:
+        if reply.reasoning:
+            drawn.append(_fold("Reasoning", texts.add([reply.reasoning])))
+        drawn.append(el("div", texts.add([reply.text]), class_="rich reply", tabindex=0))
+    cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
+    return [*drawn, el("p", HOW.get(reply.how, reply.how) + cause, class_="note")]
+
+
+def _fold(title: str, text: TextRef, *before: Node) -> Node:
+    """Show a title that expands to a long text."""
+    return el("details", el("summary", title), *before, el("pre", text, tabindex=0), class_="fold")
 
 
 def _by_criterion(game: Game) -> str:
@@ -474,5 +468,5 @@ def _scrolled(child: Node, name: str) -> Node:
     return el("div", child, class_="scroll", tabindex=0, role="region", aria_label=name)
 
 
-def _listed(ids: Sequence[int]) -> str:
-    return ", ".join(map(str, ids))
+def _listed(receipt: Receipt, ids: Sequence[int]) -> str:
+    return ", ".join(name_of(receipt, one) for one in ids)

@@ -92,7 +92,7 @@ def _table_section(table: Table, simulated: str | None) -> Node:
     if simulated is not None:
         beside = any(cell.published is not None for _, cells in table.rows for cell in cells)
         note = el("p", f"Simulated ({simulated}){THEIRS if beside else ''}.", class_="simulated")
-    cells = [(label, *map(_html_cell, row)) for label, row in table.rows]
+    cells: list[list[str | Node]] = [[label, *map(_html_cell, row)] for label, row in table.rows]
     picture = table_picture(table, simulated=simulated)
     return section(
         table.title,

@@ -18,13 +18,16 @@ import msgspec
 
 from caps.core.errors import InputError, SettingError
 from caps.core.types import Ask, Case, Unanswered, Usage
+from caps.datasets.case_files import write_case
 from caps.datasets.verdicts import Recorded, text_digest
+from caps.engines.base import Outcome
 from caps.files import FolderLock, append_file, file_errors, is_own_output, write_file
 from caps.journal.store import Journal
 from caps.models.batch_api import parse_key
 from caps.models.faults import Failure, Failures
-from caps.runs.result_lines import Line, answer_of, ask_of, unanswered_in
-from caps.runs.run_file import RunFile, read_regular_file, read_run_file
+from caps.runner import Runner
+from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
+from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
 
 CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a killed process
@@ -87,6 +90,27 @@ class RunFolder:
         file = append_file(self._path / name, empty=True)
         self._files.append(file)
         return file
+
+
+def write_single_run(
+    path: Path,
+    runner: Runner,
+    case: Case,
+    outcome: Outcome,
+    line: Line,
+    *,
+    force: bool = False,
+    summary: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the folder of a run with one case: the case with its candidates, its result and the calls."""
+    with file_errors(f"--out {path}"):
+        path.mkdir(parents=True, exist_ok=True)
+        (path / CASE_FILE).write_bytes(write_case(case) + b"\n")
+    confidence = runner.judge_settings.confidence if runner.asks_model else "verbal"
+    file = new_run_file(runner, cases=str(path / CASE_FILE), limit=None, confidence=confidence, findings={})
+    with RunFolder(path, file, force=force) as folder:
+        folder.add(json_lines([line]), json_lines(ruling_lines(outcome)))
+        folder.finish({"problems": 1, **(summary or {})})
 
 
 def refuse_other_run(path: Path, file: RunFile) -> None:

@@ -1,7 +1,8 @@
 """Admission of requests: the limits clients are held to, and the queue of requests that wait to run."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ class Admission:
     def __init__(self, limits: Limits) -> None:
         self._gate, self._max_waiting = Gate(limits.max_concurrent), limits.max_waiting
         self.waiting = 0
+        self.on_wait: Callable[[float], object] = float  # receives the seconds that a request waited
 
     @property
     def working(self) -> int:
@@ -51,6 +53,7 @@ class Admission:
                 429, "too many requests are waiting: try again later", code="too_busy", retry_after=1
             )
         self.waiting += 1
+        arrived = time.perf_counter()
         try:
             async with asyncio.timeout_at(deadline):
                 await self._gate.__aenter__()
@@ -63,6 +66,7 @@ class Admission:
             ) from None
         finally:
             self.waiting -= 1
+            self.on_wait(time.perf_counter() - arrived)
         try:
             yield
         finally:

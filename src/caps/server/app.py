@@ -15,6 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from caps.core.errors import MissingExtraError, SettingError
@@ -24,7 +25,7 @@ from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel, Upstream
 from caps.runner import Endpoint, Runner
 from caps.server.admission import Admission, Limits
-from caps.server.auth import HEALTH_PATH, AuthMiddleware
+from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware
 from caps.server.errors import ApiError
 from caps.server.handlers import FORWARDED_PATHS, Handlers
 from caps.server.http import (
@@ -40,15 +41,18 @@ from caps.server.http import (
     Send,
     Starlette,
 )
+from caps.server.kept_runs import KeptRuns
 from caps.server.middleware import BodyLimitMiddleware, ErrorMiddleware, RequestContext, RequestLogMiddleware
 from caps.server.selection import Selector
 from caps.server.service import SelectionService
+from caps.server.spending import Meter
 from caps.server.telemetry import JsonLog, Metrics
 from caps.server.virtual_models import ServedGenerator, VirtualModel, virtual_configs
 from caps.text_workers import TextWorkers
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKLOG = 2048
+RERANK_PATHS = ("/v1/rerank", "/v2/rerank")  # as the clients of rerank APIs call them
 KEEP_ALIVE = 65  # seconds; longer than most clients keep idle connections, so that the client closes them
 
 
@@ -65,6 +69,8 @@ class ServerConfig:
     heartbeat: float = 10.0
     grace: float = 60.0
     log: JsonLog = field(default_factory=JsonLog)
+    keep: Path | None = None  # folder for the runs of requests
+    keep_last: int = 1000
     settings: str | None = None  # which settings came from which file, for the log
 
     def __post_init__(self) -> None:
@@ -123,7 +129,7 @@ def create_app(config: ServerConfig) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with _open_service(config, admission) as service:
+        async with _open_service(config, admission, Meter(metrics)) as service:
             app.state.service = service
             yield
 
@@ -158,10 +164,14 @@ def _routes(handlers: Handlers) -> list[Route]:
         RecordedRoute(MESSAGES_PATH, handlers.messages, methods=["POST"]),
         RecordedRoute(f"{MESSAGES_PATH}/count_tokens", handlers.count_tokens, methods=["POST"]),
         RecordedRoute("/v1/select", handlers.select, methods=["POST"]),
+        RecordedRoute("/v1/rank", handlers.rank, methods=["POST"]),
+        *(RecordedRoute(path, handlers.rerank, methods=["POST"]) for path in RERANK_PATHS),
         *(RecordedRoute(f"/v1/{path}", handlers.forward, methods=["POST"]) for path in FORWARDED_PATHS),
         RecordedRoute("/v1/models", handlers.models),
         RecordedRoute("/v1/models/{name:path}", handlers.models),
         RecordedRoute(HEALTH_PATH, handlers.health),
+        RecordedRoute(LIVE_PATH, handlers.live),
+        RecordedRoute(READY_PATH, handlers.ready),
         RecordedRoute("/metrics", handlers.metrics_page),
         RecordedRoute("/openapi.json", handlers.openapi),
     ]
@@ -177,16 +187,22 @@ async def _routing_error(request: Request, error: Exception) -> Response:
 
 
 @asynccontextmanager
-async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIterator[SelectionService]:
+async def _open_service(
+    config: ServerConfig, admission: Admission, meter: Meter
+) -> AsyncIterator[SelectionService]:
     """The service with its connections and worker processes, which are closed at the end."""
     async with AsyncExitStack() as stack:
         runner = config.runner
+
+        async def connect(where: Endpoint) -> Upstream:
+            return _observed(await _connect(stack, where, runner), meter)
+
         generator, judging, _ = runner.endpoints
-        upstream = await _connect(stack, generator, runner)
+        upstream = await connect(generator)
         same = (judging.base_url, judging.api_key) == (generator.base_url, generator.api_key)
-        judge = upstream if same or runner.members else await _connect(stack, judging, runner)
+        judge = upstream if same or runner.members else await connect(judging)
         places = runner.judging_endpoints if runner.members else ()
-        panel = {where: await _connect(stack, where, runner) for where in places}
+        panel = {where: await connect(where) for where in places}
         await runner.learn_context(panel or {judging: judge})
         texts = TextWorkers()
         stack.push_async_callback(texts.close)
@@ -196,7 +212,7 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
         virtual = {}
         for name, own in virtual_configs(runner.config).items():
             sources = runner.with_config(own).sources
-            served = [ServedGenerator(one, await _connect(stack, one.where, runner)) for one in sources]
+            served = [ServedGenerator(one, await connect(one.where)) for one in sources]
             virtual[name] = VirtualModel(name, own, served)
         yield SelectionService(
             upstream=upstream,
@@ -206,6 +222,8 @@ async def _open_service(config: ServerConfig, admission: Admission) -> AsyncIter
             limits=config.limits,
             admission=admission,
             texts=texts,
+            meter=meter,
+            kept=None if config.keep is None else KeptRuns(config.keep, config.keep_last, config.log),
             virtual=virtual,
         )
 
@@ -219,6 +237,14 @@ async def _connect(stack: AsyncExitStack, where: Endpoint, runner: Runner) -> Up
     if isinstance(model, HttpModel | FleetModel):
         return model
     raise SettingError(f"{shown_address(where.base_url)}: caps serve needs an HTTP address or a GGUF file")
+
+
+def _observed(upstream: Upstream, meter: Meter) -> Upstream:
+    """The same model, whose calls the meter counts."""
+    for one in upstream.members if isinstance(upstream, FleetModel) else (upstream,):
+        if isinstance(one, HttpModel):
+            one.observer = meter
+    return upstream
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -15,13 +15,14 @@ from caps.server.errors import ApiError
 from caps.server.http import ASGIApp, Headers, Receive, Scope, Send, is_anthropic
 from caps.server.middleware import RequestContext
 
-HEALTH_PATH = "/health"
+HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/live", "/ready"
+OPEN_PATHS = (HEALTH_PATH, LIVE_PATH, READY_PATH)
 
 
 class AuthMiddleware:
     """Rejects requests without a known key. Without keys, rejects requests for a host name not in `hosts`.
 
-    `HEALTH_PATH` is open to all; its handler shows clients without a key the status only.
+    `OPEN_PATHS` are open to all; their handlers show clients without a key the status only.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class AuthMiddleware:
         anthropic = is_anthropic(scope)
         given = f"Bearer {headers['x-api-key']}" if anthropic and "x-api-key" in headers else ""
         context.authenticated = self._is_known(headers.get("authorization", "")) or self._is_known(given)
-        if not context.authenticated and scope["path"] != HEALTH_PATH:
+        if not context.authenticated and scope["path"] not in OPEN_PATHS:
             way = "x-api-key: <key>" if anthropic else "Authorization: Bearer <key>"
             message = f"the API key is missing or wrong: send {way}"
             raise ApiError(401, message, code="invalid_api_key")

@@ -1,6 +1,7 @@
 """Handlers: one method per route of the API, and responses that are forwarded from the upstream."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ from caps.server.openapi import description
 from caps.server.requests import ChatRequest, decode_body, wants_selection
 from caps.server.responses_format import RESPONSES
 from caps.server.service import SelectionService
+from caps.server.spending import FORWARDED, ForwardedUsage, Meter
 from caps.server.telemetry import JsonLog, Metrics
 
 FORWARDED_PATHS = ("completions", "embeddings")
@@ -55,6 +57,7 @@ class ForwardedResponse:
     path: str
     body: bytes
     seconds: float
+    meter: Meter
     headers: Mapping[str, str] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
@@ -63,13 +66,36 @@ class ForwardedResponse:
 
     async def _forward(self, send: Send) -> None:
         deadline = asyncio.get_running_loop().time() + self.seconds
-        async with self.admission.admit(deadline), self._response() as response:
+        async with (
+            self.admission.admit(deadline),
+            self._response() as response,
+            self._counted(response) as usage,
+        ):
             # Some servers repeat the key they were sent, which belongs to this gateway and not to the client.
             status = response.status if response.status < 600 else 502
             secrets = self.upstream.secrets(failed=status >= 400)
-            stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets)), status)
+            stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets), usage), status)
             stream.raw_headers = _kept_headers(response, secrets)
             await stream.stream_response(send)
+
+    @asynccontextmanager
+    async def _counted(self, response: aiohttp.ClientResponse) -> AsyncIterator[ForwardedUsage]:
+        """Count what the reply spends, also if the client leaves before its end."""
+        started, usage = time.perf_counter(), ForwardedUsage()
+        try:
+            yield usage
+        except BaseException:
+            seconds = time.perf_counter() - started
+            self.meter.count_abandoned(FORWARDED, len(self.body), seconds, usage.events or None)
+            raise
+        seconds = time.perf_counter() - started
+        if response.status < 400:
+            self.meter.count(FORWARDED, usage.read(len(self.body)), seconds)
+        else:
+            self.meter.on_fault(
+                seconds,
+                "busy" if response.status == 429 else "server" if response.status >= 500 else "refused",
+            )
 
     @asynccontextmanager
     async def _response(self) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -95,11 +121,15 @@ class ForwardedResponse:
             fault = ApiError(502, message, code="upstream_server")
         else:
             return
+        self.meter.on_fault(0.0, fault.code.removeprefix("upstream_"))
         raise fault  # outside the handlers: an exception of aiohttp may hold the request and its headers
 
 
-async def _scrubbed(response: aiohttp.ClientResponse, scrubber: StreamScrubber) -> AsyncIterator[bytes]:
+async def _scrubbed(
+    response: aiohttp.ClientResponse, scrubber: StreamScrubber, usage: ForwardedUsage
+) -> AsyncIterator[bytes]:
     async for part in limited(response, FORWARDED_BYTES):
+        usage.feed(part)
         if clean := scrubber.feed(part):
             yield clean
     if rest := scrubber.end():
@@ -168,6 +198,21 @@ class Handlers:
         self._record(context, line["usage"], line)
         return JsonResponse(line, headers=_probability_header(line))
 
+    async def rank(self, request: Request) -> ASGIApp:
+        """A query with documents in, the documents ranked out."""
+        context, payload = RequestContext.of(request.scope), await request.body()
+        work = _service(request).rank(decode_body(payload), payload, context.run)
+        ranked = await run_until_disconnect(work, request.receive)
+        self._record(context, ranked["usage"], ranked["caps"])
+        return JsonResponse(ranked)
+
+    async def rerank(self, request: Request) -> ASGIApp:
+        """A ranking at the paths of other rerank APIs: by caps for `caps/…`, else the upstream's own."""
+        payload = await request.body()
+        if wants_selection(decode_body(payload)):
+            return await self.rank(request)
+        return _forwarded(request, payload)
+
     async def forward(self, request: Request) -> ASGIApp:
         """Any other request of the OpenAI API, forwarded to the same path."""
         payload = await request.body()
@@ -196,6 +241,16 @@ class Handlers:
         authenticated = RequestContext.of(request.scope).authenticated
         shown = health if authenticated else {"status": health["status"]}
         return JsonResponse(shown, 200 if health["status"] == "ok" else 503)
+
+    async def live(self, request: Request) -> ASGIApp:  # noqa: ARG002
+        """Whether this process answers; nothing else is asked, so an outage of the upstream does not show."""
+        return JsonResponse({"status": "live"})
+
+    async def ready(self, request: Request) -> ASGIApp:
+        """Whether requests can be answered now: the upstream is asked."""
+        health = await _service(request).health()
+        ready = health["status"] == "ok"
+        return JsonResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def metrics_page(self, request: Request) -> ASGIApp:  # noqa: ARG002
         """The metrics in the text format of Prometheus."""
@@ -255,5 +310,5 @@ def _service(request: Request) -> SelectionService:
 def _forwarded(request: Request, payload: bytes) -> ForwardedResponse:
     service, path = _service(request), RequestContext.of(request.scope).route.removeprefix("/v1/")
     headers = {name: request.headers[name] for name in PASSED_HEADERS if name in request.headers}
-    seconds = service.limits.max_seconds
-    return ForwardedResponse(service.upstream, service.admission, path, payload, seconds, headers)
+    seconds, meter = service.limits.max_seconds, service.meter
+    return ForwardedResponse(service.upstream, service.admission, path, payload, seconds, meter, headers)

@@ -26,6 +26,7 @@ from caps.server.http import (
     Send,
     error_response,
 )
+from caps.server.spending import Spending, spending_of_request
 from caps.server.telemetry import JsonLog, Metrics
 
 CLIENT_CLOSED_REQUEST = 499  # the status that proxies log for a client that disconnected
@@ -43,6 +44,12 @@ class RequestContext:
     authenticated: bool = True
     fault: str = ""
     facts: dict[str, object] = field(default_factory=dict)
+    spending: Spending = field(default_factory=Spending)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the client got an answer, as far as this server knows."""
+        return 200 <= self.status < 400 and "error" not in self.facts
 
     @classmethod
     def of(cls, scope: Scope) -> "RequestContext":
@@ -73,13 +80,20 @@ class RequestLogMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, send_with_id)
+            with spending_of_request(context.spending):
+                await self.app(scope, receive, send_with_id)
         finally:
             self._record(context, method=scope["method"])
 
     def _record(self, context: RequestContext, *, method: str) -> None:
         seconds = time.perf_counter() - context.start
         self._metrics.record_request(context.route, context.status, seconds)
+        spent = context.spending.total
+        if not context.answered:
+            self._metrics.record_abandoned(spent)
+        if context.spending.calls:  # what an answer reports of its own usage is kept
+            reported = {"prompt_tokens": spent.prompt, "completion_tokens": spent.output}
+            context.facts = {**reported, **context.facts}
         self._log.write(
             "request",
             level="error" if context.fault else "info",

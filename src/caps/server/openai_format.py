@@ -148,7 +148,8 @@ def _costs(request: ChatRequest, samples: Samples, result: ContestResult) -> dic
         spent = sum((one.sample.usage for one in samples.choices), start=NO_USAGE)
         generation = None if price is None else price.of(spent.prompt, spent.output, spent.cached)
     total = result.outcome.ledger.total()
-    judge = 0.0 if not total.calls else None if result.price is None else result.price.of_sums(total)
+    price = result.runner.price
+    judge = 0.0 if not total.calls else None if price is None else price.of_sums(total)
     both = None if generation is None or judge is None else generation + judge
     dollars = {"generation_usd": generation, "judge_usd": judge, "usd": both}
     return {name: None if value is None else round(value, 6) for name, value in dollars.items()}

@@ -87,7 +87,11 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
         tool_choice={"type": "object"},
         stop_sequences={"type": "array", "items": {"type": "string"}},
     )
-    case = {"type": "object", "required": ["problem", "candidates"], "additionalProperties": True}
+    case: dict[str, Any] = {
+        "type": "object",
+        "required": ["problem", "candidates"],
+        "additionalProperties": True,
+    }
     case["properties"] = {
         "problem": {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
         "candidates": {"type": "array", "minItems": 1, "maxItems": limits.max_samples},
@@ -97,6 +101,19 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
             "description": "caps/<model>: the judge model, if the server has none configured",
         },
         "caps": _options(base, limits),
+    }
+    documents = {"type": "array", "minItems": 1, "maxItems": limits.max_samples}
+    rank: dict[str, Any] = {
+        "type": "object",
+        "required": ["query", "documents"],
+        "additionalProperties": True,
+    }
+    rank["properties"] = {
+        "query": {"type": "string"},
+        "documents": {**documents, "items": {"type": ["string", "object"]}},
+        "top_n": {"type": "integer", "minimum": 1, "description": "return the best N only"},
+        "return_documents": {"type": "boolean", "description": "return the text of each document too"},
+        **{name: case["properties"][name] for name in ("domain", "model", "caps")},
     }
     return {
         "openapi": "3.1.0",
@@ -115,8 +132,13 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
             "/v1/messages": {"post": _anthropic("A message: the best of several samples", message)},
             "/v1/messages/count_tokens": {"post": _anthropic("The tokens of a message, estimated", counted)},
             "/v1/select": {"post": _post("The best of given candidates", case)},
+            "/v1/rank": {
+                "post": _post("Documents or candidates ranked, with scores", {"anyOf": [rank, case]})
+            },
             "/v1/models": {"get": _get("Models of the upstream, each also as caps/<model>")},
             "/health": {"get": _get("Whether the upstream answers; 503 if not")},
+            "/live": {"get": _get("Whether this process answers, whatever the upstream does")},
+            "/ready": {"get": _get("Whether requests can be answered now; 503 if not")},
             "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
         },
     }
@@ -171,7 +193,7 @@ def _post(about: str, schema: dict[str, Any], error: str = "Error") -> dict[str,
 
 
 def _anthropic(about: str, schema: dict[str, Any]) -> dict[str, Any]:
-    security = [{"anthropic": []}, {"key": []}, {}]
+    security: list[dict[str, list[str]]] = [{"anthropic": []}, {"key": []}, {}]
     return {**_post(about, schema, "AnthropicError"), "security": security}
 
 

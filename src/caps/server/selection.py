@@ -27,7 +27,6 @@ from caps.core.errors import (
     UnknownModelError,
 )
 from caps.core.types import DEFAULT_ID, Candidate, Case, Selection, Usage
-from caps.costs.prices import Price
 from caps.engines.adaptive import Adapted, AdaptiveRun, Generator, Step
 from caps.engines.base import Outcome
 from caps.engines.local import LocalEngine
@@ -42,6 +41,7 @@ from caps.sampling.base import Sample
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
 from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
+from caps.server.spending import GENERATION, spending_for
 from caps.server.virtual_models import ServedGenerator
 from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
@@ -154,6 +154,7 @@ async def _generate_batch(
 ) -> list[SampledChoice]:
     """Generate samples at once. After `soft_deadline`, late ones are dropped if there is any answer."""
     loop = asyncio.get_running_loop()
+    model.expect(len(numbers))
     tasks = [asyncio.ensure_future(_generate(model, request, number)) for number in numbers]
     try:
         done, late = await asyncio.wait(
@@ -187,9 +188,10 @@ async def _generate(
         return read_completion(reply, prompt), sanitize(reply["choices"][0])
 
     try:
-        done = await model.exchange(
-            lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
-        )
+        with spending_for(GENERATION):
+            done = await model.exchange(
+                lambda limit: request.upstream_body(number, name, limit_name=limit), read, model=name
+            )
     except FATAL_ERRORS:
         raise
     except ModelError as error:
@@ -251,7 +253,7 @@ class ContestResult:
 
     outcome: Outcome
     selection: Selection
-    price: Price | None = None
+    runner: Runner  # of the request
 
 
 class Selector:
@@ -290,7 +292,7 @@ class Selector:
         if isinstance(applied, InputError):
             raise field_error(applied)
         (outcome,) = [one async for one in engine.run([applied], runner.strategy, seed=config.seed)]
-        return ContestResult(outcome, _selection(outcome), runner.price)
+        return ContestResult(outcome, _selection(outcome), runner)
 
     async def solve(
         self,
@@ -335,7 +337,7 @@ class Selector:
                 adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
-        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner.price)
+        return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner)
 
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""

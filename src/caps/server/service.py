@@ -1,6 +1,6 @@
 """The selection service: answers chat requests and cases, lists models, and reports health.
 
-Nothing is stored: samples and verdicts belong to the clients and go into no journal.
+Samples and verdicts belong to the clients and go into no journal; runs are kept only if the operator asks.
 """
 
 import asyncio
@@ -20,9 +20,11 @@ from caps.evidence.domains import registered_fields
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
 from caps.runner import Endpoint, GeneratorSource, Runner
+from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines
 from caps.server.admission import Admission, Limits
 from caps.server.errors import ApiError, invalid_value
+from caps.server.kept_runs import KeptRuns
 from caps.server.openai_format import Completion, chat_completion, usage_object
 from caps.server.requests import (
     PREFIX,
@@ -39,7 +41,9 @@ from caps.server.requests import (
     translate_large,
     upstream_model,
 )
-from caps.server.selection import Samples, Selector, generate_samples
+from caps.server.rerank import case_fields, parse_large_ranking, rank_options, ranking
+from caps.server.selection import ContestResult, Samples, Selector, generate_samples
+from caps.server.spending import Meter
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
 
@@ -59,6 +63,8 @@ class SelectionService:
     limits: Limits = field(default_factory=Limits)
     admission: Admission
     texts: TextWorkers
+    meter: Meter
+    kept: KeptRuns | None = None
     virtual: Mapping[str, VirtualModel] = field(default_factory=dict)
     _probed: list[tuple[float, str]] = field(default_factory=list, init=False)
 
@@ -104,7 +110,7 @@ class SelectionService:
                 )
                 if found is None:
                     raise _no_candidates_error(samples)
-                return chat_completion(request, samples, found, run=run, created=int(time.time()))
+                return await self._completion(request, samples, found, run)
             samples = await generate_samples(
                 self.upstream, request, self.texts, start=start, deadline=deadline
             )
@@ -115,7 +121,28 @@ class SelectionService:
             result = await self.selector.select(
                 case, request.config, generator=request.model, deadline=deadline
             )
-        return chat_completion(request, samples, result, run=run, created=int(time.time()))
+        return await self._completion(request, samples, result, run)
+
+    async def _completion(
+        self, request: ChatRequest, samples: Samples, result: ContestResult, run: str
+    ) -> Completion:
+        """The completion of a request; its run is kept, if runs are."""
+        completion = chat_completion(request, samples, result, run=run, created=int(time.time()))
+        adaptive = {} if samples.adapted is None else adaptive_line(samples.adapted, result.outcome)
+        await self._keep(run, result, request.config, completion["usage"], adaptive)
+        return completion
+
+    async def _keep(
+        self,
+        run: str,
+        result: ContestResult,
+        config: RunConfig,
+        usage: Mapping[str, Any],
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        if self.kept is not None:
+            line = selection_line(result.outcome, config, price=None)
+            await self.kept.write(run, result, {**line, **(more or {})}, {"request": run, "usage": usage})
 
     def _generators(self, request: ChatRequest) -> Sequence[ServedGenerator]:
         """The models that write the answers to a request."""
@@ -127,14 +154,35 @@ class SelectionService:
 
     async def select(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
         """A case with its own candidates in, a result line out."""
+        result, config, _ = await self._selected(body, payload)
+        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
+        line = selection_line(result.outcome, config, price=None)
+        usage = usage_object(None, result.outcome.ledger)
+        await self._keep(run, result, config, usage)
+        return {**line, "run_id": run, "usage": usage}
+
+    async def rank(self, body: dict[str, Any], payload: bytes, run: str) -> dict[str, Any]:
+        """A query with documents or a case in, the documents ranked out."""
+        options = rank_options(body)
+        result, config, judge = await self._selected(body, payload, ranked=True)
+        named = body["model"] if isinstance(body.get("model"), str) else PREFIX + judge
+        ranked = ranking(result, config, options, model=named, run=run)
+        await self._keep(run, result, config, ranked["usage"])
+        return ranked
+
+    async def _selected(
+        self, body: dict[str, Any], payload: bytes, *, ranked: bool = False
+    ) -> tuple[ContestResult, RunConfig, str]:
+        """The contest of the case in a body, the config of the request, and the name of the judge."""
         config = request_config(body.get("caps"), self.config, self.limits)
         deadline = asyncio.get_running_loop().time() + (config.budget_seconds or 0.0)
         try:
             if is_large(body):
-                work = partial(parse_large_case, payload, registered_fields())
+                parse = parse_large_ranking if ranked else parse_large_case
+                work = partial(parse, payload, registered_fields())
                 case = await self.texts.run(work, size=len(payload), limit=0, until=deadline)
             else:
-                case = parse_case_body(body)
+                case = parse_case_body(case_fields(body) if ranked else body)
             refuse_local_fields(case)
         except InputError as error:
             raise invalid_value("body", str(error)) from None
@@ -145,9 +193,7 @@ class SelectionService:
         judge = self.selector.judge or self._judge_for(body, config)
         async with self.admission.admit(deadline):
             result = await self.selector.select(case, config, generator=judge, deadline=deadline)
-        result.outcome.failure = None if result.selection.provisional else result.outcome.failure
-        line = selection_line(result.outcome, config, price=None)
-        return {**line, "run_id": run, "usage": usage_object(None, result.outcome.ledger)}
+        return result, config, judge
 
     def _judge_for(self, body: dict[str, Any], config: RunConfig) -> str:
         """The judge model that a request names; not required for a strategy without a judge."""

@@ -8,6 +8,7 @@ No other module imports prometheus_client.
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -15,11 +16,13 @@ import msgspec
 
 from caps.core.errors import MissingExtraError
 from caps.core.text import printable_json
+from caps.core.types import Usage
 from caps.server.admission import Admission
 
 MAX_TEXT = 200  # characters of a text in a log line
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens", "reasoning_tokens")
+WAITS = (0.001, 0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
+PROBABILITIES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def _short(value: object) -> object:
 
 
 class Metrics:
-    """Counts requests, samples, judge calls and tokens."""
+    """Counts requests, waits, answers, and the calls to the upstream with their tokens."""
 
     def __init__(self, admission: Admission) -> None:
         try:
@@ -72,11 +75,30 @@ class Metrics:
             return Counter(f"caps_{name}", about, labels, registry=self._registry)
 
         self._requests = counter("requests", "Requests answered", "route", "status")
-        self._seconds = Histogram(
-            "caps_request_seconds", "Seconds per request", ["route"], buckets=SECONDS, registry=self._registry
+
+        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Any:
+            return Histogram(f"caps_{name}", about, labels, buckets=buckets, registry=self._registry)
+
+        parts = "by part (generation, verifier, forwarded)"
+        self._seconds = histogram("request_seconds", "Seconds per request", SECONDS, "route")
+        self._waits = histogram(
+            "queue_seconds", "Seconds waited: requests to run, calls for a connection", WAITS, "queue"
         )
-        self._tokens = counter("tokens", "Tokens, by part (generation, verifier) and kind", "part", "kind")
-        self._calls = counter("calls", "Calls to the upstream, by part (generation, verifier)", "part")
+        self._probability = histogram(
+            "probability", "Probability that the chosen answer is right", PROBABILITIES
+        )
+        self._upstream = histogram(
+            "upstream_seconds", f"Seconds per answered call to the upstream, {parts}", SECONDS, "part"
+        )
+        self._errors = counter("upstream_errors", "Failed attempts at the upstream, by cause", "cause")
+        self._tokens = counter("tokens", f"Tokens, {parts} and kind", "part", "kind")
+        self._calls = counter("calls", f"Calls to the upstream, {parts}", "part")
+        self._estimated = counter(
+            "calls_estimated", "Calls whose tokens are estimated: cancelled, or without usage", "part"
+        )
+        self._abandoned = counter(
+            "abandoned_tokens", "Tokens of requests that failed or whose client left", "kind"
+        )
         self._failed = counter("samples_failed", "Samples that failed")
         self._unanimous = counter("unanimous", "Answers selected without a judge call")
         self._provisional = counter("provisional", "Answers selected before the contest was complete")
@@ -86,6 +108,7 @@ class Metrics:
             ("waiting", "Requests that wait to run", lambda: admission.waiting),
         ):
             Gauge(f"caps_{name}", about, registry=self._registry).set_function(value)
+        admission.on_wait = self._waits.labels("request").observe
 
     def record_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request and its duration."""
@@ -93,18 +116,45 @@ class Metrics:
         self._seconds.labels(route).observe(seconds)
 
     def record_answer(self, usage: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Count the samples, calls and tokens of an answer."""
+        """Count an answer: its samples that failed or were saved, and how sure it is."""
         split = usage["caps"]
-        for part in ("generation", "verifier"):
-            spent = split.get(part, {"calls": 0})
-            self._calls.labels(part).inc(spent["calls"])
-            for kind in TOKENS:
-                self._tokens.labels(part, kind.removesuffix("_tokens")).inc(spent.get(kind, 0))
         self._failed.inc(facts.get("failed", 0))
         self._provisional.inc(bool(facts.get("provisional")))
         self._unanimous.inc(not split["verifier"]["calls"])
         self._saved.inc(split.get("early_exit", {}).get("saved_samples", 0))
+        if facts.get("probability") is not None:
+            self._probability.observe(facts["probability"])
+
+    def record_wait(self, queue: str, seconds: float) -> None:
+        """Count a wait in a queue."""
+        self._waits.labels(queue).observe(seconds)
+
+    def record_upstream(self, part: str, seconds: float, cause: str | None) -> None:
+        """Count the duration of a call, or the cause of its failure."""
+        if cause is None:
+            self._upstream.labels(part).observe(seconds)
+        else:
+            self._errors.labels(cause).inc()
+
+    def record_call(self, part: str, usage: Usage) -> None:
+        """Count a call and its tokens."""
+        self._calls.labels(part).inc()
+        self._estimated.labels(part).inc(usage.estimated)
+        for kind, tokens in _kinds(usage):
+            self._tokens.labels(part, kind).inc(tokens)
+
+    def record_abandoned(self, usage: Usage) -> None:
+        """Count the tokens of a request that got no answer; they are in the tokens of its parts too."""
+        for kind, tokens in _kinds(usage):
+            self._abandoned.labels(kind).inc(tokens)
 
     def render(self) -> bytes:
         """The metrics in the text format of Prometheus."""
         return bytes(self._write(self._registry))
+
+
+def _kinds(usage: Usage) -> Iterator[tuple[str, int]]:
+    yield "prompt", usage.prompt
+    yield "completion", usage.output
+    yield "cached", usage.cached
+    yield "reasoning", usage.reasoning

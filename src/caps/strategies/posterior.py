@@ -46,6 +46,10 @@ WEIGHTS = {  # weights of what is known before the judge is asked -> their names
     "survived": "agreement", "score": "score", "logprob": "logprob", "written": "written tests",
     "feature_weight": "",
 }  # fmt: skip
+FEATURES = {  # weights -> the feature that each of them weighs
+    "parses": "parses", "tests": "tests_passed", "survived": "agreement", "score": "score",
+    "logprob": "logprob", "written": "written",
+}  # fmt: skip
 FEWER = 0.55  # how much surer a candidate of a smaller pool is, in log-odds for each halving of it / log 2
 
 
@@ -133,8 +137,11 @@ class Posterior(UncertainJudge):
             found.append(Influence(what, now, now - found[-1].probability if found else now))
 
         note("nothing known", ContestState(replace(cast(Any, self), **without), entrants, luck))
+        features = {name for one in entrants for name in one.features} | {""}
         for name, what in WEIGHTS.items():
             del without[name]
+            if (self.feature if name == "feature_weight" else FEATURES.get(name, "")) not in features:
+                continue  # no candidate has it, so it changes nothing
             note(what or self.feature, ContestState(replace(cast(Any, self), **without), entrants, luck))
         state = ContestState(self, entrants, luck)
         for asks, answers in rounds:
@@ -142,6 +149,16 @@ class Posterior(UncertainJudge):
                 state.update([ask], [answer])
                 note(_describe_answer(ask, answer), state)
         return tuple(one for one in found if one.change or one is found[0])
+
+    def follow(
+        self, entrants: Sequence[Entrant], asks: Sequence[Ask], answers: Sequence[Answer]
+    ) -> Iterator[dict[int, float]]:
+        """The probability of each candidate before the first answer and after each."""
+        state = ContestState(self, entrants, [0.0] * len(entrants))
+        yield state.chances()
+        for ask, answer in zip(asks, answers, strict=True):
+            state.update([ask], [answer])
+            yield state.chances()
 
     def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
         """Whether several answers may be right: they are programs, or nearly all stand alone."""

@@ -4,10 +4,9 @@ const overview = document.getElementById("overview");
 const receiptView = document.getElementById("receipt");
 const theme = document.getElementById("theme");
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const trusted = window.trustedTypes?.createPolicy("caps", { createScriptURL: (address) => address });
 const shards = new Map();
 const receipts = new Map((data.receipts ?? []).map((receipt, index) => [index, receipt]));
-let table = null;
+let table = null, shownRow = null;
 
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
@@ -20,9 +19,7 @@ theme.addEventListener("click", () => setTheme(document.documentElement.dataset.
 
 // Receipts beside the page are compressed scripts: a page from disk can load nothing else.
 async function unpack(start, packed) {
-  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  JSON.parse(await new Response(stream).text()).forEach((receipt, index) => receipts.set(start + index, receipt));
+  JSON.parse(await inflate(packed)).forEach((receipt, index) => receipts.set(start + index, receipt));
 }
 const unpacking = [];
 window.capsShard = (start, packed) => unpacking.push(unpack(start, packed));
@@ -53,9 +50,11 @@ function load(index) {
   });
 }
 
-async function show(row) {
+async function show(row, game) {
+  if (row === shownRow) { if (game) openGame(`g${game}`); return; }
+  shownRow = row;
   const loaded = await Promise.all(row[1].map(load));
-  const back = make("a", "← all cases", { href: table.address(), class: "back" });
+  if (shownRow !== row) return;
   const articles = loaded.map((receipt, index) => {
     if (receipt) return separate(buildAll(receipt.tree, receipt.texts), index);
     const article = document.createElement("article");
@@ -65,7 +64,8 @@ async function show(row) {
       make("p", row[row.length - 1], { class: "log" }));
     return article;
   });
-  receiptView.replaceChildren(back, ...articles);
+  receiptView.replaceChildren(navigation(row), ...articles);
+  receiptView.querySelectorAll(".figure-box").forEach(pictureTools);
   receiptView.className = articles.length > 1 ? "both" : "";
   overview.hidden = true;
   receiptView.hidden = false;
@@ -73,6 +73,7 @@ async function show(row) {
   const head = receiptView.querySelector("h1");
   head.tabIndex = -1;
   head.focus({ preventScroll: true });
+  if (game) openGame(`g${game}`);
 }
 
 // The second of two receipts on a page gets separate anchors.
@@ -86,8 +87,10 @@ function separate(article, index) {
 }
 
 function route() {
-  const row = data.rows.find((one) => location.hash === `#case=${encodeURIComponent(one[2])}`);
-  if (row) { show(row); return; }
+  const [, name, game] = /^#case=([^&]*)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
+  const row = name === undefined ? null : data.rows.find((one) => name === encodeURIComponent(one[2]));
+  if (row) { show(row, game); return; }
+  shownRow = null;
   const wasHidden = receiptView.hidden;
   receiptView.hidden = true;
   overview.hidden = false;
@@ -99,10 +102,9 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("[data-game]");
   if (!link) return;
   event.preventDefault();
-  const game = document.getElementById(link.getAttribute("href").slice(1));
-  game.open = true;
-  game.scrollIntoView({ block: "start" });
-  game.querySelector("summary").focus({ preventScroll: true });
+  const id = link.getAttribute("href").slice(1);
+  if (shownRow) history.replaceState(null, "", caseAddress(shownRow, id.slice(1)));
+  openGame(id);
 });
 window.addEventListener("beforeprint", () => document.querySelectorAll("details.fold").forEach((fold) => { fold.open ||= fold.closest("#overview") !== null; }));
 
@@ -124,3 +126,5 @@ if (data.live) {
     if (update.finished) events.close();
   });
 }
+
+liven(overview);

@@ -1,0 +1,127 @@
+// Receipts: previous and next, keys, links to a game, pictures as files.
+const KEYS = [["j / k", "next / previous case"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
+const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
+{
+  const list = document.createElement("dl");
+  for (const [key, what] of KEYS) { const row = document.createElement("div"); row.append(make("dt", key), make("dd", what)); list.append(row); }
+  const close = make("button", "Close", { type: "button" });
+  close.addEventListener("click", () => help.close());
+  help.append(make("p", "Keys", { class: "eyebrow" }), list, close);
+  document.body.append(help);
+}
+
+const caseAddress = (row, game = null) => `#case=${encodeURIComponent(row[2])}${game === null ? "" : `&game=${game}`}`;
+
+// The rows as the table shows them: j and k follow its order and its filter.
+function neighbour(row, step) {
+  const shown = table?.visible?.length ? table.visible.map((index) => data.rows[index]) : data.rows;
+  const at = shown.indexOf(row);
+  return at < 0 ? null : shown[at + step] ?? null;
+}
+
+function navigation(row) {
+  const bar = make("nav", "", { class: "cases-nav", "aria-label": "Cases" });
+  const back = make("a", "← all cases", { href: table?.address?.() ?? "#", class: "back" });
+  bar.append(back);
+  for (const [step, text] of [[-1, "‹ previous"], [1, "next ›"]]) {
+    const other = neighbour(row, step);
+    bar.append(other ? make("a", text, { href: caseAddress(other), class: "step", title: `Case ${other[2]}` }) : make("span", text, { class: "step off" }));
+  }
+  const keys = make("button", "Keys", { type: "button", class: "keys" });
+  keys.addEventListener("click", () => help.showModal());
+  bar.append(keys);
+  return bar;
+}
+
+function openGame(id) {
+  const game = document.getElementById(id);
+  if (!game) return;
+  game.open = true;
+  game.scrollIntoView({ block: "start" });
+  game.querySelector("summary").focus({ preventScroll: true });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  if (event.target.closest?.("input, select, textarea")) { if (event.key === "Escape") event.target.blur(); return; }
+  if (event.key === "?") { event.preventDefault(); help.showModal(); return; }
+  if (!table) return;
+  if (event.key === "/") {
+    event.preventDefault();
+    if (shownRow) location.hash = table.address?.() ?? "";
+    setTimeout(() => table.search.focus());
+  } else if (event.key === "Escape" && shownRow) location.hash = table.address?.() ?? "";
+  else if (shownRow && (event.key === "j" || event.key === "k")) {
+    const other = neighbour(shownRow, event.key === "j" ? 1 : -1);
+    if (other) location.hash = caseAddress(other);
+  }
+});
+
+// A picture as a file: its elements with the styles that they have on the page.
+const PAINT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "fill-opacity", "stroke-linejoin", "font-family", "font-size", "font-weight", "opacity", "text-anchor", "paint-order"];
+function standalone(svg) {
+  const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
+  const [originals, copies] = [svg.querySelectorAll("*"), copy.querySelectorAll("*")];
+  originals.forEach((one, at) => {
+    const style = getComputedStyle(one);
+    for (const name of PAINT) { const value = style.getPropertyValue(name); if (value) copies[at].setAttribute(name, value); }
+    for (const name of ["href", "data-game", "class"]) copies[at].removeAttribute(name);
+  });
+  const [x, y] = svg.getAttribute("viewBox").split(" ").map(Number), edge = 16;
+  copy.setAttribute("xmlns", SVG);
+  copy.setAttribute("viewBox", [x - edge, y - edge, width + 2 * edge, height + 2 * edge].join(" "));
+  copy.setAttribute("width", width + 2 * edge);
+  copy.setAttribute("height", height + 2 * edge);
+  copy.removeAttribute("class");
+  const ground = document.createElementNS(SVG, "rect");
+  Object.entries({ x: x - edge, y: y - edge, width: width + 2 * edge, height: height + 2 * edge, fill: getComputedStyle(document.body).backgroundColor })
+    .forEach(([name, value]) => ground.setAttribute(name, value));
+  copy.prepend(ground);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function raster(text) {
+  return new Promise((done, failed) => {
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [image.width * 2, image.height * 2];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large"))), "image/png");
+    };
+    image.onerror = () => failed(new Error("the picture cannot be drawn"));
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  });
+}
+
+function save(blob, name) {
+  const link = make("a", "", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+function pictureTools(box) {
+  const svg = box.querySelector("svg.drawing");
+  if (!svg || box.querySelector(".picture-tools")) return;
+  const tools = make("div", "", { class: "picture-tools" }), name = "receipt";
+  const copy = make("button", "Copy as image", { type: "button" }), vector = make("button", "Save as SVG", { type: "button" });
+  const tell = (text) => { copy.textContent = text; setTimeout(() => { copy.textContent = "Copy as image"; }, 2000); };
+  copy.addEventListener("click", async () => {
+    const picture = raster(standalone(svg));
+    try { await navigator.clipboard.write([new ClipboardItem({ "image/png": picture })]); tell("Copied"); }
+    catch { try { save(await picture, `${name}.png`); tell("Saved as PNG"); } catch { tell("Not possible here"); } }
+  });
+  vector.addEventListener("click", () => save(new Blob([standalone(svg)], { type: "image/svg+xml" }), `${name}.svg`));
+  tools.append(copy, vector);
+  box.prepend(tools);
+}
+
+// A page of one case is markup already: its texts are rendered like those of built receipts.
+function liven(root) {
+  root.querySelectorAll(".figure-box").forEach(pictureTools);
+  root.querySelectorAll(".rich, .versus").forEach((element) => {
+    const act = () => (element.classList.contains("rich") ? enrich(element) : compareSides(element));
+    const closed = element.closest("details:not([open])");
+    if (closed) closed.addEventListener("toggle", act, { once: true }); else act();
+  });
+}
