@@ -34,6 +34,7 @@ from caps.reports.study import (
     table_picture,
 )
 from caps.runner import Runner
+from caps.runs.progress_file import ProgressFile
 from caps.studies.bench import Bench
 from caps.studies.results import claim_folder, selection_line, slug
 from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
@@ -198,7 +199,7 @@ def _run(one: _Prepared, limit: int | None, processes: int, *, simulated: bool, 
     """Run what is missing, then write the tables and the selections."""
     plan, folder = one.plan, one.folder
     with Bench(one.shards, folder) as runs:
-        _play(runs, one.shards, limit, processes, quiet=quiet)
+        _play(runs, one, limit, processes, quiet=quiet)
         book = runs.book()
     tables = [make_table(plan, table, book) for table in plan.tables]
     label = _label(one.shards) if simulated else None
@@ -281,8 +282,8 @@ def _runner(
         return runner
 
 
-def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *, quiet: bool) -> None:
-    counts = [runs.progress(shard) for shard in shards]
+def _play(runs: Bench, one: _Prepared, limit: int | None, processes: int, *, quiet: bool) -> None:
+    counts = [runs.progress(shard) for shard in one.shards]
     done, total = sum(one[0] for one in counts), sum(one[1] for one in counts)
     if done and not quiet:
         say(f"{number(done, 0)} of {plural(total, 'selection')} are done already")
@@ -290,9 +291,18 @@ def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *
         lines = plural(runs.unreadable, "unreadable line")
         say(f"{lines} in the results; those selections are made again", "yellow")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Progress("selections", total, hidden=quiet, done=done) as progress:
+    with (
+        Progress("selections", total, hidden=quiet, done=done) as progress,
+        ProgressFile(one.folder, total, what="selections", done=done) as live,
+    ):
+        live.write()
+
+        def count(more: int) -> None:
+            progress.advance(more)
+            live.finish(more=more)
+
         try:
-            runs.play(limit=limit, processes=processes, hear=progress.advance)
+            runs.play(limit=limit, processes=processes, hear=count)
         except KeyboardInterrupt:
             say(
                 "interrupted; every result so far is stored: run the same command again to continue", "yellow"

@@ -21,7 +21,7 @@ from caps.reports.html import Node, TextTable, el, markup, plain, safe_json
 from caps.reports.run_page import Listing, listing_view
 
 STYLES = ("style.css", "chart.css", "views.css", "receipt.css")
-SCRIPTS = ("build.js", "rich.js", "table.js", "receipt.js", "main.js")
+SCRIPTS = ("build.js", "rich.js", "table.js", "receipt.js", "main.js", "live.js")
 LIBRARIES = ("prism.js", "katex.js", "markdown-it.js", "diff.js")
 INLINE_LIMIT = 6_000_000  # characters of receipts inside a page; more are written beside it
 SHARD_SIZE = 1_000_000
@@ -36,6 +36,7 @@ class Page:
 
     title: str
     figures: Sequence[Node]
+    details: Sequence[Node] = ()
     after: Sequence[Node] = ()
     listing: Listing | None = None
     listing_title: str = "Cases"
@@ -101,7 +102,8 @@ def page_html(page: Page, receipts: StoredReceipts) -> str:
             "status": html.escape(page.status),
             "overview": f'<div id="figures">{figures}</div>',
             "listing": "" if listing is None else markup(listing_view(listing, page.listing_title)),
-            "after": "".join(markup(node, page.texts) for node in page.after),
+            "after": f'<div id="details">{"".join(markup(node, page.texts) for node in page.details)}</div>'
+            + "".join(markup(node, page.texts) for node in page.after),
             "footer": html.escape(page.footer),
             "data": encoded,
             "libraries": libraries,

@@ -79,7 +79,8 @@ def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Pa
     return Page(
         title=f"{report.name} · caps report",
         figures=run_figures(report),
-        after=[*run_details(report), _details(run)],
+        details=run_details(report),
+        after=[_details(run)],
         listing=Listing(context.columns, FILTERS, run_rows(report.lines, context)),
         footer=footer(),
         status=status(report),

@@ -114,17 +114,4 @@ if (document.getElementById("listing")) {
   route();
 }
 
-if (data.live) {
-  const events = new EventSource(`events?rows=${data.rows.length}`);
-  events.addEventListener("message", (event) => {
-    const update = JSON.parse(event.data);
-    if (update.reload) { location.reload(); return; }
-    document.getElementById("figures").replaceChildren(...update.figures.map((node) => buildAll(node, [])));
-    document.getElementById("status").textContent = update.status;
-    data.rows.push(...update.rows);
-    table.refresh();
-    if (update.finished) events.close();
-  });
-}
-
 liven(overview);
