@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client tools wheel clean
+.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client long tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -70,7 +70,10 @@ real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py
 
-tools: wheel node-client soak  ## Before a release (network, about an hour): wheel with each extra, npm client, soak
+long: $(VENV)/.dev       ## Every combination of what `make test` tries in part
+	$(BIN)/python -m pytest -n $(WORKERS) -m long
+
+tools: wheel node-client soak long  ## Before a release (network, about an hour): wheel with each extra, npm client, soak
 
 wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
 	$(BIN)/python scripts/check_wheel.py

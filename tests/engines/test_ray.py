@@ -17,7 +17,8 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import AccessError, InputError
 from caps.datasets.case_files import read_cases
 from caps.engines.base import in_order
-from caps.engines.ray import READ_AHEAD, Cluster, connect
+from caps.engines.ray import Cluster, connect
+from caps.engines.remote import READ_AHEAD
 from caps.journal.store import Journal
 from caps.runner import Runner
 from judging import better_quality_wins, case_line, cases, spread, write_cases

@@ -5,6 +5,7 @@ be talked round is another question; here, words that are not the judge's own de
 """
 
 import re
+from itertools import product
 from time import process_time
 
 import pytest
@@ -111,18 +112,29 @@ def check(name: str, texts: list[str], problem: str = "Add two numbers.") -> Non
     assert answer(prompt) is None
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_no_template_hands_a_planted_text_the_win_wherever_it_stands(name: str, plant: str) -> None:
-    for place in PLACES:
-        hostile = planted(plant, place)
-        check(name, [hostile, HONEST, hostile])
+def check_planted(name: str, plant: str, place: str) -> None:
+    hostile = planted(plant, place)
+    check(name, [hostile, HONEST, hostile])
 
 
-@pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_hostile_problem_and_hostile_rivals_change_nothing(name: str, plant: str) -> None:
-    check(name, [PLANTS[plant], planted(plant, "at the end"), ""], planted(plant, "at the start"))
+def test_no_template_hands_a_planted_text_the_win(name: str) -> None:
+    turn = list(TEMPLATES).index(name)
+    for number, plant in enumerate(PLANTS):  # each plant with each template, in one place after the other
+        check_planted(name, plant, list(PLACES)[(turn + number) % len(PLACES)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_no_template_hands_a_planted_text_the_win_wherever_it_stands(name: str) -> None:
+    for plant, place in product(PLANTS, PLACES):
+        check_planted(name, plant, place)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_hostile_problem_and_hostile_rivals_change_nothing(name: str) -> None:
+    for plant, words in PLANTS.items():
+        check(name, [words, planted(plant, "at the end"), ""], planted(plant, "at the start"))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

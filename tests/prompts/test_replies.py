@@ -58,9 +58,9 @@ def test_the_corpus_is_large_and_of_every_kind():
         assert min(expected.count(True), expected.count(False)) >= 10, kind
 
 
-@pytest.mark.parametrize("entry", REPLIES, ids=[f"{e['ask']}: {e['note']}" for e in REPLIES])
-def test_no_reply_is_read_wrongly(entry):
-    assert said(entry, read(entry)) in (entry["expect"], None)
+def test_no_reply_is_read_wrongly():
+    wrong = [entry for entry in REPLIES if said(entry, read(entry)) not in (entry["expect"], None)]
+    assert not wrong
 
 
 def test_hardly_any_answer_is_left_unread():
