@@ -16,12 +16,15 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
+
+import msgspec
 
 from caps.core.errors import CapsError, SlowTextError
 from caps.graders.algebra import end_after, limit_memory
@@ -53,7 +56,7 @@ class TextWorkers:
             (memory,),
             count=count or min(MAX_WORKERS, usable_cores()),
             seconds=BUSY_MACHINE * seconds,
-            wire=_Codec(),
+            wire=Codec(),
             longest=LONGEST_REPLY,
         )
 
@@ -98,7 +101,7 @@ def serve(memory: int) -> None:
     _reply(replies, ("ready", None))
     while True:
         try:
-            seconds, work = _Codec().load_now(jobs)
+            seconds, work = Codec().load_now(jobs)
         except EOFError:
             return
         end_after(2 * BUSY_MACHINE * seconds + 1)
@@ -135,18 +138,18 @@ def _out_of_time(*_: object) -> None:
 
 def _reply(pipe: BinaryIO, answer: tuple[str, object]) -> None:
     try:
-        data = _Codec().dump(answer)
+        data = Codec().dump(answer)
     except Exception as error:  # a plug-in may return anything
-        data = _Codec().dump(("raised", f"{type(error).__name__}: {error}"[:500]))
+        data = Codec().dump(("raised", f"{type(error).__name__}: {error}"[:500]))
     pipe.write(data)
     pipe.flush()
 
 
-class _Codec:
+class Codec:
     """Encodes messages as JSON followed by the long texts: no pickles, and little escaping.
 
-    Besides plain values, it supports dataclasses, named tuples, enumerations and functions of this package,
-    by their names and the values of their fields.
+    Besides plain values and paths, it supports dataclasses, structs, named tuples, enumerations, errors and
+    functions of this package, by their names and the values of their fields.
     """
 
     def dump(self, question: Any) -> bytes:
@@ -198,13 +201,25 @@ def _pack(value: Any, blobs: list[bytes]) -> Any:
     if isinstance(value, partial):
         arguments = _pack(list(value.args), blobs), _pack(value.keywords, blobs)
         return ["work", _name_of(value.func), *arguments]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ["dict", [[_pack(one, blobs) for one in pair] for pair in value.items()]]
+    return _pack_object(value, blobs)
+
+
+def _pack_object(value: Any, blobs: list[bytes]) -> Any:
+    """Convert an object of this package, a path or a sequence."""
     if isinstance(value, CapsError):
         return ["error", _name_of(type(value)), _pack(str(value), blobs)]
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = [getattr(value, one.name) for one in fields(value) if one.init]
+    if isinstance(value, msgspec.Struct):
+        parts = [getattr(value, name) for name in value.__struct_fields__]
         return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in parts)]
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        if any(one.kw_only for one in fields(value)):
+            return ["named", _name_of(type(value)), _pack(given, blobs)]
+        return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in given.values())]
+    if isinstance(value, Path):
+        return ["path", str(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in value)]
     if isinstance(value, list | tuple):
@@ -226,6 +241,8 @@ def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:
         case "work":
             arguments, keywords = (_unpack(one, blobs) for one in rest[1:])
             return partial(_resolve(rest[0]), *arguments, **keywords)
+        case "path":
+            return Path(rest[0])
     parts = [_unpack(one, blobs) for one in rest]
     if kind in ("list", "tuple"):
         return parts if kind == "list" else tuple(parts)
@@ -233,7 +250,7 @@ def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:
     base = {"enum": Enum, "error": CapsError}.get(kind, object)
     if not isinstance(cls, type) or not issubclass(cls, base):
         raise ValueError(f"{rest[0]} is not a type that a reply may hold")
-    return cls(*parts[1:])
+    return cls(**parts[1]) if kind == "named" else cls(*parts[1:])
 
 
 def _name_of(thing: Any) -> str:
