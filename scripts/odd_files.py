@@ -15,7 +15,8 @@ TOP = """# 50 odd files
 
 What caps understands of a file, or says of it, before anything is spent. Written by `scripts/odd_files.py`
 from the program itself; do not edit.
-`↵` is a line break. The rules are in [other tools' candidates](../howto/import-export.md#candidates-you-already-have).
+`↵` is a line break. The rules are in
+[other tools' candidates](../howto/import-export.md#candidates-you-already-have).
 
 | | file | `--map` | what was understood or said |
 |---|---|---|---|
