@@ -26,7 +26,7 @@ import uvicorn.protocols.http.h11_impl
 
 LOADED = (aiohttp, concurrent.futures.process, multiprocessing.connection, platformdirs, rich.console)
 LOADED += (rich.progress, starlette.applications, typer.main, uvicorn.protocols.http.h11_impl)
-MODULES = {"fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
+MODULES = {"fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "uvloop"}
 SIGNALS = (
     "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGPROF SIGQUIT SIGSTOP SIGTSTP SIGUSR1 SIGUSR2 ITIMER_PROF "
     "ITIMER_REAL ITIMER_VIRTUAL alarm getitimer pause pthread_kill pthread_sigmask setitimer siginterrupt sigwait"
