@@ -18,8 +18,8 @@ from importlib import import_module
 import caps
 from caps.cli.main import main
 
-# What runs by being loaded, what runs in a sandbox only, and what needs tools that are not installed.
-APART = ("caps.__main__", "caps.sandbox.inside", "caps.integrations.")
+# What runs by being loaded, what runs in a sandbox only, and what runs inside other tools only.
+APART = ("caps.__main__", "caps.sandbox.inside", "caps.integrations")
 OFTEN = "genai_prices"  # of what is loaded when it is needed: most runs need a price
 
 

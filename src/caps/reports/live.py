@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from caps.core.errors import InputError
-from caps.reports.html import TextTable, plain, safe_json
+from caps.reports.html import TextTable, safe_json
 from caps.reports.page import StoredReceipts, page_html, receipt_json, shard
 from caps.reports.receipt_page import receipt_view
 from caps.reports.report import RunReport, load_report, one_receipt, run_figures, run_page, status
@@ -84,7 +84,7 @@ class LiveReport:
             rows = run_rows(report.lines, report.run.calls, report.labels, start=sent)
             return {
                 "reload": len(report.lines) < sent,
-                "figures": [plain(node) for node in run_figures(report)],
+                "figures": run_figures(report),
                 "status": status(report),
                 "rows": rows,
                 "sent": len(report.lines),

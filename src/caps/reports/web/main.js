@@ -90,11 +90,12 @@ function route() {
   const [, name, game] = /^#case=([^&]*)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
   const row = name === undefined ? null : data.rows.find((one) => name === encodeURIComponent(one[2]));
   if (row) { show(row, game); return; }
+  const left = shownRow;
   shownRow = null;
   if (receiptView.hidden) return;
   receiptView.hidden = true;
   overview.hidden = false;
-  table?.search.focus({ preventScroll: true });
+  focusRow(left);
 }
 
 document.addEventListener("click", (event) => {
