@@ -43,7 +43,7 @@ class Extra(NamedTuple):
 
 EXTRAS = (
     Extra("local", ("xllamacpp",), "models inside this process (--model embedded)"),
-    Extra("bench", ("matplotlib", "math_verify"), "plots, and algebra in grading"),
+    Extra("bench", ("math_verify",), "algebra in grading"),
     Extra("fast", ("uvloop",), "a quicker event loop: a tenth less processor time for a call"),
     Extra("parquet", ("pyarrow",), "reading Parquet files (caps import)"),
     Extra("ray", ("ray",), "many machines (--engine ray)"),

@@ -164,8 +164,8 @@ class _Reader:
                 name = f"{stem}-{case.id}" if case.id.isdecimal() else case.id
                 if name in seen:
                     yield InputError(
-                        f"{case.where or stem}: id: {name!r} is in an earlier file or line; ids must be unique (caps "
-                        "import FILE FILE merges the candidates of the same problems)"
+                        f"{case.where or stem}: id: {name!r} is in an earlier file or line; ids must be"
+                        " unique (caps import FILE FILE merges the candidates of the same problems)"
                     )
                 else:
                     seen.add(name)

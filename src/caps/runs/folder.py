@@ -30,6 +30,7 @@ from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_l
 from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
 
 CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
+PROGRESS_FILE = "progress.json"  # how far a run is that was killed
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a killed process
 
 
@@ -210,7 +211,7 @@ def _is_expected(path: Path, file: RunFile) -> bool:
     journal_files = () if journal is None else tuple(f"{journal}{tail}" for tail in ("", "-wal", "-shm"))
     return (
         bool(_UNFINISHED.fullmatch(path.name))
-        or path.name == CASE_FILE
+        or path.name in (CASE_FILE, PROGRESS_FILE)
         or str(path.resolve()) in journal_files
         or is_own_output(path)
     )

@@ -19,6 +19,7 @@ try:
     from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
@@ -30,6 +31,7 @@ __all__ = [
     "HEARTBEAT",
     "MESSAGES_PATH",
     "ASGIApp",
+    "CORSMiddleware",
     "ClientDisconnect",
     "EventStreamResponse",
     "EventWriter",

@@ -1,5 +1,5 @@
 // Receipts: previous and next, keys, links to a game, pictures as files.
-const KEYS = [["j / k", "next / previous case"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
+const KEYS = [["j / k", "next / previous case"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
 const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
 {
   const list = document.createElement("dl");
@@ -57,10 +57,8 @@ document.addEventListener("keydown", (event) => {
     if (shownRow) location.hash = table.address?.() ?? "";
     setTimeout(() => table.search.focus());
   } else if (event.key === "Escape" && shownRow) location.hash = table.address?.() ?? "";
-  else if (event.key === "j" || event.key === "k") {
-    const step = event.key === "j" ? 1 : -1;
-    const first = data.rows[table.visible?.[0] ?? 0];
-    const other = shownRow ? neighbour(shownRow, step) : step > 0 ? first : null;
+  else if (shownRow && (event.key === "j" || event.key === "k")) {
+    const other = neighbour(shownRow, event.key === "j" ? 1 : -1);
     if (other) location.hash = caseAddress(other);
   }
 });
