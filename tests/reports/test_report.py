@@ -364,6 +364,9 @@ def test_without_texts_a_page_holds_no_word_of_a_candidate(run, tmp_path):
     text = (tmp_path / "page.html").read_text()
     assert "I reckon" not in text
     assert "Both were read" not in text
+    written = "".join(receipts(load_report(run), texts=False))
+    assert "#" in written
+    assert " (#" not in written  # an answer with the number of its candidate
 
 
 def test_a_case_that_is_not_there_is_named_with_some_that_are(run):
