@@ -17,7 +17,8 @@ from caps.reports import page as pages
 from caps.reports.compare import compare_runs
 from caps.reports.html import markup
 from caps.reports.page import StoredReceipts, page_html
-from caps.reports.receipt import flips, receipt_of
+from caps.reports.receipt import flips, plain_formula, receipt_of
+from caps.reports.receipt_page import headline
 from caps.reports.receipt_pictures import bracket
 from caps.reports.report import (
     _compared,
@@ -117,15 +118,50 @@ def test_the_bracket_draws_each_elimination_game_once_and_the_way_of_everyone_re
 
 
 @pytest.mark.parametrize(
-    "strategy", ["caps", "caps-plus", "v1-infer", "pointwise", "listwise", "majority", "knockout"]
+    "strategy",
+    [
+        "caps",
+        "posterior",
+        "v1-infer",
+        "pointwise",
+        "listwise",
+        "majority",
+        "knockout",
+        "sprint",
+        "round-robin",
+    ],
 )
 def test_every_kind_of_strategy_has_a_page(folder, tmp_path, strategy):
     out = run_cases(folder / "cases.jsonl", tmp_path / "run", strategy=strategy)
     with open_run(out) as run:
-        shown = read(page_html(case_page(run, "third"), StoredReceipts())).text
+        text = page_html(case_page(run, "third"), StoredReceipts())
+        shown = read(text).text
+        assert ' drawing"' in text
         assert len(list(receipts(load_report(run)))) == 3
         assert receipt_of(run, run.selections["first"], run.prepared(next(run.cases()))).whole
     assert "Case third" in shown
+
+
+def test_probabilities_of_a_receipt_are_those_of_the_run_and_each_verdict_is_a_step(folder, tmp_path):
+    out = run_cases(folder / "cases.jsonl", tmp_path / "run", strategy="posterior")
+    with open_run(out) as run:
+        line = run.selections["first"]
+        receipt = receipt_of(run, line, run.prepared(next(run.cases())))
+    chosen = receipt.answers[0]
+    assert (receipt.whole, chosen.members) == (True, (line["winner"],))
+    assert len(chosen.chances) == len(receipt.games) + 1 > 2
+    assert chosen.chances[-1] == pytest.approx(line["probability"], abs=1e-3)
+    assert receipt.influences[-1].probability == pytest.approx(chosen.chances[0])
+    assert all(flip.winner not in (None, receipt.winner) for flip in receipt.flips)
+    told = "".join(one if isinstance(one, str) else "".join(one.children) for one in headline(receipt))
+    assert told.startswith(f"{line['winner']} was chosen among 16 different answers; ")
+    assert f"{line['probability']:.0%}".replace("%", " % sure") in told
+
+
+def test_short_formulas_become_plain_signs():
+    assert plain_formula(r"\dfrac{3}{4}") == "3/4"
+    assert plain_formula(r"$\sqrt{2}+\frac{\pi}{2}$") == "√(2)+(π)/(2)"
+    assert plain_formula(r"90^\circ") == "90°"
 
 
 def test_a_flip_is_what_the_contest_would_have_made_of_it():
@@ -328,6 +364,9 @@ def test_without_texts_a_page_holds_no_word_of_a_candidate(run, tmp_path):
     text = (tmp_path / "page.html").read_text()
     assert "I reckon" not in text
     assert "Both were read" not in text
+    written = "".join(receipts(load_report(run), texts=False))
+    assert "#" in written
+    assert " (#" not in written  # an answer with the number of its candidate
 
 
 def test_a_case_that_is_not_there_is_named_with_some_that_are(run):

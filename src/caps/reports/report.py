@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -247,7 +247,9 @@ def _receipt(
 ) -> tuple[Receipt, list[GameExchange]]:
     prepared = None if case is None else run.prepared(case)
     receipt = receipt_of(run, line, prepared, with_flips=with_flips)
-    return receipt, list(exchanges_of(run, prepared, line["id"])) if texts else []
+    if not texts:
+        return replace(receipt, names=()), []  # a short answer is a text of a candidate too
+    return receipt, list(exchanges_of(run, prepared, line["id"]))
 
 
 def _timestamps(run: RebuiltRun) -> list[tuple[float, str]]:

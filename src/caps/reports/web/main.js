@@ -80,7 +80,7 @@ async function show(row, game) {
 function separate(article, index) {
   if (data.runs.length) article.prepend(make("p", data.runs[index], { class: "brand" }));
   if (index) {
-    article.querySelectorAll("details.game").forEach((game) => { game.id = `${game.id}-${index}`; });
+    article.querySelectorAll("details[id]").forEach((one) => { one.id = `${one.id}-${index}`; });
     article.querySelectorAll("[data-game]").forEach((link) => link.setAttribute("href", `${link.getAttribute("href")}-${index}`));
   }
   return article;

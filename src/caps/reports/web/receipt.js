@@ -1,5 +1,5 @@
 // Receipts: previous and next, keys, links to a game, pictures as files.
-const KEYS = [["j / k", "next / previous case"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
+const KEYS = [["j / k", "next / previous case or row"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
 const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
 {
   const list = document.createElement("dl");
