@@ -23,7 +23,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -769,7 +769,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
-        state = {name: value for name, value in self.__dict__.items() if name not in ("tokenizer", "tracing")}
+        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
         return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -1021,9 +1021,10 @@ class Runner:
         """
         total = replace(self.total_budget, seconds=seconds)
         judge = judge or self._local_judge(models, journal, texts, confidence)
-        make = LocalEngine if self.tracing is None else TracedEngine
+        tracing = Tracing() if self.config.otel else None
+        make = LocalEngine if tracing is None else TracedEngine
         engine = make(
-            judge,
+            judge if tracing is None else tracing.judge(judge),
             self.prepare,
             capacity=self._capacity(models.values()),
             case_budget=self.case_budget,
@@ -1035,17 +1036,13 @@ class Runner:
             texts=texts,
             warm_prefix=self._warms_prefix,
         )
-        if self.tracing is not None and isinstance(engine, TracedEngine):
-            engine.tracing = self.tracing
+        if tracing is not None and isinstance(engine, TracedEngine):
+            engine.tracing = tracing
         return engine
 
-    @cached_property
-    def tracing(self) -> Tracing | None:
-        """Where spans and metrics go, if they are wanted."""
-        return Tracing() if self.config.otel else None
-
     def _traced(self, model: Model) -> Model:
-        return model if self.tracing is None else self.tracing.model(model)
+        """A generating model, with spans if they are wanted."""
+        return Tracing().model(model) if self.config.otel else model
 
     def _local_judge(
         self,
@@ -1056,10 +1053,9 @@ class Runner:
     ) -> Judge:
         """The judge with these models, whose replies are stored in the journal."""
         journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
-        judge = self.judge(
+        return self.judge(
             journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
         )
-        return judge if self.tracing is None else self.tracing.judge(judge)
 
     def _warms_prefix(self, prepared: PreparedCase) -> bool:
         """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
@@ -1319,23 +1315,27 @@ class Runner:
         if share != "auto":
             workers = min(workers, share)
             share //= workers
-        remote = self.with_config(replace(config, max_connections=share))
-        where: dict[str, Any] = {"processes": workers}
+        config = replace(config, max_connections=share)
+        settings: dict[str, Any] = {
+            "capacity": CASES_AT_ONCE if share == "auto" else share,
+            "journal": None if self.journal_path is None else self.journal_path.resolve(),
+            "durable": config.durable,
+            "total_budget": self.total_budget,
+            "price": self.price,
+            "grace": self._grace,
+            "unusable": None if findings is None else findings.unusable,
+            "texts": texts,
+        }
         if config.engine == "ray":
-            where = {"cluster": replace(self.cluster, workers=workers)}
-        return (RayEngine if config.engine == "ray" else ProcessEngine)(
-            partial(remote.worker, confidence),
-            self.prepare,
-            **where,
-            capacity=CASES_AT_ONCE if share == "auto" else share,
-            journal=None if self.journal_path is None else self.journal_path.resolve(),
-            durable=config.durable,
-            total_budget=self.total_budget,
-            price=self.price,
-            grace=self._grace,
-            unusable=None if findings is None else findings.unusable,
-            texts=texts,
-        )
+            make, cluster = self.with_config(config).worker, replace(self.cluster, workers=workers)
+            return RayEngine(partial(make, confidence), self.prepare, cluster=cluster, **settings)
+        if self._model is not None or self._judge_objects:
+            raise SettingError(
+                "processes: an object given as the model or a judge cannot be shared; leave it out"
+            )
+        found = (self._grace, self._found_reply, self._served_context, dict(allowed()))
+        make_context = partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
+        return ProcessEngine(make_context, self.prepare, processes=workers, **settings)
 
     def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
         if self.journal_path is None:
@@ -1535,6 +1535,25 @@ def _profile_of(table: JudgeTable, measured: PanelProfile) -> JudgeProfile:
     if table.profile is not None:
         return replace(JudgeProfile(), **table.profile)
     return measured.members.get(table.name, JudgeProfile())
+
+
+def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
+    config: RunConfig,
+    keys: Keys,
+    confidence: str,
+    grace: float,
+    found_reply: str | None,
+    served_context: int | None,
+    allowed_names: Mapping[str, str],
+    journal: ReplyStore | None,
+    budget_pool: BudgetPool | None,
+) -> AbstractAsyncContextManager[WorkerContext]:
+    """The context of a worker in another process, with what the runner there found out about the servers."""
+    for name, folder in allowed_names.items():
+        allow((name,), folder)
+    runner = Runner(config, keys=keys, grace=grace)
+    runner._found_reply, runner._served_context = found_reply, served_context
+    return runner.worker(confidence, journal, budget_pool)
 
 
 def _journaled(model: Model, journal: ReplyStore | None) -> Model:

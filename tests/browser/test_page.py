@@ -33,6 +33,7 @@ PLACES = (
     ("diagnosis.html", "#"),
     ("simulation.html", "#"),
 )
+OWN = ("file:", "data:image/svg+xml", "blob:")  # data and blobs are made by the page, to save a picture
 HOSTILE = "<script>document.title='owned'</script></style></script><img src=x onerror=alert(1)>\u202egnihsif\u2066 javascript:alert(1)"
 
 
@@ -108,8 +109,9 @@ def visit(browser, folder):
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("dialog", lambda dialog: troubles.append(dialog.message))
-        page.on("request", lambda request: request.url.startswith("file:") or troubles.append(request.url))
-        page.goto((folder / name).as_uri())
+        page.on("request", lambda request: request.url.startswith(OWN) or troubles.append(request.url))
+        file, mark, place = name.partition("#")
+        page.goto((folder / file).as_uri() + mark + place)
         return page
 
     yield open_page

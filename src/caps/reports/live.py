@@ -13,7 +13,7 @@ from aiohttp import web
 from caps.core.errors import InputError
 from caps.core.text import number, plural
 from caps.reports.charts import brief, duration
-from caps.reports.html import TextTable, el, plain, safe_json, visible
+from caps.reports.html import TextTable, el, safe_json, visible
 from caps.reports.page import Page, StoredReceipts, head, page_html, receipt_json, shard
 from caps.reports.receipt_page import receipt_view
 from caps.reports.report import (
@@ -173,8 +173,8 @@ class LiveReport:
             rows = run_rows(report.lines, row_context(report), start=sent)
             return {
                 "reload": len(report.lines) < sent,
-                "figures": [plain(node) for node in run_figures(report)],
-                "details": [plain(node) for node in run_details(report)],
+                "figures": run_figures(report),
+                "details": run_details(report),
                 "status": status(report),
                 "rows": rows,
                 "sent": len(report.lines),

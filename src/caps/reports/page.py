@@ -17,7 +17,7 @@ from typing import Any
 
 from caps.core.errors import InputError
 from caps.files import Output, file_errors, write_file
-from caps.reports.html import Node, TextTable, el, markup, plain, safe_json
+from caps.reports.html import Node, TextTable, el, markup, safe_json
 from caps.reports.run_page import Listing, listing_view
 
 STYLES = ("style.css", "chart.css", "views.css", "receipt.css")
@@ -58,7 +58,7 @@ class StoredReceipts:
 
 def receipt_json(view: Node, texts: TextTable) -> str:
     """Encode a receipt for the page's script."""
-    return safe_json({"tree": plain(view), "texts": texts.texts})
+    return safe_json({"tree": view, "texts": texts.texts})
 
 
 def write_page(page: Page, receipts: Iterable[str], out: Path) -> list[Path]:

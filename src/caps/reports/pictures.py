@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from caps.files import file_errors, write_file
 from caps.reports.charts import WIDTH, shown_chart

@@ -1,5 +1,6 @@
 """Reports of runs: the pages and data that `caps report` writes, serves and prints."""
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -176,11 +177,15 @@ def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
     """Yield the receipt of every case for the page's script, in the order of the rows."""
     run, cases = report.run, report.run.cases()
     with_flips = len(run.selections) <= MAX_FLIP_CASES
-    for line in run.selections.values():
-        case = next_case(cases, line["id"]) if line["id"] in report.labels else None
-        receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
-        table = TextTable()
-        yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
+    gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
+    try:
+        for line in run.selections.values():
+            case = next_case(cases, line["id"]) if line["id"] in report.labels else None
+            receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
+            table = TextTable()
+            yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
+    finally:
+        gc.unfreeze()
 
 
 def next_case(cases: Iterator[Case], name: str) -> Case | None:

@@ -372,13 +372,20 @@ def _stop(server: Any) -> None:
 def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     caught = (signal.SIGINT, signal.SIGTERM)
+    before: dict[signal.Signals, Any] = {}
     for one in caught:
-        loop.add_signal_handler(one, on_signal)
+        try:
+            loop.add_signal_handler(one, on_signal)
+        except NotImplementedError:  # on Windows
+            before[one] = signal.signal(one, lambda *_: loop.call_soon_threadsafe(on_signal))
     try:
         yield
     finally:
         for one in caught:
-            loop.remove_signal_handler(one)
+            if one in before:
+                signal.signal(one, before[one])
+            else:
+                loop.remove_signal_handler(one)
 
 
 @contextmanager

@@ -206,7 +206,7 @@ class Handlers:
         work = _service(request).rank(decode_body(payload), payload, context.run)
         ranked = await run_until_disconnect(work, request.receive)
         self._record(context, ranked["usage"], ranked["caps"])
-        return JsonResponse(ranked)
+        return JsonResponse(ranked, headers=_probability_header(ranked["caps"]))
 
     async def rerank(self, request: Request) -> ASGIApp:
         """A ranking at the paths of other rerank APIs: by caps for `caps/…`, else the upstream's own."""

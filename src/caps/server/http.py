@@ -90,9 +90,8 @@ def error_response(error: ApiError, scope: Scope, run: str) -> JsonResponse:
 class EventWriter(Protocol[T_contra]):
     """The events of one stream: before the work is done, for its result, and for an error."""
 
-    @property
     def opening(self) -> bytes:
-        """The events that are sent before anything else."""
+        """The events that are sent once, before anything else."""
         ...
 
     @property
@@ -142,7 +141,7 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
     async def _events(
         self, task: "asyncio.Task[T]", disconnected: "asyncio.Task[None]"
     ) -> AsyncIterator[bytes]:
-        if opening := self._writer.opening:
+        if opening := self._writer.opening():
             yield opening
         while not task.done():
             events = self._news.take()

@@ -90,12 +90,13 @@ function route() {
   const [, name, game] = /^#case=([^&]*)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
   const row = name === undefined ? null : data.rows.find((one) => name === encodeURIComponent(one[2]));
   if (row) { show(row, game); return; }
+  const left = shownRow;
   shownRow = null;
   const wasHidden = receiptView.hidden;
   receiptView.hidden = true;
   overview.hidden = false;
   if (table?.read()) { if (wasHidden) table.root.scrollIntoView(); }
-  if (!wasHidden) table?.search.focus({ preventScroll: true });
+  if (!wasHidden) focusRow(left);
 }
 
 document.addEventListener("click", (event) => {

@@ -33,6 +33,12 @@ function navigation(row) {
   return bar;
 }
 
+// Back among all cases, the one that was open is in focus.
+function focusRow(row) {
+  const link = row && [...document.querySelectorAll("#listing tbody a")].find((one) => one.getAttribute("href") === caseAddress(row));
+  (link ?? table?.search)?.focus({ preventScroll: !link });
+}
+
 function openGame(id) {
   const game = document.getElementById(id);
   if (!game) return;
@@ -119,6 +125,7 @@ function pictureTools(box) {
 // A page of one case is markup already: its texts are rendered like those of built receipts.
 function liven(root) {
   root.querySelectorAll(".figure-box").forEach(pictureTools);
+  root.querySelectorAll("[data-formula]").forEach(showFormula);
   root.querySelectorAll(".rich, .versus").forEach((element) => {
     const act = () => (element.classList.contains("rich") ? enrich(element) : compareSides(element));
     const closed = element.closest("details:not([open])");
