@@ -74,7 +74,8 @@ def receipt(page, name):
 
 def test_keys_lead_from_case_to_case_and_back(visit):  # noqa: F811
     page = visit()
-    page.keyboard.press("j")
+    page.keyboard.press("j")  # the first row
+    page.keyboard.press("Enter")
     page.locator("h1", has_text="Case sum").wait_for()
     page.keyboard.press("j")
     page.locator("h1", has_text="Case attack").wait_for()
@@ -89,7 +90,8 @@ def test_keys_lead_from_case_to_case_and_back(visit):  # noqa: F811
     page.locator("h1", has_text="Case attack").wait_for()
     page.keyboard.press("Escape")
     page.locator("#overview").wait_for()
-    page.keyboard.press("j")
+    page.keyboard.press("k")  # from the row of the case that was open
+    page.keyboard.press("Enter")
     page.locator("h1", has_text="Case sum").wait_for()
     page.keyboard.press("/")
     page.locator("input:focus").wait_for()
