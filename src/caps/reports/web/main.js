@@ -91,8 +91,8 @@ function route() {
   const row = name === undefined ? null : data.rows.find((one) => name === encodeURIComponent(one[2]));
   if (row) { show(row, game); return; }
   const left = shownRow;
+  const last = shownRow ? caseAddress(shownRow) : "", wasHidden = receiptView.hidden;
   shownRow = null;
-  const wasHidden = receiptView.hidden;
   receiptView.hidden = true;
   overview.hidden = false;
   if (table?.read()) { if (wasHidden) table.root.scrollIntoView(); }
