@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client long tools wheel clean
+.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client integrations long tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -73,7 +73,10 @@ node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (n
 long: $(VENV)/.dev       ## Every combination of what `make test` tries in part
 	$(BIN)/python -m pytest -n $(WORKERS) -m long
 
-tools: wheel node-client soak long  ## Before a release (network, about an hour): wheel with each extra, npm client, soak
+integrations: $(VENV)/.dev  ## The example of each integration with the real tool, in an environment of its own
+	$(BIN)/python scripts/check_integrations.py
+
+tools: wheel node-client integrations soak long  ## Before a release (network, hours): wheel, npm client, other tools, soak
 
 wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
 	$(BIN)/python scripts/check_wheel.py
