@@ -346,6 +346,8 @@ def set_up_llm(home: Path, url: str) -> None:
 
 def replies(journal: Path) -> int:
     """How many replies a journal holds."""
+    if not journal.exists():
+        return 0
     with sqlite3.connect(journal) as database:
         return int(database.execute("select count(*) from replies").fetchone()[0])
 
