@@ -23,7 +23,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -1315,23 +1315,27 @@ class Runner:
         if share != "auto":
             workers = min(workers, share)
             share //= workers
-        remote = self.with_config(replace(config, max_connections=share))
-        where: dict[str, Any] = {"processes": workers}
+        config = replace(config, max_connections=share)
+        settings: dict[str, Any] = {
+            "capacity": CASES_AT_ONCE if share == "auto" else share,
+            "journal": None if self.journal_path is None else self.journal_path.resolve(),
+            "durable": config.durable,
+            "total_budget": self.total_budget,
+            "price": self.price,
+            "grace": self._grace,
+            "unusable": None if findings is None else findings.unusable,
+            "texts": texts,
+        }
         if config.engine == "ray":
-            where = {"cluster": replace(self.cluster, workers=workers)}
-        return (RayEngine if config.engine == "ray" else ProcessEngine)(
-            partial(remote.worker, confidence),
-            self.prepare,
-            **where,
-            capacity=CASES_AT_ONCE if share == "auto" else share,
-            journal=None if self.journal_path is None else self.journal_path.resolve(),
-            durable=config.durable,
-            total_budget=self.total_budget,
-            price=self.price,
-            grace=self._grace,
-            unusable=None if findings is None else findings.unusable,
-            texts=texts,
-        )
+            make, cluster = self.with_config(config).worker, replace(self.cluster, workers=workers)
+            return RayEngine(partial(make, confidence), self.prepare, cluster=cluster, **settings)
+        if self._model is not None or self._judge_objects:
+            raise SettingError(
+                "processes: an object given as the model or a judge cannot be shared; leave it out"
+            )
+        found = (self._grace, self._found_reply, self._served_context, dict(allowed()))
+        make_context = partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
+        return ProcessEngine(make_context, self.prepare, processes=workers, **settings)
 
     def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
         if self.journal_path is None:
@@ -1531,6 +1535,25 @@ def _profile_of(table: JudgeTable, measured: PanelProfile) -> JudgeProfile:
     if table.profile is not None:
         return replace(JudgeProfile(), **table.profile)
     return measured.members.get(table.name, JudgeProfile())
+
+
+def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
+    config: RunConfig,
+    keys: Keys,
+    confidence: str,
+    grace: float,
+    found_reply: str | None,
+    served_context: int | None,
+    allowed_names: Mapping[str, str],
+    journal: ReplyStore | None,
+    budget_pool: BudgetPool | None,
+) -> AbstractAsyncContextManager[WorkerContext]:
+    """The context of a worker in another process, with what the runner there found out about the servers."""
+    for name, folder in allowed_names.items():
+        allow((name,), folder)
+    runner = Runner(config, keys=keys, grace=grace)
+    runner._found_reply, runner._served_context = found_reply, served_context
+    return runner.worker(confidence, journal, budget_pool)
 
 
 def _journaled(model: Model, journal: ReplyStore | None) -> Model:

@@ -16,15 +16,18 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+import msgspec
+
 from caps.core.errors import CapsError, SlowTextError
-from caps.graders.algebra import limit_memory
+from caps.graders.algebra import end_after, limit_memory
 from caps.graders.worker_pool import NoReplyError, Workers
 from caps.models.embedded import usable_cores
 
@@ -53,7 +56,7 @@ class TextWorkers:
             (memory,),
             count=count or min(MAX_WORKERS, usable_cores()),
             seconds=BUSY_MACHINE * seconds,
-            wire=_Codec(),
+            wire=Codec(),
             longest=LONGEST_REPLY,
         )
 
@@ -92,16 +95,17 @@ def serve(memory: int) -> None:
     jobs, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a plug-in may print
     limit_memory(memory)
-    signal.signal(signal.SIGPROF, _out_of_time)
+    if hasattr(signal, "SIGPROF"):  # not on Windows: there the parent ends a job that takes too long
+        signal.signal(signal.SIGPROF, _out_of_time)
     gc.disable()  # syntax trees have no cycles, and collecting takes half of the time
     _reply(replies, ("ready", None))
     while True:
         try:
-            seconds, work = _Codec().load_now(jobs)
+            seconds, work = Codec().load_now(jobs)
         except EOFError:
             return
-        signal.setitimer(signal.ITIMER_REAL, 2 * BUSY_MACHINE * seconds + 1)  # the parent may be dead
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        end_after(2 * BUSY_MACHINE * seconds + 1)
+        _limit_cpu(seconds)
         try:
             answer: tuple[str, object] = ("returned", work())
         except CapsError as error:
@@ -111,8 +115,8 @@ def serve(memory: int) -> None:
         except Exception as error:
             answer = ("raised", f"{type(error).__name__}: {error}"[:500])
         finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _limit_cpu(0)
+            end_after(0)
         _reply(replies, answer)
         del work, answer
         gc.collect()
@@ -122,24 +126,30 @@ class _OutOfTimeError(BaseException):
     """A job has used its CPU time; a BaseException, so that plug-ins do not catch it."""
 
 
+def _limit_cpu(seconds: float) -> None:
+    """Raise `_OutOfTimeError` after this much CPU time; 0 ends the limit."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def _out_of_time(*_: object) -> None:
     raise _OutOfTimeError
 
 
 def _reply(pipe: BinaryIO, answer: tuple[str, object]) -> None:
     try:
-        data = _Codec().dump(answer)
+        data = Codec().dump(answer)
     except Exception as error:  # a plug-in may return anything
-        data = _Codec().dump(("raised", f"{type(error).__name__}: {error}"[:500]))
+        data = Codec().dump(("raised", f"{type(error).__name__}: {error}"[:500]))
     pipe.write(data)
     pipe.flush()
 
 
-class _Codec:
+class Codec:
     """Encodes messages as JSON followed by the long texts: no pickles, and little escaping.
 
-    Besides plain values, it supports dataclasses, named tuples, enumerations and functions of this package,
-    by their names and the values of their fields.
+    Besides plain values and paths, it supports dataclasses, structs, named tuples, enumerations, errors and
+    functions of this package, by their names and the values of their fields.
     """
 
     def dump(self, question: Any) -> bytes:
@@ -191,13 +201,25 @@ def _pack(value: Any, blobs: list[bytes]) -> Any:
     if isinstance(value, partial):
         arguments = _pack(list(value.args), blobs), _pack(value.keywords, blobs)
         return ["work", _name_of(value.func), *arguments]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return ["dict", [[_pack(one, blobs) for one in pair] for pair in value.items()]]
+    return _pack_object(value, blobs)
+
+
+def _pack_object(value: Any, blobs: list[bytes]) -> Any:
+    """Convert an object of this package, a path or a sequence."""
     if isinstance(value, CapsError):
         return ["error", _name_of(type(value)), _pack(str(value), blobs)]
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = [getattr(value, one.name) for one in fields(value) if one.init]
+    if isinstance(value, msgspec.Struct):
+        parts = [getattr(value, name) for name in value.__struct_fields__]
         return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in parts)]
+    if is_dataclass(value) and not isinstance(value, type):
+        given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        if any(one.kw_only for one in fields(value)):
+            return ["named", _name_of(type(value)), _pack(given, blobs)]
+        return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in given.values())]
+    if isinstance(value, Path):
+        return ["path", str(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in value)]
     if isinstance(value, list | tuple):
@@ -219,6 +241,8 @@ def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:
         case "work":
             arguments, keywords = (_unpack(one, blobs) for one in rest[1:])
             return partial(_resolve(rest[0]), *arguments, **keywords)
+        case "path":
+            return Path(rest[0])
     parts = [_unpack(one, blobs) for one in rest]
     if kind in ("list", "tuple"):
         return parts if kind == "list" else tuple(parts)
@@ -226,7 +250,7 @@ def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:
     base = {"enum": Enum, "error": CapsError}.get(kind, object)
     if not isinstance(cls, type) or not issubclass(cls, base):
         raise ValueError(f"{rest[0]} is not a type that a reply may hold")
-    return cls(*parts[1:])
+    return cls(**parts[1]) if kind == "named" else cls(*parts[1:])
 
 
 def _name_of(thing: Any) -> str:

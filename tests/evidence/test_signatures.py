@@ -1,14 +1,21 @@
 import ast
+import bisect
+import heapq
+import inspect
 import json
 import sys
+import textwrap
 import threading
 import warnings
+from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate
+from caps.evidence.entrants import read_candidates
+from caps.evidence.profiles import profile_for
 from caps.evidence.signatures import code_ast, code_text, general_text, math_answer
 
 LOOP = "total = 0\nfor x in data:\n    total += x\n    seen.add(x)\nprint(total)\n"
@@ -258,3 +265,30 @@ def test_json_merges_whatever_its_key_order_and_spacing(value, indent):
     backwards = dict(reversed(value.items()))
     one, other = json.dumps(value, ensure_ascii=False), json.dumps(backwards, indent=indent)
     assert general_text(Candidate(one)) == general_text(Candidate(other))
+
+
+def test_programs_that_differ_at_first_sight_need_no_syntax_tree_and_equal_ones_are_still_found():
+    written = [inspect.getsource(module) for module in (bisect, heapq, textwrap)]
+    functions = [
+        ast.get_source_segment(text, node)
+        for text in written
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+    ]
+    again = [ast.unparse(ast.parse(one)) for one in functions]  # no comments, other quotes and brackets
+    odd = [
+        "x = 1if y else 2",
+        "x = (1) if (y) else 0b10",
+        "x = .5e1",
+        "x = 5.0",
+        "f'{d[0]}'",
+        'f"{d[0]}"',
+        "((",
+        "",
+    ]
+    candidates = [fenced(one) for one in [*functions, *again, *odd]]
+    signatures = [one[0] for one in read_candidates(candidates, profile_for("code"))]
+    trees = [code_ast(one) for one in candidates]
+    for a, b in combinations(range(len(candidates)), 2):
+        assert (signatures[a] == signatures[b]) == (trees[a] is not None and trees[a] == trees[b])
+    assert signatures[0] == signatures[len(functions)]

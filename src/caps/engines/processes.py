@@ -7,27 +7,28 @@ Rules that must not be broken:
   twice.
 * A worker does not outlive this process: the end of its connection ends it.
 
-Messages are pickles over a pair of sockets, whose other end is a process that this one started. Both sides
-call methods of the other: this one runs cases there, and workers reserve from the budget here.
+Messages go over a pair of sockets, in the encoding of `text_workers`: no pickles. Both sides call methods of
+the other: this one runs cases there, and workers reserve from the budget here.
 """
 
 import asyncio
 import gc
 import os
-import pickle
 import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from caps.core.errors import CapsError, SettingError
+from caps.core.errors import CapsError, InputError, SettingError
+from caps.core.play import Strategy
+from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Prepare
+from caps.engines.base import Outcome, PerCase, Prepare
 from caps.engines.budget import BudgetLimits
 from caps.engines.remote import (
     MAX_DEATHS,
@@ -39,11 +40,13 @@ from caps.engines.remote import (
     Worker,
     WorkerPool,
 )
-from caps.text_workers import TextWorkers
+from caps.event_loop import run
+from caps.text_workers import Codec, TextWorkers
 
 START_SECONDS = 120.0
 CLOSE_SECONDS = 5.0
-_SIZE = 8  # bytes of the length of a message
+LONGEST_MESSAGE = 1 << 30  # bytes
+_CODEC = Codec()
 _PROGRAM = (
     "import sys, os; sys.path[:] = sys.argv[2].split(os.pathsep); "
     "from caps.engines.processes import serve; serve(int(sys.argv[1]))"
@@ -90,15 +93,14 @@ class Peer:
         """Process messages until the connection ends; then all calls that wait fail."""
         try:
             while True:
-                size = int.from_bytes(await self._reader.readexactly(_SIZE))
-                kind, number, *rest = pickle.loads(await self._reader.readexactly(size))  # noqa: S301
+                kind, number, *rest = await _CODEC.load(self._reader, LONGEST_MESSAGE)
                 if kind == "call":
                     task = asyncio.ensure_future(self._answer(number, *rest))
                     self._answering.add(task)
                     task.add_done_callback(self._answering.discard)
                 else:
                     self._resolve(self._waiting.pop(number), kind, *rest)
-        except (asyncio.IncompleteReadError, OSError):
+        except (EOFError, OSError):
             pass
         finally:
             self._gone = True
@@ -117,8 +119,7 @@ class Peer:
             self._send(("raised", number, RuntimeError(f"{type(error).__name__}: {error}"[:500])))
 
     def _send(self, message: tuple[Any, ...]) -> None:
-        data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-        self._writer.writelines((len(data).to_bytes(_SIZE), data))
+        self._writer.write(_CODEC.dump(message))
 
     @staticmethod
     def _resolve(future: "asyncio.Future[Any]", kind: str, value: Any) -> None:
@@ -239,7 +240,7 @@ class ProcessEngine(RemoteEngine):
             texts=texts,
         )  # fmt: skip
         try:
-            pickle.dumps(make_context)
+            _CODEC.dump(make_context)
         except Exception as error:
             raise SettingError(
                 f"--processes: an object of this run cannot be sent to another process ({error}): "
@@ -249,6 +250,18 @@ class ProcessEngine(RemoteEngine):
         self._new_coordinator = lambda: Coordinator(
             make_context, journal, self._budget, price, durable=durable, on_this_machine=True
         )
+
+    def run(
+        self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int
+    ) -> AsyncGenerator[Outcome, None]:
+        """Run all cases and yield each outcome, in input order."""
+        for one in strategy.strategies if isinstance(strategy, PerCase) else (strategy,):
+            if type(one).__module__.partition(".")[0] != "caps":
+                raise SettingError(
+                    f"--processes: the strategy {type(one).__name__} of a plug-in runs in one process only: "
+                    "leave the setting out"
+                )
+        return super().run(cases, strategy, seed=seed)
 
     @asynccontextmanager
     async def _start_workers(self) -> AsyncIterator[WorkerPool]:
@@ -300,7 +313,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
     gc.freeze()  # what is loaded need not be scanned again and again
     gc.set_threshold(20_000, 20, 20)
-    asyncio.run(_serve(socket.socket(fileno=number)))
+    run(_serve(socket.socket(fileno=number)))
 
 
 async def _serve(end: socket.socket) -> None:

@@ -1,12 +1,14 @@
 """Entrants of a case, and the views of them that a judge reads."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
+from types import FunctionType
 from typing import TypeAlias
 
-from caps.core.domains import Differences
+from caps.core.domains import Differences, Signature
 from caps.core.types import (
     Ask,
     Candidate,
@@ -19,7 +21,7 @@ from caps.core.types import (
     shows_difference,
 )
 from caps.evidence.profiles import Profile, pair_view_named, signature_named, view_named
-from caps.evidence.signatures import verbatim
+from caps.evidence.signatures import QUICK, verbatim
 from caps.evidence.windows import fit
 
 Read: TypeAlias = tuple[str | None, str, str]
@@ -63,15 +65,18 @@ def describe(case: Case, profile: Profile, count: Callable[[str], int], room: in
     return views_of(case, read_candidates(case.candidates, profile, room), count, profile)
 
 
-def read_candidates(candidates: Iterable[Candidate], profile: Profile, room: int | None = None) -> list[Read]:
+def read_candidates(candidates: Sequence[Candidate], profile: Profile, room: int | None = None) -> list[Read]:
     """Compute the signature, partial and full view of each candidate; equal candidates are read once.
 
     Views are shortened to about `room` characters.
     A candidate without a signature, such as one without an answer, gets a hash of its text, so equal texts
-    are equal in every domain. A partial view that is longer than the full view is replaced by it.
+    are equal in every domain; so does one that is different from all others at first sight. A partial view
+    that is longer than the full view is replaced by it.
     """
     signature = signature_named(profile.signature)
     partial, full = view_named(profile.partial), view_named(profile.full)
+
+    alone = _different_from_all(candidates, signature)
 
     @cache  # samples repeat
     def read(candidate: Candidate) -> Read:
@@ -79,9 +84,22 @@ def read_candidates(candidates: Iterable[Candidate], profile: Profile, room: int
         if room is not None:
             whole, shown = fit(whole, room), fit(shown, room)
         shown = min(whole, shown, key=len)
-        return signature(candidate) or verbatim(candidate), whole if shown == whole else shown, whole
+        signed = None if candidate in alone else signature(candidate)
+        return signed or verbatim(candidate), whole if shown == whole else shown, whole
 
     return [read(candidate) for candidate in candidates]
+
+
+def _different_from_all(candidates: Sequence[Candidate], signature: Signature) -> set[Candidate]:
+    """The candidates that no other one can equal by their signature, which then need not be computed."""
+    quick = QUICK.get(signature) if isinstance(signature, FunctionType) else None
+    if quick is None:
+        return set()
+    known = {candidate: quick(candidate) for candidate in set(candidates)}
+    if None in known.values():  # that one may equal any other
+        return set()
+    counts = Counter(known.values())
+    return {candidate for candidate, one in known.items() if counts[one] == 1}
 
 
 def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], profile: Profile) -> Views:

@@ -1,10 +1,13 @@
 """Normalised forms of programs, so that equal programs compare equal; nothing is run."""
 
 import ast
+import keyword
 import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -128,6 +131,51 @@ def shape(program: str) -> str | None:
         return spell(ast.parse(program, filename=_SOURCE))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
+
+
+# Strings, of which only the first quote is kept, and comments. An unclosed string takes the rest of its
+# line, or of the text, so that nothing is scanned twice.
+_NOTHING = re.compile(
+    r"""(?=(["']))(?:"{3}(?:\\.|[^\\])*?(?:"{3}|\\?\Z)|'{3}(?:\\.|[^\\])*?(?:'{3}|\\?\Z)"""
+    r"""|"(?:\\.|[^"\\\n])*+(?:"|(?=\n)|\\?\Z)|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\\?\Z))|\#[^\n]*""",
+    re.DOTALL,
+)
+_FORMATTED = re.compile(r"""(?<!\w)[rR]?[fFtT][rR]?["']""")
+_PREFIX = re.compile(r"""(?<!\w)[A-Za-z]{1,2}(?=["'])""")
+_NAME = re.compile(r"(?<!\w)(?<!\d\.)[A-Za-z_]\w*")
+_NUMBER = re.compile(
+    r"(?<![\w.])(?:0[xXbBoO]\w{1,400}"
+    r"|(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d[\d_]{0,400})(?:[eE][-+]?\d{1,9})?[jJ]?)"
+)
+_OPERATORS = "*/%<>=!&|^~@"  # not the signs, which numbers have too
+_KEYWORDS = frozenset(keyword.kwlist)
+
+
+def words_of(program: str) -> tuple[object, ...] | None:
+    """The names, numbers and operators of a program: equal for programs with the same syntax tree.
+
+    It costs a fifth of parsing, and tells most different programs apart. Programs with formatted strings, in
+    which names count, are not told from one another. None if it cannot tell at all: names beyond ASCII may be
+    written in several ways.
+    """
+    rest = _NOTHING.sub(r"\1 ", program)
+    if _FORMATTED.search(rest):
+        return ()
+    if not rest.isascii():
+        return None
+    rest = _PREFIX.sub("", rest)
+    names = sorted(name for name in _NAME.findall(rest) if name not in _KEYWORDS)
+    numbers = sorted(map(_number, _NUMBER.findall(rest)))
+    return (" ".join(names), " ".join(numbers), *map(rest.count, _OPERATORS))
+
+
+@lru_cache(maxsize=1024)
+def _number(written: str) -> str:
+    """The value of a number in one form; nothing if it is none."""
+    for read in (lambda text: int(text, 0), float, complex):
+        with suppress(ValueError):
+            return repr(read(written))
+    return ""
 
 
 def tidy_lines(program: str) -> str:

@@ -2,13 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
 from caps.core.types import Candidate
 from caps.evidence.anatomy import Enclosed, boxed_answer, dissect, final_answer, find_layout, spoken
-from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines
+from caps.evidence.programs import LONGEST_PARSED, bare_lines, shape, tidy_lines, words_of
 
 # Canonical JSON and tool calls, independent of spacing, key order and call ids
 
@@ -143,6 +143,12 @@ def code_ast(candidate: Candidate) -> str | None:
     return _digest(tidy_lines(code) if tree is None else tree)
 
 
+def code_words(candidate: Candidate) -> object:
+    """What candidates with the same `code_ast` have in common, found without parsing; None if unknown."""
+    code = dissect(candidate).code
+    return words_of(spoken(candidate.text) if code is None else code)
+
+
 def code_text(candidate: Candidate) -> str | None:
     """The paper's hash of the program's text without imports, comments, blank lines and indentation.
 
@@ -159,6 +165,18 @@ def code_text(candidate: Candidate) -> str | None:
 def code_behaviour(candidate: Candidate) -> str | None:
     """The cluster of programs with the same behaviour, else the hash of the syntax tree."""
     return _found_cluster(candidate) or code_ast(candidate)
+
+
+def code_behaviour_words(candidate: Candidate) -> object:
+    """The same for `code_behaviour`; None if its cluster was found."""
+    return None if _found_cluster(candidate) else code_words(candidate)
+
+
+# What tells candidates apart at a fraction of the cost: those that differ in it have different signatures.
+QUICK: Mapping[object, Callable[[Candidate], object]] = {
+    code_ast: code_words,
+    code_behaviour: code_behaviour_words,
+}
 
 
 def math_equivalent(candidate: Candidate) -> str | None:
