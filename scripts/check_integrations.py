@@ -109,7 +109,7 @@ TOOLS = (
     ),
     Tool(
         "dspy", ("dspy",), "dspy_best_of_n.py", works="answer: 391",
-        fails=r"(LMAuthError|AuthenticationError)",
+        fails=r"dspy\.utils\.exceptions\.LM\w+Error",
     ),
 )  # fmt: skip
 
