@@ -12,6 +12,7 @@ import caps.integrations.lm_eval  # noqa: F401  (registers the filter)
 import datasets
 
 QUESTIONS = [{"question": "What is 17 * 23?", "answer": "391"}, {"question": "17 times 23?", "answer": "391"}]
+BEST, FIRST = {"function": "caps", "question": "{{question}}"}, {"function": "take_first"}
 TASK = {
     "task": "products",
     "custom_dataset": lambda **_: datasets.DatasetDict({"test": datasets.Dataset.from_list(QUESTIONS)}),
@@ -23,11 +24,7 @@ TASK = {
     "repeats": 4,
     "filter_list": [
         {"name": name, "filter": [*steps, {"function": "regex", "regex_pattern": r"boxed\{(\d+)\}"}, FIRST]}
-        for FIRST in [{"function": "take_first"}]
-        for name, steps in {
-            "first": [],
-            "best-of-4": [{"function": "caps", "question": "{{question}}"}],
-        }.items()
+        for name, steps in {"first": [], "best-of-4": [BEST]}.items()
     ],
     "metric_list": [{"metric": "exact_match"}],
 }

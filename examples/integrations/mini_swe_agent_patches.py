@@ -23,12 +23,8 @@ def make_agent(number: int) -> DefaultAgent:
     """An agent in a repository of its own."""
     folder = tempfile.mkdtemp(prefix=f"run-{number}-")
     Path(folder, "calc.py").write_text("def product():\n    return 0\n")
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"],
-    ):
-        subprocess.run(["git", *words], cwd=folder, check=True)  # noqa: S603, S607
+    for words in ("init -q", "add .", "-c user.name=a -c user.email=a@b commit -qm a"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)  # noqa: S603, S607
     model = LitellmTextbasedModel(model_name=os.environ["MODEL"], cost_tracking="ignore_errors")
     environment = LocalEnvironment(cwd=folder)
     return DefaultAgent(

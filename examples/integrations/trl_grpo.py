@@ -22,7 +22,7 @@ def main() -> None:
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     reward = GroupRewards(domain="general", log=lambda costs: print(costs.metrics()))
     trainer = GRPOTrainer(
-        model=LlamaForCausalLM(LlamaConfig(len(WORDS), pad_token_id=0, eos_token_id=1, **SHAPE)),
+        model=LlamaForCausalLM(LlamaConfig(vocab_size=len(WORDS), pad_token_id=0, eos_token_id=1, **SHAPE)),
         processing_class=PreTrainedTokenizerFast(tokenizer_object=words, pad_token=PAD, eos_token=EOS),
         reward_funcs=reward,
         train_dataset=Dataset.from_list([{"prompt": "say something"}, {"prompt": "something fine"}] * 8),

@@ -132,6 +132,19 @@ def test_epochs_of_inspect_are_candidates_from_both_kinds_of_logs(tmp_path):
         assert "epoch: 1 of sample 's' must be" in wrong[1]
 
 
+def test_what_best_of_n_chose_from_in_inspect_is_read_back_with_the_label_of_its_choice(tmp_path):
+    noted = {"winner": 1, "candidates": ["5", "attachment://abc"], "probability": 0.9}
+    rows = [
+        sample("s", 1, "4", metadata={"caps": noted, "source": "book"}, attachments={"abc": "so 4"}),
+        sample("t", 1, "4", metadata={"caps": {"winner": "x", "candidates": [7]}}),  # not ours
+    ]
+    log = {"version": 2, "status": "success", "eval": {"task": "t"}, "samples": rows}
+    (s, t), wrong = split(open_cases(write(tmp_path / "l.json", log)))
+    assert (texts(s), [c.correct for c in s.candidates]) == (["5", "so 4"], [None, True])
+    assert s.extra["metadata"] == {"source": "book"}
+    assert (texts(t), wrong) == (["4"], [])
+
+
 def test_a_hostile_archive_is_bounded_and_leads_nowhere(tmp_path):
     small = Limits(packed=10**5, members=5)
     members = {
