@@ -10,7 +10,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client long tools wheel clean
+.PHONY: help demo test check format docs golden bench soak peers growth real-judges node-client clients fuzz container integrations long tools wheel clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -70,10 +70,22 @@ real-judges: $(VENV)/.dev  ## Every strategy on recorded verdicts in DATA=folder
 node-client: $(VENV)/.dev  ## The npm client of OpenAI in front of caps serve (node, npm, network)
 	$(BIN)/python scripts/node_client.py
 
+clients: $(VENV)/.dev    ## The clients people use in front of caps serve (network, some minutes); writes its table
+	$(BIN)/python scripts/clients.py --into docs/howto/clients.md
+
+fuzz: $(VENV)/.dev       ## Malformed requests of every API to a running caps serve, for some minutes (network)
+	$(BIN)/python scripts/fuzz_server.py
+
+integrations: $(VENV)/.dev  ## Every integration with the real tool, each in an environment of its own (network)
+	$(BIN)/python scripts/check_integrations.py
+
+container: $(VENV)/.dev  ## Build the container with podman and run it read-only, not as root (podman, network)
+	$(BIN)/python scripts/check_container.py
+
 long: $(VENV)/.dev       ## Every combination of what `make test` tries in part
 	$(BIN)/python -m pytest -n $(WORKERS) -m long
 
-tools: wheel node-client soak long  ## Before a release (network, about an hour): wheel with each extra, npm client, soak
+tools: wheel node-client clients integrations container fuzz soak long  ## Before a release (network, some hours): everything that needs other tools or much time
 
 wheel: $(VENV)/.dev      ## Build the wheel and install it with each extra into an empty environment
 	$(BIN)/python scripts/check_wheel.py

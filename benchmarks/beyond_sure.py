@@ -8,6 +8,7 @@ and the other way round.
 import argparse
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 from beyond_played import (
@@ -26,6 +27,9 @@ from caps.core.contest import Contest
 from caps.core.play import Strategy
 from caps.core.types import Pairing, Verdict
 from caps.judging.simulated import JudgeModel, SimulatedJudge
+from caps.reports.charts import Series, Spot, curve
+from caps.reports.html import Node
+from caps.reports.pictures import Picture, svg_text
 from caps.strategies.posterior import Posterior
 from caps.studies.calibration import Probe, ProbedCase, conclude
 from caps.studies.simulation import LabelledPool
@@ -96,13 +100,14 @@ def _in_words(played: dict[str, Played]) -> str:
 
 
 def _plot(path: str, played: Played) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - only where a plot is wanted
-
-    figure = Figure(figsize=(4, 4), layout="tight")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.7")
     bins = reliability(played.column("sure"), played.column("right"))
-    axes.scatter([said for _, said, _ in bins], [so for *_, so in bins], [900 * share for share, *_ in bins])
-    axes.set(xlabel="said", ylabel="right", xlim=(0, 1), ylim=(0, 1))
-    axes.set_title(f"{len(played.rows)} problems, ECE {played.error:.3f} (simulated judge)", fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
+    spots = [Spot(at=said, right=so, low=so, high=so) for _, said, so in bins]
+    title = f"{len(played.rows)} problems, ECE {played.error:.3f} (simulated judge)"
+    stated = [(step / 5, f"{20 * step} %") for step in range(6)]
+
+    def draw(width: int) -> Node:
+        series = [Series(name="", spots=spots, full=True)]
+        return curve(series, title, [], stated=stated, axis="said", ideal="as said", coin=False, width=width)
+
+    picture = Picture(name=Path(path).stem, title=title, draw=draw, heads=(), rows=())
+    Path(path).write_text(svg_text(picture), "utf-8")

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ from caps.core.types import Candidate, Problem, Rating, Solo
 from caps.engines.base import Engine
 from caps.engines.local import LocalEngine
 from caps.judging.scripted import ScriptedJudge
+from caps.reports.charts import lines
+from caps.reports.pictures import Picture, svg_text
 from caps.runner import Runner
 
 STRATEGIES = ("caps-r", "posterior", "sprint", "v1-infer", "pointwise")
@@ -186,28 +189,22 @@ def told(page: Page, title: str, points: Sequence[Point]) -> None:
 
 
 def draw(path: Path, sweeps: dict[str, list[Point]]) -> None:
-    """CPU over N, memory over problems, calls a second over connections."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(4 * len(sweeps), 3.6), layout="constrained")
+    """CPU over N, memory over problems, calls a second over connections: a file each."""
     plots: tuple[tuple[str, str, str, Callable[[Point], float]], ...] = (
         ("candidates", "n", "CPU a selection, ms", lambda one: 1000 * one.cpu / one.problems),
         ("problems", "problems", "rise of memory, MB", lambda one: one.memory),
         ("connections", "connections", "calls a second", lambda one: one.calls / one.seconds),
     )
-    drawn = [plot for plot in plots if plot[0] in sweeps]
-    for axes, (sweep, x, label, y) in zip(
-        figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True
-    ):
-        for name in dict.fromkeys(one.strategy for one in sweeps[sweep]):
-            some = [one for one in sweeps[sweep] if one.strategy == name]
-            axes.plot([getattr(one, x) for one in some], [y(one) for one in some], marker="o", label=name)
-        axes.set_xscale("log", base=2 if x != "problems" else 10)
-        axes.set_xlabel(sweep)
-        axes.set_ylabel(label)
-        axes.grid(visible=True, alpha=0.3)
-        axes.legend(fontsize=7)
-    figure.savefig(path)
+    for sweep, x, label, y in plots:
+        series: dict[str, list[tuple[float, float]]] = {}
+        for one in sweeps.get(sweep, ()):
+            series.setdefault(one.strategy, []).append((getattr(one, x), y(one)))
+        if series:
+            chart = partial(lines, series, f"{label}, by {sweep}", across_name=sweep)
+            picture = Picture(
+                name=sweep, title=label, draw=lambda width, chart=chart: chart(width=width), heads=(), rows=()
+            )
+            path.with_name(f"{path.stem}-{sweep}.svg").write_text(svg_text(picture), "utf-8")
 
 
 def main() -> None:
@@ -215,7 +212,9 @@ def main() -> None:
     options.add_argument("--full", action="store_true", help="the whole range; some ten minutes")
     options.add_argument("--markdown", action="store_true", help="tables for the documentation")
     options.add_argument("--into", type=Path, metavar="PAGE", help="write the tables into a page, too")
-    options.add_argument("--svg", type=Path, metavar="FILE", help="draw what grows")
+    options.add_argument(
+        "--svg", type=Path, metavar="FILE", help="draw what grows, into FILE-candidates.svg and so on"
+    )
     options.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     options.add_argument("--only", nargs="*", default=["candidates", "problems", "connections"])
     given = options.parse_args()

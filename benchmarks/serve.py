@@ -6,6 +6,8 @@
   with 200 on one machine it is the processors that are waited for
 * requests a second, and latency, over those of the proxy (Starlette, uvicorn, aiohttp; no selection)
 * memory of the server over 2,000 requests
+* streams of the Messages API, 200 at once: every one must end whole, and the tokens that they report
+  together must be those that the upstream counted
 """
 
 import argparse
@@ -112,6 +114,48 @@ async def shape(url: str) -> tuple[list[int], int]:
     return [split["generation"]["calls"], *(stage["calls"] for stage in stages)], size
 
 
+async def stream_messages(url: str, upstream: str, requests: int, clients: int) -> None:
+    """Have clients read streams of the Messages API; then compare what they report with the upstream."""
+    body = {**BODY, "max_tokens": 100, "stream": True}
+    left = iter(range(requests))
+    seconds: list[float] = []
+    spent = {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
+
+    async def one(client: aiohttp.ClientSession) -> None:
+        for _ in left:
+            start = time.perf_counter()
+            async with client.post(f"{url}/messages", json=body) as response:
+                said = await response.read()
+            seconds.append(time.perf_counter() - start)
+            events = [json.loads(line[6:]) for line in said.splitlines() if line.startswith(b"data: ")]
+            assert response.status == 200, said  # noqa: S101
+            assert events[-1]["type"] == "message_stop", said  # noqa: S101
+            usage = events[-2]["usage"]
+            split = usage["caps"]
+            spent["calls"] += split["generation"]["calls"] + split["verifier"]["calls"]
+            spent["prompt_tokens"] += usage["input_tokens"] + usage["cache_read_input_tokens"]
+            spent["completion_tokens"] += usage["output_tokens"]
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
+
+        async def counted() -> dict[str, int]:
+            async with client.get(f"{upstream}/spent") as response:
+                return dict(await response.json())
+
+        before = await counted()
+        start = time.perf_counter()
+        await asyncio.gather(*(one(client) for _ in range(clients)))
+        total = time.perf_counter() - start
+        after = await counted()
+    assert spent == {name: after[name] - before[name] for name in after}, (spent, before, after)  # noqa: S101
+    print(
+        f"messages, {clients} streams    {len(seconds) / total:6.1f} requests/s, latency median "
+        f"{median(seconds):.3f} s; {len(seconds):,} streams without an error, reported and counted by the "
+        f"upstream alike: {spent['calls']:,} calls, {spent['prompt_tokens']:,} input and "
+        f"{spent['completion_tokens']:,} output tokens"
+    )
+
+
 def compare(serving: str, proxy: str, *, requests: int, clients: int, ideal: float, pid: int) -> list[float]:
     """Load both by turns, so that whatever else this machine does meets both; memory after each turn."""
     rounds: dict[str, list[tuple[float, list[float]]]] = {"caps serve": [], "bare proxy": []}
@@ -138,6 +182,7 @@ def compare(serving: str, proxy: str, *, requests: int, clients: int, ideal: flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--messages", action="store_true", help="only the streams of the Messages API")
     parser.add_argument("--bare", nargs=3, metavar=("URL", "WAVES", "SIZE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.bare:
@@ -148,6 +193,9 @@ def main() -> None:
     with endpoint(DELAY, vary=True) as url:
         command = (caps, "serve", "--base-url", url, "--port", "0", "--max-connections", "4096")
         with process(*command) as (serving, pid):
+            asyncio.run(stream_messages(serving, url, given.requests, CLIENTS))
+            if given.messages:
+                return
             waves, size = asyncio.run(shape(serving))
             words = ("--bare", url, ",".join(map(str, waves)), str(size))
             start, ideal = memory(pid), len(waves) * DELAY

@@ -1,6 +1,7 @@
 """A bare endpoint in a process of its own: it always prefers slot A, after a given delay.
 
-Where it is to vary, whoever is no judge gets another answer every time.
+Where it is to vary, whoever is no judge gets another answer every time. `GET /v1/spent` returns how many
+calls and tokens it has counted.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ def verdict(body: bytes) -> str:
 
 
 async def serve(delay: float, *, vary: bool) -> None:
-    numbers = count()
+    numbers, spent = count(), {"calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
     async def complete(request: web.Request) -> web.Response:
         body = await request.read()
@@ -32,15 +33,22 @@ async def serve(delay: float, *, vary: bool) -> None:
         text = (
             f"It is \\boxed{{{next(numbers)}}}" if vary and b"BEGIN CANDIDATE" not in body else verdict(body)
         )
-        reply = {
+        reply: dict[str, object] = {
             "model": "stub",
             "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": len(body) // 4, "completion_tokens": len(text) // 4},
         }
+        usage = {"prompt_tokens": len(body) // 4, "completion_tokens": len(text) // 4}
+        for name, tokens in {"calls": 1, **usage}.items():
+            spent[name] += tokens
+        reply["usage"] = usage
         return web.Response(body=json.dumps(reply).encode(), content_type="application/json")
+
+    async def total(_: web.Request) -> web.Response:
+        return web.json_response(spent)
 
     app = web.Application(client_max_size=64 * 2**20)
     app.router.add_post("/v1/chat/completions", complete)
+    app.router.add_get("/v1/spent", total)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()

@@ -35,6 +35,7 @@ from peers.tables import insert  # noqa: E402
 
 from judging import better_quality_wins  # noqa: E402
 from models.server import Reply, Status, StubServer, count_tokens  # noqa: E402
+from server.serving import running  # noqa: E402
 
 ANSWERS = [(401, 0.3), (381, 0.2), (391, 0.9), (291, 0.4)]  # with what the judge thinks of them
 EXPIRED = "the key of the judge has expired"
@@ -46,7 +47,8 @@ class Tool:
     """A tool: its packages, how its example is run, and what is expected of it.
 
     `version_of` is the distribution whose version is shown. `works` and `fails` are patterns of what the
-    example prints with a judge that works, and with one that fails.
+    example prints with a judge that works, and with one that fails. `serve`: the example talks to a
+    `caps serve` in front of the stub, which says in its own words that the key was refused: `reason`.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Tool:
     version_of: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     serve: bool = False
+    reason: str = EXPIRED
     extra: str = ""
 
 
@@ -79,13 +82,30 @@ TOOLS = (
     Tool("trl", ("trl",), "trl_grpo.py", works=r"4 steps, \d+ judge calls", fails="RewardError: "),
     Tool(
         "langchain", ("langchain-core", "langchain-openai", "langgraph"), "langchain_best_of_n.py",
-        works=r"graph: .*391", fails=r"openai\.AuthenticationError", version_of="langchain-core",
+        works=r"graph: .*391", fails=r"\w*AuthenticationError", version_of="langchain-core",
         environment={"MODEL": "m"},
     ),
     Tool(
         "pydantic_ai", ("pydantic-ai-slim[openai]",), "pydantic_ai_best_of_n.py",
         fails=r"pydantic_ai\.exceptions\.Model\w+Error", version_of="pydantic-ai-slim",
         environment={"MODEL": "m"},
+    ),
+    Tool(
+        "litellm", ("litellm",), "litellm_router.py", works=r"391.* tokens", serve=True,
+        fails=r"litellm\.\w*(Error|Exception)", reason="rejected the key",
+    ),
+    Tool(
+        "minisweagent", ("mini-swe-agent",), "mini_swe_agent_patches.py", works=r"return 391",
+        fails="PatchError: ", version_of="mini-swe-agent",
+        environment={"MSWEA_SILENT_STARTUP": "1", "MSWEA_COST_TRACKING": "ignore_errors"},
+    ),
+    Tool(
+        "llm", ("llm",), "", works=r"391.*judge calls", fails=r"Error: ",
+        command=("{bin}/llm", "caps", "What is 17 * 23?", "-m", "m", "-n", "4"),
+    ),
+    Tool(
+        "otel", (), "otel_spans.py", works=r"caps\.judge.*caps\.case.*chosen: .*394", fails="AccessError: ",
+        version_of="opentelemetry-sdk", extra="[otel]",
     ),
     Tool(
         "dspy", ("dspy",), "dspy_best_of_n.py", works="answer: 391",
@@ -137,6 +157,12 @@ def _written(prompt: str, number: int) -> str:
     answer, quality = ANSWERS[number % len(ANSWERS)]
     if "[[ ## " in prompt:  # DSPy's form
         return f"[[ ## answer ## ]]\n{answer} (quality={quality})\n\n[[ ## completed ## ]]"
+    if "COMPLETE_TASK" in prompt:  # an agent
+        line = f"return {answer}  # quality={quality}"
+        command = (
+            f"sed -i 's/return 0/{line}/' calc.py && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
+        )
+        return f"```mswea_bash_command\n{command}\n```"
     return f"With quality={quality} it is \\boxed{{{answer}}}"
 
 
@@ -158,7 +184,7 @@ class Checked:
     version: str = ""
     judge_calls: int = 0
     error: str = ""
-    kept: int = 0
+    kept: int | None = 0
     again: int = 0
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -215,7 +241,7 @@ def row(one: Checked) -> str:
     """A row of the table."""
     works = "yes" if not one.problems else "**no**"
     error = f"`{one.error}`" if one.error else ""
-    kept = f"{one.kept} repl{'y' if one.kept == 1 else 'ies'}"
+    kept = "no journal" if one.kept is None else f"{one.kept} repl{'y' if one.kept == 1 else 'ies'}"
     name = one.tool.version_of or one.tool.name
     return f"| {name} | {one.version} | {works} | {one.judge_calls} | {error} | {kept} | {one.again} |"
 
@@ -242,11 +268,12 @@ def check(  # noqa: PLR0917
 
 
 def install(tool: Tool, wheel: Path, home: Path) -> None:
-    """The environment of a tool: its packages, and this tree as a wheel."""
-    if not (home / "bin" / "python").exists():
-        run(sys.executable, "-m", "venv", home)
+    """The environment of a tool: its packages, and this tree as a wheel, which is always installed anew."""
     pip = (home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, f"caps-select{tool.extra} @ {wheel.as_uri()}", *tool.packages)
+    if not (home / "complete").exists():
+        run(sys.executable, "-m", "venv", home)
+        run(*pip, f"caps-select{tool.extra} @ {wheel.as_uri()}", *tool.packages)
+        (home / "complete").touch()
     run(*pip, "--force-reinstall", "--no-deps", wheel)
 
 
@@ -258,17 +285,18 @@ def problems(  # noqa: PLR0917
     work.mkdir()
     with example(tool, home, work, url, "fine.sqlite", stub) as done:
         found.judge_calls, found.printed = stub.judged, done.stdout[-3000:]
-        if done.returncode or not re.search(tool.works, done.stdout + done.stderr):
+        if done.returncode or not re.search(tool.works, done.stdout + done.stderr, re.DOTALL):
             yield f"does not print {tool.works!r}: {(done.stdout + done.stderr)[-2500:]}"
     if not tool.fails:
         return
     with example(tool, home, work, url, "failed.sqlite", stub, fails_after=1) as done:
         said = " ".join((done.stdout + done.stderr).split())
         match = re.search(tool.fails, said)
-        found.error, found.kept = (match[0].strip(" :") if match else ""), replies(work / "failed.sqlite")
-        if match is None or EXPIRED.replace(" ", "") not in said.replace(" ", "").replace("│", ""):
+        found.error = match[0].strip(" :") if match else ""
+        found.kept = None if tool.serve else replies(work / "failed.sqlite")  # a server has no journal
+        if match is None or tool.reason.replace(" ", "") not in said.replace(" ", "").replace("│", ""):
             yield f"an expired key is not reported as {tool.fails!r}: {said[-2500:]}"
-        if not found.kept:
+        if found.kept == 0:
             yield "the reply that was paid for before the failure is not in the journal"
     with example(tool, home, work, url, "failed.sqlite", stub) as done:
         found.again = stub.judged
@@ -297,9 +325,23 @@ def example(  # noqa: PLR0917
     }  # fmt: skip
     command = [word.format(**known) for word in tool.command]
     where = EXAMPLES if "{name}" in tool.command else work
-    yield subprocess.run(  # noqa: S603
-        command, check=False, capture_output=True, text=True, cwd=where, env=variables, timeout=900
-    )
+    if tool.name == "llm":
+        set_up_llm(work, url)
+    serving = running(url) if tool.serve else nullcontext()
+    with serving as server:
+        if server is not None:
+            variables["CAPS_SERVER"] = server.url
+        yield subprocess.run(  # noqa: S603
+            command, check=False, capture_output=True, text=True, cwd=where, env=variables, timeout=900
+        )
+
+
+def set_up_llm(home: Path, url: str) -> None:
+    """Tell `llm` of the model of the stub, as its documentation says."""
+    folder = home / ".config" / "io.datasette.llm"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = {"model_id": "m", "model_name": "m", "api_base": url}
+    (folder / "extra-openai-models.yaml").write_text(json.dumps([model]))
 
 
 def replies(journal: Path) -> int:

@@ -18,7 +18,7 @@ from importlib import import_module
 import caps
 from caps.cli.main import main
 
-# what runs by being loaded, what runs in a sandbox only, and what other tools load
+# What runs by being loaded, what runs in a sandbox only, and what runs inside other tools only.
 APART = ("caps.__main__", "caps.sandbox.inside", "caps.integrations")
 OFTEN = "genai_prices"  # of what is loaded when it is needed: most runs need a price
 

@@ -11,7 +11,7 @@ from caps.registry import DOMAINS, STRATEGIES
 
 SOURCE = Path(caps.__file__).parent
 HEAVY = {
-    "ray", "xllamacpp", "sympy", "math_verify", "starlette", "uvicorn", "prometheus_client", "matplotlib", "playwright",
+    "ray", "xllamacpp", "sympy", "math_verify", "starlette", "uvicorn", "prometheus_client", "playwright",
     "pyarrow",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -76,18 +76,17 @@ def values(span) -> dict:
 def test_a_selection_is_a_span_for_each_case_with_its_questions_inside(tmp_path) -> None:
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
     with StubServer(better_quality_wins, models=("m",)) as stub, Collector() as collector:
-        words = (
+        words = [
             "--model",
             "m",
             "--base-url",
             stub.url,
+            "--journal",
+            tmp_path / "journal",
             "--otel",
             "--json",
-            "--price-input",
-            1,
-            "--price-output",
-            1,
-        )
+        ]
+        words += ["--price-input", 1, "--price-output", 1]
         done = installed("select", cases, *words, **collector.variables)
         assert done.returncode == 0, done.stderr
         asked = sum("BEGIN CANDIDATE" in str(body) for body in stub.bodies)
@@ -113,7 +112,17 @@ def test_generated_answers_are_spans_and_the_words_of_an_error_are_not_sent(tmp_
         )
 
     with StubServer(refusing, models=("m",)) as stub, Collector() as collector:
-        words = ("--model", "m", "--base-url", stub.url, "--otel", "-n", 3, "--json")
+        words = [
+            "--model",
+            "m",
+            "--base-url",
+            stub.url,
+            "--journal",
+            tmp_path / "journal",
+            "--otel",
+            "--json",
+        ]
+        words += ["-n", 3]
         done = installed("solve", "vary", *words, **collector.variables)
         assert done.returncode != 0
     spans = collector.spans()

@@ -18,7 +18,7 @@ from caps.datasets.verdicts import Records, read_records
 from caps.engines.ray import Cluster
 from caps.evidence.domains import agree_on_domain, all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
-from caps.files import is_stream, read_text
+from caps.files import is_stream, read_text, split_paths
 from caps.graders.base import Opening
 from caps.journal.store import Journal
 from caps.judging.base import Judge
@@ -233,6 +233,6 @@ def cases_for(
     if engine == "ray":
         from caps.engines.ray import is_for_ray, read_with_ray  # noqa: PLC0415
 
-        if is_for_ray(path):
+        if len(split_paths(path)) == 1 and is_for_ray(path):
             return agree_on_domain(read_with_ray(path, cluster))
     return open_cases(path, fields=fields, say=say)

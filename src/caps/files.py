@@ -16,7 +16,7 @@ import re
 import stat
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -276,6 +276,18 @@ class FolderLock:
 def is_own_output(path: Path) -> bool:
     """Whether a file is the redirected standard output or error of this process."""
     return _file_id(path) is not None and _file_id(path) in (_file_id(1), _file_id(2))
+
+
+def join_paths(paths: Sequence[str]) -> str:
+    """Several files as one source of cases; a single path is returned unchanged."""
+    if len(paths) > 1 and "-" in paths:
+        raise InputError("-: standard input cannot be read together with files: write it to a file first")
+    return "\n".join(paths)
+
+
+def split_paths(source: str) -> list[str]:
+    """The files of a source of cases."""
+    return source.split("\n")
 
 
 def is_database(path: str | Path) -> bool:

@@ -769,7 +769,7 @@ class Runner:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for a worker process, without the callbacks of this process."""
-        state = {name: value for name, value in self.__dict__.items() if name not in ("tokenizer", "tracing")}
+        state = {name: value for name, value in self.__dict__.items() if name != "tokenizer"}  # read there
         return {**state, "_warn": ignore, "_fetching": None, "_seeing": {}, "_allowed": allowed()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -1021,9 +1021,10 @@ class Runner:
         """
         total = replace(self.total_budget, seconds=seconds)
         judge = judge or self._local_judge(models, journal, texts, confidence)
-        make = LocalEngine if self.tracing is None else TracedEngine
+        tracing = Tracing() if self.config.otel else None
+        make = LocalEngine if tracing is None else TracedEngine
         engine = make(
-            judge,
+            judge if tracing is None else tracing.judge(judge),
             self.prepare,
             capacity=self._capacity(models.values()),
             case_budget=self.case_budget,
@@ -1035,17 +1036,13 @@ class Runner:
             texts=texts,
             warm_prefix=self._warms_prefix,
         )
-        if self.tracing is not None and isinstance(engine, TracedEngine):
-            engine.tracing = self.tracing
+        if tracing is not None and isinstance(engine, TracedEngine):
+            engine.tracing = tracing
         return engine
 
-    @cached_property
-    def tracing(self) -> Tracing | None:
-        """Where spans and metrics go, if they are wanted."""
-        return Tracing() if self.config.otel else None
-
     def _traced(self, model: Model) -> Model:
-        return model if self.tracing is None else self.tracing.model(model)
+        """A generating model, with spans if they are wanted."""
+        return Tracing().model(model) if self.config.otel else model
 
     def _local_judge(
         self,
@@ -1056,10 +1053,9 @@ class Runner:
     ) -> Judge:
         """The judge with these models, whose replies are stored in the journal."""
         journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
-        judge = self.judge(
+        return self.judge(
             journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
         )
-        return judge if self.tracing is None else self.tracing.judge(judge)
 
     def _warms_prefix(self, prepared: PreparedCase) -> bool:
         """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.

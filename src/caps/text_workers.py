@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from caps.core.errors import CapsError, SlowTextError
-from caps.graders.algebra import limit_memory
+from caps.graders.algebra import end_after, limit_memory
 from caps.graders.worker_pool import NoReplyError, Workers
 from caps.models.embedded import usable_cores
 
@@ -95,7 +95,8 @@ def serve(memory: int) -> None:
     jobs, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a plug-in may print
     limit_memory(memory)
-    signal.signal(signal.SIGPROF, _out_of_time)
+    if hasattr(signal, "SIGPROF"):  # not on Windows: there the parent ends a job that takes too long
+        signal.signal(signal.SIGPROF, _out_of_time)
     gc.disable()  # syntax trees have no cycles, and collecting takes half of the time
     _reply(replies, ("ready", None))
     while True:
@@ -103,8 +104,8 @@ def serve(memory: int) -> None:
             seconds, work = Codec().load_now(jobs)
         except EOFError:
             return
-        signal.setitimer(signal.ITIMER_REAL, 2 * BUSY_MACHINE * seconds + 1)  # the parent may be dead
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        end_after(2 * BUSY_MACHINE * seconds + 1)
+        _limit_cpu(seconds)
         try:
             answer: tuple[str, object] = ("returned", work())
         except CapsError as error:
@@ -114,8 +115,8 @@ def serve(memory: int) -> None:
         except Exception as error:
             answer = ("raised", f"{type(error).__name__}: {error}"[:500])
         finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _limit_cpu(0)
+            end_after(0)
         _reply(replies, answer)
         del work, answer
         gc.collect()
@@ -123,6 +124,12 @@ def serve(memory: int) -> None:
 
 class _OutOfTimeError(BaseException):
     """A job has used its CPU time; a BaseException, so that plug-ins do not catch it."""
+
+
+def _limit_cpu(seconds: float) -> None:
+    """Raise `_OutOfTimeError` after this much CPU time; 0 ends the limit."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _out_of_time(*_: object) -> None:

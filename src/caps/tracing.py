@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from contextvars import ContextVar
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from caps.core.errors import InputError, MissingExtraError, ModelError
 from caps.core.play import Strategy
@@ -39,18 +39,23 @@ SCOPE = "caps"
 _growing: ContextVar[bool] = ContextVar("caps_growing", default=False)  # a case that still gets candidates
 
 
+class Instruments(NamedTuple):
+    """A tracer and what counts; made once for the providers of a program."""
+
+    tracer: Any
+    cases: Any
+    calls: Any
+    tokens: Any
+    usd: Any
+    seconds: Any
+
+
 class Tracing:
-    """Writes spans and metrics with a tracer and a meter."""
+    """Writes the spans and metrics of one engine or sampler."""
 
     def __init__(self) -> None:
-        trace, metrics = _providers()
-        self._trace, self._tracer = trace.api, trace.provider.get_tracer(SCOPE)
-        meter = metrics.get_meter(SCOPE)
-        self._cases = meter.create_counter("caps.cases", "1", "cases, by how they ended")
-        self._calls = meter.create_counter("caps.calls", "1", "calls to models")
-        self._tokens = meter.create_counter("caps.tokens", "1", "tokens that were paid for")
-        self._usd = meter.create_counter("caps.usd", "USD", "what the judge cost, where the price is known")
-        self._seconds = meter.create_histogram("caps.call.duration", "s", "seconds of a call")
+        self._trace, spans, meters = _providers()
+        self._to = _instruments(spans, meters)
         self._open: dict[int, Any] = {}  # spans of cases, by the id of what was prepared for them
 
     def judge(self, judge: Judge) -> "TracedJudge":
@@ -64,15 +69,15 @@ class Tracing:
     def span(self, name: str, prepared: PreparedCase | None = None) -> Any:
         """Start a span, inside that of its case if there is one."""
         if prepared is None or _growing.get():
-            return self._tracer.start_span(name)
+            return self._to.tracer.start_span(name)
         parent = self._open.get(id(prepared))
         if parent is None:
-            parent = self._open[id(prepared)] = self._tracer.start_span("caps.case")
-        return self._tracer.start_span(name, context=self._trace.set_span_in_context(parent))
+            parent = self._open[id(prepared)] = self._to.tracer.start_span("caps.case")
+        return self._to.tracer.start_span(name, context=self._trace.set_span_in_context(parent))
 
     def end_case(self, outcome: Outcome, price: Price | None) -> None:
         """End the span of a case with its result and costs."""
-        span = self._open.pop(id(outcome.prepared), None) or self._tracer.start_span("caps.case")
+        span = self._open.pop(id(outcome.prepared), None) or self._to.tracer.start_span("caps.case")
         total, chosen = outcome.ledger.total(), outcome.selection
         usd = None if price is None else price.of_sums(total)
         values: dict[str, Any] = {
@@ -90,9 +95,9 @@ class Tracing:
             values["caps.probability"] = chosen.facts.get("probability")
             values["caps.provisional"] = chosen.provisional
         self.finish(span, values, "" if chosen is not None else "not selected")
-        self._cases.add(1, {"caps.outcome": "selected" if chosen is not None else "failed"})
+        self._to.cases.add(1, {"caps.outcome": "selected" if chosen is not None else "failed"})
         if usd is not None:
-            self._usd.add(usd)
+            self._to.usd.add(usd)
 
     def stop(self) -> None:
         """End the spans of cases that were not finished."""
@@ -110,11 +115,11 @@ class Tracing:
 
     def count(self, kind: str, usage: Usage, seconds: float, *, replayed: bool) -> None:
         """Count a call."""
-        self._calls.add(1, {"caps.kind": kind, "caps.replayed": replayed})
+        self._to.calls.add(1, {"caps.kind": kind, "caps.replayed": replayed})
         if not replayed:
-            self._tokens.add(usage.prompt, {"caps.kind": kind, "gen_ai.token.type": "input"})
-            self._tokens.add(usage.output, {"caps.kind": kind, "gen_ai.token.type": "output"})
-            self._seconds.record(seconds, {"caps.kind": kind})
+            self._to.tokens.add(usage.prompt, {"caps.kind": kind, "gen_ai.token.type": "input"})
+            self._to.tokens.add(usage.output, {"caps.kind": kind, "gen_ai.token.type": "output"})
+            self._to.seconds.record(seconds, {"caps.kind": kind})
 
 
 class TracedJudge:
@@ -227,15 +232,8 @@ def _kind(error: BaseException) -> str:
     return error.cause if isinstance(error, ModelError) else type(error).__name__
 
 
-class _Spans:
-    """The API of spans, and the provider that makes them."""
-
-    def __init__(self, api: Any, provider: Any) -> None:
-        self.api, self.provider = api, provider
-
-
-def _providers() -> tuple[_Spans, Any]:
-    """The providers of the program; if it has set up none, those that send with OTLP."""
+def _providers() -> tuple[Any, Any, Any]:
+    """The API of spans and the providers of the program; if it has set up none, those that send with OTLP."""
     try:
         from opentelemetry import metrics, trace  # noqa: PLC0415
     except ImportError:
@@ -243,7 +241,20 @@ def _providers() -> tuple[_Spans, Any]:
     spans, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
     if isinstance(spans, trace.ProxyTracerProvider):
         spans, meters = _sending()
-    return _Spans(trace, spans), meters
+    return trace, spans, meters
+
+
+@cache
+def _instruments(spans: Any, meters: Any) -> Instruments:
+    meter = meters.get_meter(SCOPE)
+    return Instruments(
+        spans.get_tracer(SCOPE),
+        meter.create_counter("caps.cases", "1", "cases, by how they ended"),
+        meter.create_counter("caps.calls", "1", "calls to models"),
+        meter.create_counter("caps.tokens", "1", "tokens that were paid for"),
+        meter.create_counter("caps.usd", "USD", "what the judge cost, where the price is known"),
+        meter.create_histogram("caps.call.duration", "s", "seconds of a call"),
+    )
 
 
 @cache

@@ -34,6 +34,8 @@ from models.server import Reply, StubServer
 from server.serving import asked, inside, is_judge, running
 from waiting import until
 
+pytestmark = pytest.mark.linux
+
 STATEMENTS = 97_000
 PROGRAM = "def f{0}(x):\n    return [y + {0} for y in range(x)] if x else None\n\n"
 

@@ -284,3 +284,27 @@ def test_results_are_written_in_the_order_of_input_though_the_first_case_ends_la
         json.loads(line)["case"] for line in (tmp_path / "run" / "rulings.jsonl").read_text().splitlines()
     ]
     assert kept == [f"case {i}" for i in range(4) for _ in range(6)]
+
+
+def test_several_files_are_one_run(tmp_path):
+    one = {"problem": "1 + 1?", "candidates": ["\\boxed{2}", "\\boxed{2}", "\\boxed{3}"]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(one) + "\n")
+    (tmp_path / "b.json").write_text(json.dumps([{"question": "2 + 2?", "responses": ["4", "4", "5"]}]))
+    words = (
+        "select",
+        tmp_path / "a.jsonl",
+        tmp_path / "b.json",
+        "--strategy",
+        "majority",
+        "--out",
+        tmp_path / "run",
+    )
+    lines = json_lines(caps(*words))
+    assert [(line["id"], line["winner"]) for line in lines] == [("a-1", 0), ("b-1", 0)]
+    assert caps(*words).returncode == 0, "the same run goes on"
+    exported = json_lines(caps("export", tmp_path / "run", "--format", "best"))
+    assert [line["prompt"] for line in exported] == ["1 + 1?", "2 + 2?"]
+    (tmp_path / "b.json").write_text(json.dumps([{"question": "3 + 3?", "responses": ["6"]}]))
+    assert "holds a run with another 'cases'" in caps(*words).stderr
+    twice = caps("select", tmp_path / "a.jsonl", "-", "--strategy", "majority")
+    assert (twice.returncode, "standard input cannot be read together" in twice.stderr) == (2, True)

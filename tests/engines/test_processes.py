@@ -20,6 +20,8 @@ from judging import better_quality_wins, cases, write_cases
 from models.server import Reply, StubServer
 from waiting import until, wait_until
 
+pytestmark = pytest.mark.linux
+
 CONNECTIONS = 8
 
 

@@ -26,6 +26,7 @@ from models.server import Reply, StubServer
 from waiting import until
 
 pytestmark = [
+    pytest.mark.linux,
     pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning:ray"),
 ]

@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from caps.reports.study import comma_separated, draw_table, latex, markdown
+from caps.reports.page import StoredReceipts, page_html
+from caps.reports.pictures import svg_text
+from caps.reports.study import Chapter, comma_separated, latex, markdown, studies_page, table_picture
 from caps.studies.bench import Bench, run_tasks
 from caps.studies.results import ResultFile
 from caps.studies.study import load_study
@@ -115,19 +117,26 @@ def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be
     assert r"{\scriptsize (46.5\textdagger{})}" in drawn
 
 
-def test_a_table_is_drawn_for_a_paper_with_its_fonts_and_says_what_is_simulated(tmp_path):
+def test_a_table_is_drawn_with_its_values_and_says_what_is_simulated(tmp_path):
     table, _ = run(
         tmp_path, STUDY.replace('name = "V1"', 'name = "V1 $x^_{-- <b>"').replace('"V1"', '"V1 $x^_{-- <b>"')
     )
-    files = draw_table(table, tmp_path / "plots", simulated="pools and verdicts")
-    assert [file.name for file in files] == ["all.svg", "all.pdf"]
-    svg, pdf = (file.read_bytes() for file in files)
-    assert b"Simulated (pools and verdicts)" in svg
-    assert ElementTree.fromstring(svg).tag.endswith("svg")
-    assert b"/FontFile2" in pdf
-    assert b"/Type3" not in pdf
-    draw_table(table, tmp_path / "again", simulated="pools and verdicts")
-    assert [(tmp_path / "again" / file.name).read_bytes() for file in files] == [svg, pdf]
+    picture = table_picture(table, simulated="pools and verdicts")
+    drawn = ElementTree.fromstring(svg_text(picture))
+    words = [one.text for one in drawn.iter() if one.text]
+    assert "Simulated (pools and verdicts), not measured." in words
+    assert any("V1 $x^_{-- <b>" in one for one in words)
+    assert any("published 46.5" in one for one in words)  # a tooltip
+
+
+def test_the_page_of_a_study_has_every_table_with_its_chart(tmp_path):
+    table, _ = run(tmp_path)
+    chapter = Chapter("All", "What was measured.", "caps bench study.toml", [table], "pools and verdicts")
+    shown = page_html(studies_page("All", "What was measured.", [chapter]), StoredReceipts())
+    assert "caps bench study.toml" in shown
+    assert shown.count("<svg") == 2  # for wide and narrow windows
+    assert "paper 46.5" in shown
+    assert "Simulated (pools and verdicts)" in shown
 
 
 def test_labelled_cases_are_played_with_simulated_verdicts_and_unlabelled_ones_refused(tmp_path):

@@ -8,6 +8,8 @@ import pytest
 from caps.graders import worker_pool as workers
 from caps.graders.worker_pool import NoReplyError, Workers
 
+pytestmark = pytest.mark.linux
+
 
 @asynccontextmanager
 async def worker_pool(program="graders.chores:serve", arguments=(), *, count=1, seconds=5.0):

@@ -2,16 +2,20 @@
 
 import asyncio
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caps.integrations.rewards import (
+    GatheredRewards,
     GroupRewards,
     RewardError,
     openrlhf_reward,
     relative_rewards,
+    verl_loop_reward,
     verl_reward,
 )
 from models.server import Status, StubServer
@@ -115,15 +119,40 @@ def test_verl_reads_the_prompt_from_extra_info() -> None:
         compute_score(["d"], ["a"], ["1"], [{"index": 7}])
 
 
+def test_completions_handed_over_one_at_a_time_wait_for_their_group(monkeypatch) -> None:
+    reward = GroupRewards(judge=longer, journal=None, domain="general")
+    compute_score = verl_loop_reward(reward, group_size=3)
+
+    async def rollouts() -> list[dict[str, float]]:
+        asked = [(question, text) for text in ("a", "bbb", "cc") for question in "pq"]
+        return await asyncio.gather(
+            *(compute_score("d", text, "1", extra_info={"question": question}) for question, text in asked)
+        )
+
+    found = [one["score"] for one in asyncio.run(rollouts())]
+    assert sum(found[::2]) == pytest.approx(0)
+    assert found[2] == max(found[::2])
+    assert len(reward.steps) == 2  # one for each group
+
+    alone = GatheredRewards(reward, group_size=9, patience=0.0)
+    assert alone.one("p", "a") == 0.0  # nothing came in time to compare it with
+
+
 def test_openrlhf_gets_tensors_of_the_completions_alone(monkeypatch) -> None:
-    class Tensors:  # the three functions of torch that are used
+    class Tensors:  # the parts of torch that are used
         float32 = "float32"
         tensor = staticmethod(lambda values, dtype: list(values) if dtype else [])
-        full_like = staticmethod(lambda values, number: [number] * len(values))
 
-    monkeypatch.setitem(__import__("sys").modules, "torch", Tensors)
-    reward_func = openrlhf_reward(GroupRewards(judge=longer, journal=None, domain="general"))
+    monkeypatch.setitem(sys.modules, "torch", Tensors)
+    reward = GroupRewards(judge=longer, journal=None, domain="general", scale="rank")
+    reward_func = openrlhf_reward(reward)
     found = reward_func(["p a", "p bbb"], ["p ", "p "], ["", ""])
-    assert found["rewards"][1] > found["rewards"][0]
-    assert found["scores"] == found["rewards"]
+    assert found["rewards"] == [-1.0, 1.0]
+    assert found["scores"] == [0.0, 1.0]
     assert found["extra_logs"]["caps/judge_calls"] == [1.0, 1.0]
+    with pytest.raises(RewardError, match="group_size"):
+        reward_func(["p a"], ["p "], [""])
+    one_by_one = openrlhf_reward(reward, group_size=2)
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(one_by_one, [f"p {text}"], ["p "], [""]) for text in ("a", "bbb")]
+        assert [one.result()["rewards"] for one in asked] == [[-1.0], [1.0]]

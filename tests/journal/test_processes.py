@@ -35,6 +35,8 @@ with Journal.open(path) as journal:
 from models.server import Reply, StubServer
 from waiting import PATIENCE, wait_until
 
+pytestmark = pytest.mark.linux
+
 
 def appender(path, name, first, last):
     command = [sys.executable, "-c", APPENDER, str(path), name, str(first), str(last)]

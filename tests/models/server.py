@@ -43,7 +43,7 @@ class Reply:
     until: Condition | None = None
 
     def body(self, request: dict) -> dict:
-        prompt = sum(count_tokens(str(m["content"])) for m in request["messages"])
+        prompt = sum(count_tokens(str(m.get("content"))) for m in request["messages"])
         usage = {"prompt_tokens": prompt, "completion_tokens": count_tokens(str(self.text or ""))}
         choice: dict[str, Any] = {
             "index": 0,

@@ -8,7 +8,10 @@ import aiohttp
 from aiohttp import web
 
 from caps.cli.report import open_run
+from caps.core.types import Case, Problem
+from caps.costs.prices import Price
 from caps.reports.live import HOST, LiveReport
+from caps.runs.progress_file import ProgressFile
 from judging import write_cases
 from running import run_cases
 
@@ -24,10 +27,16 @@ async def serving(path, visit):
         await runner.cleanup()
 
 
-async def next_update(stream):
+async def next_update(stream, kind=b""):
+    """The next event of a kind; None at the end of the stream."""
+    event = b""
     async for line in stream.content:
-        if line.startswith(b"data: "):
-            return json.loads(line[6:])
+        if line.startswith(b"event: "):
+            event = line[7:].strip()
+        elif line.startswith(b"data: "):
+            if event == kind:
+                return json.loads(line[6:])
+            event = b""
     return None
 
 
@@ -62,3 +71,37 @@ def test_the_page_grows_with_the_run_and_ends_with_it(tmp_path):
     assert (first["rows"], first["finished"]) == ([], False)
     assert [row[2] for update in updates for row in update["rows"]] == ["case 1", "case 2"]
     assert updates[-1]["status"] == "finished"
+
+
+def test_the_page_waits_for_the_run_and_shows_how_far_it_is(tmp_path):
+    out, price = tmp_path / "run", Price(1.0, 2.0)
+
+    async def visit(session):
+        async with session.get("/") as response:
+            page = await response.text()
+        async with session.get("/events?kind=waiting") as stream:
+            assert await next_update(stream, b"progress") is None
+            out.mkdir()
+            times = iter((0.0, 60.0, 61.5))
+            with ProgressFile(out, 30, price=price, clock=lambda: next(times)) as progress:
+                assert len(list(progress.watch(Case(name, Problem.of("?"), ()) for name in "abc<"))) == 4
+                progress.finish("a", more=10)
+                while (news := await next_update(stream, b"progress")) is None:
+                    pass
+            await asyncio.to_thread(run_cases, write_cases(tmp_path / "cases.jsonl", 1, 4), out)
+            reload = await next_update(stream)
+        return page, news, reload
+
+    page, news, reload = asyncio.run(asyncio.wait_for(serving(out, visit), 60))
+    assert "Waiting for the run in run" in page
+    assert "Start it with --out and this folder" in page
+    assert (news["done"], news["total"], news["in_play"], news["playing"]) == (10, 30, 3, ["b", "c", "<"])
+    assert dict(news["facts"]) == {
+        "rate": "10 a minute",
+        "elapsed": "1 min",
+        "remaining": "2 min",
+        "spent": "$0",
+    }
+    assert news["silent"]
+    assert reload == {"reload": True}
+    assert not (out / "progress.json").exists()

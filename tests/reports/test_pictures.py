@@ -84,7 +84,7 @@ def test_a_picture_is_a_file_that_stands_alone_and_hostile_names_are_names(found
     (path,) = write_pictures([picture], tmp_path / "new" / "plots")
     tree = ElementTree.fromstring(path.read_text())
     assert {one.tag.rpartition("}")[2] for one in tree.iter()} == {
-        "svg", "title", "desc", "style", "rect", "text", "path", "circle",
+        "svg", "title", "desc", "style", "g", "rect", "text", "path", "circle",
     }  # fmt: skip
     assert "var(" not in path.read_text()
     assert "⟦U+202E⟧</title><script>alert(1)" in words(picture)
@@ -114,7 +114,8 @@ def test_probabilities_are_drawn_as_a_curve_beside_the_ideal(found):
 def test_the_page_answers_first_and_shows_every_number_without_scripts(found):
     page = diagnosis_page(found, NAMED, f"caps select {HOSTILE}", pairs_most=30, made=[("cases", HOSTILE)])
     read_ = read(page_html(page, StoredReceipts()))
-    assert read_.text.index("E2: 23 pairs do not tell the judge") < read_.text.index("How often is it right?")
+    assert read_.text.index("Do not let this judge choose") < read_.text.index("caps select")
+    assert read_.text.index("caps select") < read_.text.index("How often is it right?")
     assert "Simulated judge 90: no model was asked." in read_.text
     assert "caps select ⟦U+202E⟧</title><script>alert(1)" in read_.text
     for option in found.options:

@@ -19,7 +19,15 @@ from caps.reports.html import markup
 from caps.reports.page import StoredReceipts, page_html
 from caps.reports.receipt import flips, receipt_of
 from caps.reports.receipt_pictures import bracket
-from caps.reports.report import case_page, comparison_page, load_report, receipt_line, receipts, run_page
+from caps.reports.report import (
+    _compared,
+    case_page,
+    comparison_page,
+    load_report,
+    receipt_line,
+    receipts,
+    run_page,
+)
 from judging import case_line, spread
 from playing import erratic, field_of, played
 from reports.test_html import read
@@ -228,17 +236,66 @@ def test_what_does_not_go_together_is_refused(folder, tmp_path):
         report([tmp_path])
 
 
-def test_two_runs_are_compared_case_by_case(folder, tmp_path):
+def test_the_overview_shows_answers_votes_and_probabilities(tmp_path):
+    """Of 5 candidates 3 say 4, which is wrong in the second case; the judge prefers the answer 5."""
+    texts = ["4", "4", "5", "4", "6"]
+    lines = []
+    for name, right in (("one", "4"), ("two", "5")):
+        candidates = [
+            {"text": f"quality={90 if text == '5' else 10} so \\boxed{{{text}}}", "correct": text == right}
+            for text in texts
+        ]
+        lines.append(
+            {"id": name, "domain": "math", "problem": "Add.\nTwo and two.", "candidates": candidates}
+        )
+    (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    out = run_cases(tmp_path / "cases.jsonl", tmp_path / "run", strategy="posterior")
+    with open_run(out) as run:
+        loaded = load_report(run)
+        page = run_page(loaded)
+        bare = page_html(run_page(loaded, texts=False), StoredReceipts())
+    columns = [name for name, *_ in page.listing.columns]
+    row = dict(zip(columns, page.listing.rows[1][2:], strict=False))
+    lined = run.selections["two"]
+    assert row["answer"] == lined["text"].partition("{")[2].rstrip("}")
+    assert row["problem"] == "Add.\nTwo and two."
+    assert row["probability"] == lined["probability"]
+    assert row["votes"] == {"4": "3 of 5", "5": "1 of 5"}[row["answer"]]
+    assert (loaded.choices.majority, loaded.choices.majority_of) == (1.0, 2)
+    assert {"4", "5", "6"} - {row["answer"]} == set(page.listing.rows[1][-2].split())
+    assert "Two and two" not in bare
+
+
+def test_runs_are_compared_by_answer_case_by_case(folder, tmp_path):
     worse = run_cases(folder / "cases.jsonl", tmp_path / "worse", strategy="vanilla")
     with ExitStack() as stack:
         first, second = (load_report(stack.enter_context(open_run(path))) for path in (folder / "run", worse))
-        compared = compare_runs(first.run.selections, second.run.selections, first.labels)
+        compared = compare_runs(_compared("run", first), _compared("worse", second))
         rights = [one.figures.right for one in (first, second)]
         page = comparison_page([first, second])
+        three = comparison_page([first, second, first])
     assert compared.only_first - compared.only_second == rights[0] - rights[1]
-    assert compared.different == sum(row[0] & 1 for row in page.listing.rows)
+    assert compared.different == sum(row[0] & 1 for row in page.listing.rows) == 3
     assert 0 < compared.p <= 1
-    assert f"p = {compared.p:.3g}" in read(page_html(page, StoredReceipts())).text
+    shown = read(page_html(page, StoredReceipts())).text
+    assert f"p = {compared.p:.3g}" in shown
+    assert "give different answers in 3" in shown
+    assert "1 of 16 votes" in page.listing.rows[0][5]
+    assert [len(row[1]) for row in three.listing.rows] == [3, 3, 3]
+    assert "Each compared with" in read(page_html(three, StoredReceipts())).text
+
+
+def test_another_candidate_with_the_same_answer_is_no_different_answer(tmp_path):
+    candidates = [{"text": f"quality={level} so \\boxed{{4}}"} for level in (10, 90)]
+    case = {"id": "sum", "domain": "math", "problem": "2 + 2", "candidates": candidates}
+    (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    runs = [run_cases(tmp_path / "cases.jsonl", tmp_path / name, strategy="vanilla") for name in "ab"]
+    lines = runs[1] / "selections.jsonl"
+    lines.write_text(lines.read_text().replace('"winner":0', '"winner":1'))
+    with ExitStack() as stack:
+        loaded = [load_report(stack.enter_context(open_run(path))) for path in runs]
+        found = compare_runs(*(_compared(name, one) for name, one in zip("ab", loaded, strict=True)))
+    assert (found.different, found.other_candidates, found.labelled) == (0, 1, 0)
 
 
 def test_a_large_run_keeps_its_receipts_beside_the_page(folder, tmp_path, monkeypatch, run):

@@ -1,6 +1,8 @@
 """The Responses API and the Messages API in front of the same selection, through the clients people use."""
 
+import asyncio
 import json
+import threading
 
 import anthropic
 import openai
@@ -10,6 +12,7 @@ from caps.server.admission import Limits
 from models.server import Pieces, Raw, Reply, Status, StubServer
 from server.fuzzing import APIS, fuzz
 from server.serving import OtherApis, asked, inside, is_judge, running, upstream
+from waiting import until
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUg=="
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -245,7 +248,7 @@ def message(text="vary", model="caps/m", **more):
 
 
 def test_every_status_has_the_error_object_of_the_api(stub):
-    limits = Limits(max_body=2000, max_concurrent=1, max_waiting=0)
+    limits = Limits(max_body=2000)
 
     async def work(call):
         def send(body, path="/v1/messages", **headers):
@@ -288,6 +291,26 @@ def test_every_status_has_the_error_object_of_the_api(stub):
     assert (responses.status, responses.json["error"]["code"]) == (502, "upstream_unreachable")
 
 
+def test_a_full_queue_is_reported_in_the_form_of_each_api():
+    go = threading.Event()
+
+    async def work(call):
+        first = asyncio.ensure_future(call(path="/v1/messages", body=message(stream=True, caps={"n": 1})))
+        await until(lambda: stub.busy == 1)
+        refused = [
+            await call(path="/v1/messages", body=message(caps={"n": 1})),
+            await call(path="/v1/responses", body={"model": "caps/m", "input": "?", "stream": True}),
+        ]
+        go.set()
+        return [await first, *refused]
+
+    with StubServer([Reply("same", until=go.is_set)]) as stub:
+        answers = inside(stub.url, work, limits=Limits(max_concurrent=1, max_waiting=0))
+    assert [one.status for one in answers] == [200, 429, 429]
+    assert [one.json["error"]["type"] for one in answers[1:]] == ["rate_limit_error"] * 2
+    assert answers[1].headers["retry-after"] == "1"
+
+
 @pytest.mark.parametrize("api", ["responses", "messages"])
 def test_an_error_after_the_first_heartbeat_is_an_event_of_the_api(api):
     received = []
@@ -328,6 +351,25 @@ def test_other_models_are_forwarded_with_the_version_of_the_api():
     assert stub.headers[0]["anthropic-version"] == "2023-06-01"
     assert "x-api-key" not in {name.lower() for name in stub.headers[0]}
     assert stub.bodies[0] == message(model="m", stream=True)
+
+
+def test_tokens_of_forwarded_messages_are_counted_with_those_read_from_a_cache():
+    usage = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 20,
+        "cache_creation_input_tokens": 2,
+        "output_tokens": 7,
+    }
+    with OtherApis([Raw(json.dumps({"type": "message", "usage": usage}).encode())]) as stub:
+
+        async def work(call):
+            await call(path="/v1/messages", body=message(model="m"))
+            return (await call("GET", "/metrics")).body.decode()
+
+        page = inside(stub.url, work)
+    assert 'caps_tokens_total{kind="prompt",part="forwarded"} 27.0' in page
+    assert 'caps_tokens_total{kind="cached",part="forwarded"} 20.0' in page
+    assert 'caps_tokens_total{kind="completion",part="forwarded"} 7.0' in page
 
 
 def test_large_requests_virtual_models_and_the_other_name_of_the_limit():

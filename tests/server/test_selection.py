@@ -8,15 +8,18 @@ from hypothesis import strategies as st
 
 from caps.config import RunConfig
 from caps.server.admission import Limits
+from caps.server.anthropic_format import MessageEvents
 from caps.server.errors import ApiError
-from caps.server.openai_format import CHUNK_CHARACTERS, completion_chunks
+from caps.server.formats import MOST_PIECES, PIECE_CHARACTERS
+from caps.server.openai_format import completion_chunks
 from caps.server.requests import chat_problem, request_config
+from caps.server.responses_format import ResponseEvents
 from caps.server.selection import has_settled
 from models.server import Hang, Reply, StubServer
 from server.serving import asked, inside, is_judge, upstream
 
 HOSTILE = st.text() | st.sampled_from(
-    ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (CHUNK_CHARACTERS + 1)]
+    ["data: [DONE]\n\ndata: {}\n\n", "\r\n\r\nSet-Cookie: a=b", "event: x\ndata: y\n\n", ": c\n\n", "\u2028\u0085\x00", "x" * (PIECE_CHARACTERS * MOST_PIECES + 1)]
 )  # fmt: skip
 
 
@@ -53,6 +56,37 @@ def test_a_stream_contains_the_winner_and_no_event_that_the_winner_makes_up(said
             old[1] += choice["delta"].get("reasoning_content") or ""
     assert [tuple(streamed[i]) for i in range(len(said))] == said
     assert (events[-1].get("usage") == {"total_tokens": 3}) == tell
+
+
+@settings(max_examples=30)
+@given(HOSTILE, HOSTILE.filter(bool), HOSTILE)
+def test_streams_of_the_other_apis_contain_the_answer_and_no_event_that_it_makes_up(text, thought, given):
+    function = {"name": "look_up", "arguments": json.dumps({"city": given})}
+    said = {"content": text, "reasoning_content": thought, "tool_calls": [{"id": "a", "function": function}]}
+    spent = {"prompt_tokens": 2, "completion_tokens": 1, "total_tokens": 3, "caps": {}}
+    details = {
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
+    }
+    whole = {**completion(said), "usage": spent | details, "caps": {"run_id": "r"}}
+    for writer in (MessageEvents({}), ResponseEvents({}, "r", "caps/m", 1)):
+        pieces = {"text": "", "thinking": "", "json": ""}
+        *parts, end = b"".join(writer.answer(whole)).split(b"\n\n")
+        assert end == b""
+        for part in parts:
+            name, data = part.split(b"\n")
+            event = json.loads(data.removeprefix(b"data: "))
+            assert name == b"event: " + event["type"].encode()
+            delta = event.get("delta")
+            if isinstance(delta, dict):
+                pieces["text"] += delta.get("text", "")
+                pieces["thinking"] += delta.get("thinking", "")
+                pieces["json"] += delta.get("partial_json", "")
+            elif delta is not None:
+                kinds = {"response.output_text.delta": "text", "response.reasoning_text.delta": "thinking"}
+                pieces[kinds.get(event["type"], "json")] += delta
+        assert (pieces["text"], pieces["thinking"]) == (text, thought)
+        assert json.loads(pieces["json"]) == {"city": given}
 
 
 def test_answers_have_settled_when_the_most_frequent_leads_with_high_probability():

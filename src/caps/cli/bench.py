@@ -1,6 +1,7 @@
 """`caps bench`: run a study of strategies, data sets and seeds, and print its tables."""
 
 import os
+import shlex
 import signal
 from contextlib import ExitStack
 from functools import partial
@@ -19,18 +20,21 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import InputError
 from caps.core.text import number, plural, printable
 from caps.files import file_errors, write_file
-from caps.reports.console import table as drawn
+from caps.reports.console import table as drawn_table
+from caps.reports.page import write_page
+from caps.reports.pictures import write_pictures
 from caps.reports.study import (
     Chapter,
     comma_separated,
-    draw_table,
     json_rows,
     latex,
     markdown,
     parted_cases,
     studies_page,
+    table_picture,
 )
 from caps.runner import Runner
+from caps.runs.progress_file import ProgressFile
 from caps.studies.bench import Bench
 from caps.studies.results import claim_folder, selection_line, slug
 from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
@@ -76,7 +80,7 @@ Plots = Annotated[
         "--plots",
         metavar="DIR",
         rich_help_panel=FILES,
-        help="Draw the tables into this folder, as .svg and .pdf files.",
+        help="Draw the tables into this folder, as .svg files.",
     ),
 ]
 DryRun = Annotated[
@@ -127,7 +131,8 @@ def bench(
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
     are written as Markdown, CSV and LaTeX, next to the figures of the paper. For a file that names several
-    studies all are run, and all tables written on one page. What is still to be paid for is forecast first.
+    studies all are run. All tables are also written on one page. What is still to be paid for is forecast
+    first.
     """
     found, stated = load_studies(study, data), stated_settings(ctx)
     plans = narrowed_studies(found.studies if isinstance(found, Collection) else (found,), only)
@@ -168,8 +173,7 @@ def bench(
             _run(one, limit, processes or os.cpu_count() or 1, simulated=simulated, quiet=quiet)
             for one in ready
         ]
-        if isinstance(found, Collection):
-            _write_page(folder, found, done)
+        _write_page(folder, found, done)
     _show(found, folder, done, plots, quiet=quiet, as_json=as_json)
     raise typer.Exit(1 if any(one.failures for one in done) else 0)
 
@@ -195,7 +199,7 @@ def _run(one: _Prepared, limit: int | None, processes: int, *, simulated: bool, 
     """Run what is missing, then write the tables and the selections."""
     plan, folder = one.plan, one.folder
     with Bench(one.shards, folder) as runs:
-        _play(runs, one.shards, limit, processes, quiet=quiet)
+        _play(runs, one, limit, processes, quiet=quiet)
         book = runs.book()
     tables = [make_table(plan, table, book) for table in plan.tables]
     label = _label(one.shards) if simulated else None
@@ -217,9 +221,9 @@ def _show(
     several = isinstance(found, Collection)
     for one in done if plots is not None else ():
         place = plots / one.plan.name if several and plots is not None else plots
-        for table in one.tables:
-            for path in draw_table(table, place or Path(), simulated=one.label):
-                say(f"figure: {path}")
+        drawn = [table_picture(table, simulated=one.label) for table in one.tables]
+        for path in write_pictures([picture for picture in drawn if picture], place or Path()):
+            say(f"figure: {path}")
     if as_json:
         rows = [_as_json(one) for one in done]
         print_json({"title": found.title, "studies": rows} if several else rows[0])
@@ -227,7 +231,9 @@ def _show(
         words = [markdown(table, simulated=one.label) for one in done for table in one.tables]
         stdout().print(printable("\n".join(words)), markup=False, soft_wrap=True)
     if not quiet:
-        say(f"page: {folder / PAGE}" if several else f"tables: {folder / 'tables'}")
+        say(f"page: {folder / PAGE}")
+        if not several:
+            say(f"tables: {folder / 'tables'}")
 
 
 def _forecast(ready: list[_Prepared], limit: int | None, *, show: bool) -> None:
@@ -276,8 +282,8 @@ def _runner(
         return runner
 
 
-def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *, quiet: bool) -> None:
-    counts = [runs.progress(shard) for shard in shards]
+def _play(runs: Bench, one: _Prepared, limit: int | None, processes: int, *, quiet: bool) -> None:
+    counts = [runs.progress(shard) for shard in one.shards]
     done, total = sum(one[0] for one in counts), sum(one[1] for one in counts)
     if done and not quiet:
         say(f"{number(done, 0)} of {plural(total, 'selection')} are done already")
@@ -285,9 +291,18 @@ def _play(runs: Bench, shards: list[Shard], limit: int | None, processes: int, *
         lines = plural(runs.unreadable, "unreadable line")
         say(f"{lines} in the results; those selections are made again", "yellow")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Progress("selections", total, hidden=quiet, done=done) as progress:
+    with (
+        Progress("selections", total, hidden=quiet, done=done) as progress,
+        ProgressFile(one.folder, total, what="selections", done=done) as live,
+    ):
+        live.write()
+
+        def count(more: int) -> None:
+            progress.advance(more)
+            live.finish(more=more)
+
         try:
-            runs.play(limit=limit, processes=processes, hear=progress.advance)
+            runs.play(limit=limit, processes=processes, hear=count)
         except KeyboardInterrupt:
             say(
                 "interrupted; every result so far is stored: run the same command again to continue", "yellow"
@@ -319,7 +334,7 @@ def _show_progress(runs: Bench, shards: list[Shard], title: str) -> None:
         source = "made up" if own[0].made_up else str(own[0].suite.cases)
         rows.append((name, source, judges, methods, str(len(own[0].cases)), str(total), str(done)))
     columns = ("suite", "cases", "judge", "strategies", "problems", "selections", "done")
-    stdout().print(drawn(title, columns, rows, numbers_from=4))
+    stdout().print(drawn_table(title, columns, rows, numbers_from=4))
 
 
 def _label(shards: list[Shard]) -> str:
@@ -353,17 +368,24 @@ def _write_selections(folder: Path, study: Study, book: Book) -> None:
                 write_file(folder / slug(suite) / f"{method.output_name(seed)}.jsonl", b"".join(lines))
 
 
-def _write_page(folder: Path, found: Collection, done: list[_Done]) -> None:
-    """One page with every table: as HTML, and the same as Markdown."""
-    sections = [
-        Chapter(one.plan.title, one.plan.about, str(one.plan.path), one.tables, one.label) for one in done
-    ]
-    write_file(folder / PAGE, studies_page(found.title, found.about, sections).encode())
+def _write_page(folder: Path, found: Study | Collection, done: list[_Done]) -> None:
+    """One page with every table, as HTML; of several studies the same as Markdown."""
+    sections = [Chapter(one.plan.title, one.plan.about, _command(one), one.tables, one.label) for one in done]
+    write_page(studies_page(found.title, found.about, sections), (), folder / PAGE)
+    if not isinstance(found, Collection):
+        return
     words = [f"# {found.title}\n", *([f"{found.about.strip()}\n"] if found.about else [])]
     for one in sections:
-        words += [f"# {one.title}\n", f"{one.about.strip()}\n", f"`caps bench {one.file}`\n"]
+        words += [f"# {one.title}\n", f"{one.about.strip()}\n", f"`{one.command}`\n"]
         words += [markdown(table, simulated=one.simulated) for table in one.tables]
     write_file((folder / PAGE).with_suffix(".md"), "\n".join(words).encode())
+
+
+def _command(done: _Done) -> str:
+    """The command that runs a study alone."""
+    return shlex.join(
+        ["caps", "bench", str(done.plan.path), *(["--simulate"] if done.label is not None else [])]
+    )
 
 
 def _as_json(done: _Done) -> dict[str, object]:

@@ -426,14 +426,18 @@ class DiagnosisOutput:
 
     def _print_conclusion(self, asked: DiagnosisRun, judge: JudgeLabel) -> None:
         found = self._concluded(asked)
+        save = self.save
+        if save is None and self.html is not None and found.chosen.profiled:
+            save = self.html.with_suffix(".judge.json")  # the command on the page names it
         line = diagnosis.command(
-            self.cases or "CASES", found.chosen, judge.words, None if self.save is None else str(self.save)
+            self.cases or "CASES", found.chosen, judge.words, None if save is None else str(save)
         )
-        if self.save is not None:
+        if save is not None:
             row = diagnosis.kept_row(found, asked, judge, date=self.date, seed=self.plan.seed)
             row |= {} if judge.panel is None else judge.panel.kept()
-            write_file(self.save, msgspec.json.format(msgspec.json.encode(row)) + b"\n", option="--save")
-            say(f"profile: {self.save}")
+            option = "--save" if self.save is not None else "--html"
+            write_file(save, msgspec.json.format(msgspec.json.encode(row)) + b"\n", option=option)
+            say(f"profile: {save}")
         pictures = diagnosis_pictures(found.measured, found.options, found.chosen, stamp_of(judge))
         page = diagnosis_page(found, judge, line, pairs_most=self.plan.pairs, made=self._made(asked, judge))
         write_figures(pictures, page, plots=self.plots, html=self.html)
@@ -469,6 +473,8 @@ class DiagnosisOutput:
         advice = diagnosis.advice_words(found.measured, found.chosen)
         _print([*([measure] if measure else []), "", *advice, ""])
         stdout().print(printable(line), markup=False, soft_wrap=True)
+        if found.chosen.profiled and "--judge-profile" not in line:
+            say("the command assumes an average judge; with --save FILE it uses what was measured")
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -26,6 +26,7 @@ from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
 from caps.evidence.domains import known_domains, with_stated_domain
 from caps.files import Output as OutputFile
+from caps.files import join_paths
 from caps.graders.base import Grade, Opening
 from caps.journal.store import default_path
 from caps.registry import GRADERS
@@ -93,12 +94,13 @@ def grade(
     graders = make_graders(name, test_seconds)
     if grader is not None:
         graders = dict.fromkeys(known_domains(), make_grader(grader, name, test_seconds))
-    read = partial(open_cases, cases, fields=fields, say=say)
+    named = join_paths(cases)
+    read = partial(open_cases, named, fields=fields, say=say)
     source = (with_stated_domain(case, own) for case in checked_source(read, limit))
-    counted = count_cases(cases, fields)
+    counted = count_cases(named, fields)
     total = limit if counted is None else min(counted, limit or counted)
     # Opened before the event loop starts: opening a FIFO may block, and here Ctrl-C ends that.
-    with OutputFile(output, option="--output", inputs=[cases]) as sink:
+    with OutputFile(output, option="--output", inputs=cases) as sink:
         code = asyncio.run(run.play(source, total, sink, graders, where))
     raise typer.Exit(code)
 

@@ -448,8 +448,10 @@ PANEL_FILE = Annotated[
 ]
 
 Cases = Annotated[
-    str,
-    typer.Argument(metavar="CASES", help="File of cases, one JSON object per line; - reads standard input."),
+    list[str],
+    typer.Argument(
+        metavar="CASES...", help="Files of cases, one JSON object per line; - reads standard input."
+    ),
 ]
 Out = Annotated[
     Path | None,

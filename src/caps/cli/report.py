@@ -100,12 +100,12 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
-        narrative = load_report(runs[0])
-        page, held, usual = run_page(narrative), receipts(narrative, texts=texts), "report.html"
+        loaded = load_report(runs[0])
+        page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), "report.html"
     else:
         all_ = [load_report(run) for run in runs]
-        both = chain.from_iterable(receipts(one, texts=texts) for one in all_[:2])
-        page, held, usual = comparison_page(all_), both if len(all_) == 2 else iter(()), "compared.html"
+        held = chain.from_iterable(receipts(one, texts=texts) for one in all_)
+        page, usual = comparison_page(all_, texts=texts), "compared.html"
     out = output or runs[0].path / usual
     files = write_page(page, held, out)
     write_result(f"{printable(str(out)) if sys.stdout.isatty() else out}\n".encode())

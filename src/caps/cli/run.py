@@ -22,6 +22,7 @@ from caps.core.types import Case
 from caps.engines.base import Engine, Outcome, ReorderBuffer
 from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
+from caps.judging.base import Ruling
 from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
 from caps.reports import calibration
@@ -29,6 +30,7 @@ from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
 from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_other_run
+from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
 from caps.runs.run_file import RunFile, new_run_file
 from caps.runs.summary import Summary
@@ -114,6 +116,16 @@ MOST_CASES = 2000  # they are held in memory until the last of them has been ask
 Source = Iterable[Case | InputError]
 
 
+def _each(*counters: Callable[[Ruling], object]) -> Callable[[Ruling], None]:
+    """Tell several counters about every ruling."""
+
+    def count(ruling: Ruling) -> None:
+        for one in counters:
+            one(ruling)
+
+    return count
+
+
 class Calibrator:
     """`--calibrate K`: estimates the judge's accuracy on the first K cases."""
 
@@ -183,6 +195,7 @@ class Run:
         self._guessed: Counter[str] = Counter()
         self._reasons: dict[str, None] = {}  # in order, each once
         self._servers: Callable[[], list[ServerRecord]] = list
+        self._live = ProgressFile(None, None)
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
@@ -204,10 +217,13 @@ class Run:
         async with self._runner.session(paid=self._summary.add_trial) as ready:
             if self._first is not None:
                 source = await self._calibrate(self._first, ready, source, total)
-            with JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter:
-                ready.engine.watch = meter.count
+            with (
+                JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter,
+                ProgressFile(out, total, price=self._runner.price) as self._live,
+            ):
+                ready.engine.watch = _each(meter.count, self._live.count)
                 report_batches(ready.engine, quiet=self._quiet)
-                outcomes = ready.run(source, self._runner.strategy)
+                outcomes = ready.run(self._live.watch(source), self._runner.strategy)
                 kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
                 self._servers = ready.servers
                 await self.deliver(outcomes, out, self._file(cases, ready), meter.advance, kept)
@@ -288,6 +304,7 @@ class Run:
 
     def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
+        self._live.finish(outcome.name)
         if outcome.prepared is not None and outcome.prepared.case.guessed:
             case = outcome.prepared.case
             self._guessed[case.domain] += 1

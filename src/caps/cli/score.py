@@ -25,6 +25,7 @@ from caps.datasets.imports import count_cases, open_cases
 from caps.engines.base import Outcome, in_order
 from caps.event_loop import run as run_loop
 from caps.files import Output as OutputFile
+from caps.files import join_paths
 from caps.registry import REWARD_JUDGE
 from caps.runner import Runner
 from caps.runs.summary import Summary
@@ -75,12 +76,13 @@ def score(
     if field in taken or not field.strip():
         raise SettingError(f"--field {field!r}: is another field of candidates; choose a new name, or score")
     config = replace(config, strategy="pointwise", settings={}, hard_evidence="off")
-    source = checked_source(partial(open_cases, cases, fields=config.map, say=say), limit)
-    counted = count_cases(cases, config.map)
+    named = join_paths(cases)
+    source = checked_source(partial(open_cases, named, fields=config.map, say=say), limit)
+    counted = count_cases(named, config.map)
     total = limit if counted is None else min(counted, limit or sys.maxsize)
     with (
         runner_for(config, keys, quiet=quiet) as runner,
-        OutputFile(output, option="--output", keep=True, inputs=[cases]) as sink,
+        OutputFile(output, option="--output", keep=True, inputs=cases) as sink,
     ):
         scoring = Scoring(runner, field, sink, quiet=quiet)
         code = run_loop(scoring.until_done_or_stopped(source, total))

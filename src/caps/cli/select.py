@@ -21,6 +21,7 @@ from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
 from caps.engines.ray import connect as join
 from caps.event_loop import run as run_loop
+from caps.files import join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
 from caps.runs.run_file import read_run_file
@@ -65,15 +66,16 @@ def select(
     output, one JSON object per line, or as a table in a terminal. Replies are stored in the journal: run the
     same command again, and only the calls that are missing are made.
     """
+    named = join_paths(cases)
     if dry_run:
         runner = Runner(config, keys=keys, offline=True)
-        source = checked_source(partial(cases_for, "local", runner.cluster, cases, config.map, say), limit)
+        source = checked_source(partial(cases_for, "local", runner.cluster, named, config.map, say), limit)
         print_first_round(map(runner.apply_to_case, source), runner)
         return
     if config.engine == "ray":
         join(Runner(config).cluster)  # before signals are handled, since Ray handles them too
     select_cases(
-        cases, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, bracket=bracket, quiet=quiet,
+        named, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, bracket=bracket, quiet=quiet,
         as_json=as_json,
     )  # fmt: skip
 

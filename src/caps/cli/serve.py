@@ -92,6 +92,20 @@ Keep = Annotated[
 KeepLast = Annotated[
     int, _server_option("--keep-last", "With --keep: most runs; the oldest are deleted.", "N", min=1)
 ]
+Recent = Annotated[
+    int,
+    _server_option(
+        "--recent", "Remember the last N requests with their answers, in memory, and show them on the page "
+        "at /, to every client with a key; 0 remembers none.", "N", min=0, max=1000,
+    ),
+]  # fmt: skip
+Cors = Annotated[
+    list[str] | None,
+    _server_option(
+        "--cors", "Origin whose web pages may use this server, such as https://app.example. May be repeated.",
+        "ORIGIN",
+    ),
+]  # fmt: skip
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.", rich_help_panel=FILES)]
 
 
@@ -124,13 +138,15 @@ def serve(
     log_prompts: LogPrompts = False,
     keep: Keep = None,
     keep_last: KeepLast = 1000,
+    recent: Recent = 0,
+    cors: Cors = None,
     quiet: Quiet = False,
 ) -> None:
     """Serve an OpenAI-compatible API that answers with the best of n.
 
     Runs in front of any OpenAI-compatible server (--base-url). A request for the model caps/NAME is answered
     with the best of n samples of NAME; requests for other models are forwarded. Clients may set some options
-    in the field "caps" of a request. Nothing is stored unless --keep is given.
+    in the field "caps" of a request. Nothing is stored unless --keep is given. The page at / asks the server.
     """
     from caps.server.app import ServerConfig, serve as run  # noqa: I001, PLC0415  (loads what only it needs)
     from caps.server.telemetry import JsonLog  # noqa: PLC0415
@@ -168,6 +184,8 @@ def serve(
         log=log,
         keep=keep,
         keep_last=keep_last,
+        recent=recent,
+        cors=tuple(cors or ()),
         settings=None if (loaded := loaded_settings(ctx)) is None else "{}: {}".format(*loaded),
     )
     asyncio.run(run(serving))

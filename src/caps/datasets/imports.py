@@ -1,6 +1,6 @@
 """Case files of any supported format; the format is detected from the content, not the file name."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -35,7 +35,7 @@ from caps.datasets.reading import (
 )
 from caps.datasets.verdicts import POOL_FIELDS, is_recorded, read_pools
 from caps.evidence.domains import agree_on_domain
-from caps.files import is_stream
+from caps.files import is_stream, split_paths
 
 Read = Callable[[Iterable[bytes], str], Iterator[Case | InputError]]
 AUTO = "auto"
@@ -110,6 +110,8 @@ def open_cases(
             f"unknown format {format_!r}: {nearest(format_, names)}there are {', '.join(names)}"
         )
     reader = _Reader(parse_map(fields), bare, say)
+    if len(paths := split_paths(path)) > 1:
+        return agree_on_domain(reader.several(paths))
     if not is_stream(path) and Path(path).is_dir():
         return agree_on_domain(reader.folder(path))
     return agree_on_domain(reader.read(path, format_, requests))
@@ -137,16 +139,33 @@ class _Reader:
         if all(map(is_parquet, names)):
             yield from self._rows(enumerate(chain.from_iterable(map(parquet_rows, names)), start=1), path)
             return
+        yield from self._named(
+            [(file.name.partition(".")[0], self.read(str(file), AUTO, None)) for file in files]
+        )
+
+    def several(self, paths: Sequence[str]) -> Iterator[Case | InputError]:
+        """Several files or folders; a case without an id is named after its file, or folder and file."""
+        stems = [Path(path).name.partition(".")[0] for path in paths]
+        if len(set(stems)) < len(stems):
+            stems = [f"{Path(path).parent.name}-{stem}" for path, stem in zip(paths, stems, strict=True)]
+        read = [self.folder(one) if Path(one).is_dir() else self.read(one, AUTO, None) for one in paths]
+        yield from self._named(list(zip(stems, read, strict=True)))
+
+    def _named(
+        self, sources: Sequence[tuple[str, Iterator[Case | InputError]]]
+    ) -> Iterator[Case | InputError]:
+        """The cases of several files, with ids that are unique among them."""
         seen: set[str] = set()
-        for file in files:
-            for case in self.read(str(file), AUTO, None):
+        for stem, cases in sources:
+            for case in cases:
                 if isinstance(case, InputError):
                     yield case
                     continue
-                name = f"{file.name.partition('.')[0]}-{case.id}" if case.id.isdecimal() else case.id
+                name = f"{stem}-{case.id}" if case.id.isdecimal() else case.id
                 if name in seen:
                     yield InputError(
-                        f"{file}: id: {name!r} is in an earlier file or line; ids must be unique"
+                        f"{case.where or stem}: id: {name!r} is in an earlier file or line; ids must be"
+                        " unique (caps import FILE FILE merges the candidates of the same problems)"
                     )
                 else:
                     seen.add(name)
@@ -293,6 +312,9 @@ def _by_fields(row: Row) -> str:
 
 def count_cases(path: str, fields: str = "") -> int | None:
     """The number of cases of a file, if it is known without reading them."""
+    if len(paths := split_paths(path)) > 1:
+        counts = [count_cases(one, fields) for one in paths]
+        return None if None in counts else sum(one or 0 for one in counts)
     if is_stream(path) or "://" in path or Path(path).is_dir() or is_zip(path) or is_table(path):
         return None
     if is_parquet(path):

@@ -28,6 +28,7 @@ from caps.engines.scheduler import Scheduler
 from caps.judging.base import Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
+PAID_SECONDS = 10.0  # that calls on their way get to bring their replies in, if another fails for all
 FINDING_SHARE = 0.5  # of a case's time: the rest is left for the judge
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class LocalEngine:
         calling: set[asyncio.Task[None]] = set()
         preparing: set[asyncio.Task[None]] = set()
         failed: list[asyncio.Task[None]] = []
-        changed = asyncio.Event()
+        changed, grace = asyncio.Event(), self._grace
 
         def end(group: set[asyncio.Task[None]], task: asyncio.Task[None]) -> None:
             group.discard(task)
@@ -102,6 +103,7 @@ class LocalEngine:
         try:
             while True:
                 if failed:
+                    grace = max(grace, PAID_SECONDS)
                     failed[0].result()  # raises
                 capacity = self._capacity()
                 admitted = scheduler.admit(capacity)
@@ -122,15 +124,17 @@ class LocalEngine:
                 changed.clear()
         finally:
             scheduler.close()
-            await self._stop(calling, preparing)
+            await self._stop(calling, preparing, grace)
 
-    async def _stop(self, calling: set[asyncio.Task[None]], preparing: set[asyncio.Task[None]]) -> None:
+    async def _stop(
+        self, calling: set[asyncio.Task[None]], preparing: set[asyncio.Task[None]], grace: float
+    ) -> None:
         """End all tasks; calls get a grace period, because their replies are paid for and journaled."""
         for task in preparing:
             task.cancel()
         try:
-            if calling and self._grace:
-                await asyncio.wait(set(calling), timeout=self._grace)
+            if calling and grace:
+                await asyncio.wait(set(calling), timeout=grace)
         finally:  # a second interrupt ends the grace period; no call may outlive its connection
             for task in (*calling, *preparing):
                 task.cancel()

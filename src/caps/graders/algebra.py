@@ -9,6 +9,7 @@ import json
 import re
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -29,13 +30,13 @@ def serve(seconds: float, memory: int) -> None:
     compare = _Comparison()
     send_reply({"ready": True})
     for line in sys.stdin:
-        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # the parent may be gone
+        end_after(2 * seconds + 1)
         try:
             a, b = json.loads(line)
             reply: dict[str, Any] = decide(a, b, compare)._asdict()
         except Exception as error:  # a failure of the library does not prove a difference
             reply = {"equal": None, "why": f"algebra failed on it ({type(error).__name__})"}
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        end_after(0)
         send_reply(reply)
 
 
@@ -45,8 +46,19 @@ def limit_memory(size: int) -> None:
         import resource  # noqa: PLC0415  # not on Windows
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    with suppress(ValueError, OSError):  # macOS does not take it
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_after(seconds: float) -> None:
+    """End this process unless this is called again within `seconds`; 0 ends the limit.
+
+    The parent ends a worker that takes too long; this is for one whose parent is gone, where the system has
+    timers.
+    """
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def send_reply(reply: object) -> None:

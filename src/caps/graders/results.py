@@ -12,7 +12,6 @@ result that equals the expected one byte for byte is not parsed; most correct pr
 import gc
 import json
 import re
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from math import isfinite
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
-from caps.graders.algebra import limit_memory, send_reply
+from caps.graders.algebra import end_after, limit_memory, send_reply
 from caps.graders.worker_pool import NoReplyError, NotStartedError, Workers
 from caps.sandbox.base import printable, shorten
 from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode
@@ -131,9 +130,9 @@ def serve(seconds: float, memory: int) -> None:
     while line := sys.stdin.buffer.readline():
         kind, *sizes = json.loads(line)
         data, *expected = [_take(sys.stdin.buffer, size) for size in sizes]
-        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 1)  # the parent may be gone
+        end_after(2 * seconds + 1)
         reading = read(kind, data, expected)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        end_after(0)
         send_reply(reading)
 
 

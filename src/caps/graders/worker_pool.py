@@ -9,6 +9,7 @@ ends when its input ends.
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +23,10 @@ _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
     "module, name = sys.argv[2].split(':'); getattr(import_module(module), name)(*json.loads(sys.argv[3]))"
 )
+
+
+# Without it, Python does not start on Windows.
+_NEEDED = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
 
 
 class NoReplyError(Exception):
@@ -168,7 +173,7 @@ class Workers:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-s", "-c", _PROGRAM, *arguments,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            env={"PYTHONHASHSEED": "0"}, start_new_session=True, limit=LONGEST_REPLY,
+            env={"PYTHONHASHSEED": "0", **_NEEDED}, start_new_session=True, limit=LONGEST_REPLY,
         )  # fmt: skip
         self.started += 1
         worker = _Worker(process, self._wire, self._longest)

@@ -54,7 +54,7 @@ class BestOfN(dspy.Module):
                     attempts.append((module(**inputs), list(dspy.settings.trace)))
             except Exception as error:
                 attempts.append((error, []))
-        problem, texts, options, model = self._asked(inputs, attempts)
+        problem, texts, options, model = self._asked(inputs, attempts, in_threads=True)
         with reported(SelectionError, model):
             chosen = best_sync(problem, texts, **options)
         return self._kept(chosen, attempts)
@@ -70,7 +70,7 @@ class BestOfN(dspy.Module):
                 return error, []
 
         attempts = await asyncio.gather(*map(attempt, self._copies()))
-        problem, texts, options, model = self._asked(inputs, attempts)
+        problem, texts, options, model = self._asked(inputs, attempts, in_threads=False)
         with reported(SelectionError, model):
             chosen = await best(problem, texts, **options)
         return self._kept(chosen, attempts)
@@ -92,14 +92,14 @@ class BestOfN(dspy.Module):
         return copies
 
     def _asked(
-        self, inputs: Mapping[str, Any], attempts: list[tuple[Any, list[Any]]]
+        self, inputs: Mapping[str, Any], attempts: list[tuple[Any, list[Any]]], *, in_threads: bool
     ) -> tuple[str, list[str], BestOptions, ToolModel | None]:
         done = [one for one, _ in attempts if not isinstance(one, Exception)]
         if not done:
             raise attempts[-1][0]
         options, model = dict(self._options), None
         if "judge" not in options and "model" not in options:
-            model = judge_of(self.judge_lm or self._lm())
+            model = judge_of(self.judge_lm or self._lm(), in_threads=in_threads)
             options["model"] = model
         texts = [_fields(one.toDict()) for one in done]
         return _fields(inputs), texts, options, model  # type: ignore[return-value]
@@ -113,13 +113,16 @@ class BestOfN(dspy.Module):
         return prediction
 
 
-def judge_of(lm: dspy.BaseLM) -> ToolModel:
-    """An LM of DSPy as the judge."""
+def judge_of(lm: dspy.BaseLM, *, in_threads: bool = False) -> ToolModel:
+    """An LM of DSPy as the judge; `in_threads` where it is called from code that is not async."""
 
     async def complete(request: Request) -> Completion:
         more = {"rollout_id": request.draw} if request.draw and request.temperature else {}
         own = lm.copy(temperature=request.temperature, max_tokens=request.max_tokens, **more)
-        (said, *_) = await own.acall(messages=chat(request))
+        if in_threads:
+            (said, *_) = await asyncio.to_thread(own, messages=chat(request))
+        else:
+            (said, *_) = await own.acall(messages=chat(request))
         text = said if isinstance(said, str) else str(said.get("text") or "")
         used = own.history[-1].get("usage") or {} if own.history else {}
         usage = usage_of(request, text, used.get("prompt_tokens"), used.get("completion_tokens"))

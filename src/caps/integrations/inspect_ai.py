@@ -70,8 +70,9 @@ def best_of_n(
         states = await fork(state, [inner] * n)
         texts = [one.output.completion for one in states]
         model = judge_of(judge)
+        own: SelectOptions = {**given, "model": model}
         with reported(SelectionError, model):
-            chosen = await select(_case(state, texts, domain), model=model, **given)
+            chosen = await select(_case(state, texts, domain), **own)
         winner = states[chosen.winner or 0]
         state.messages, state.output, state.completed = winner.messages, winner.output, winner.completed
         for name, value in winner.store.items():

@@ -7,6 +7,7 @@ It is a chain like any other: `ainvoke`, `batch`, `with_retry`, a node of a grap
 LangChain are part of its trace, so callbacks count their usage.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
@@ -54,7 +55,7 @@ class BestOfN(Runnable[Any, Any]):
         def choose(value: Any, run_manager: Any, config: RunnableConfig) -> Any:
             own = patch_config(config, callbacks=run_manager.get_child())
             outputs = self.runnable.batch([value] * self.n, own, **more)
-            options, model = self._asked(own)
+            options, model = self._asked(own, in_threads=True)
             with reported(SelectionError, model):
                 chosen = best_sync(self._problem(value), [as_text(one) for one in outputs], **options)
             return _kept(chosen, outputs)
@@ -67,26 +68,36 @@ class BestOfN(Runnable[Any, Any]):
         async def choose(value: Any, run_manager: Any, config: RunnableConfig) -> Any:
             own = patch_config(config, callbacks=run_manager.get_child())
             outputs = await self.runnable.abatch([value] * self.n, own, **more)
-            options, model = self._asked(own)
+            options, model = self._asked(own, in_threads=False)
             with reported(SelectionError, model):
                 chosen = await best(self._problem(value), [as_text(one) for one in outputs], **options)
             return _kept(chosen, outputs)
 
         return await self._acall_with_config(choose, input, ensure_config(config))
 
-    def _asked(self, config: RunnableConfig) -> tuple[BestOptions, ToolModel | None]:
+    def _asked(self, config: RunnableConfig, *, in_threads: bool) -> tuple[BestOptions, ToolModel | None]:
         if self.judge_llm is None:
             return self._options, None
-        model = judge_of(self.judge_llm, config)
+        model = judge_of(self.judge_llm, config, in_threads=in_threads)
         return {**self._options, "model": model}, model
 
 
-def judge_of(llm: BaseChatModel, config: RunnableConfig | None = None) -> ToolModel:
-    """A chat model of LangChain as the judge; `config` has the callbacks that its calls are reported to."""
+def judge_of(
+    llm: BaseChatModel, config: RunnableConfig | None = None, *, in_threads: bool = False
+) -> ToolModel:
+    """A chat model of LangChain as the judge; `config` has the callbacks that its calls are reported to.
+
+    `in_threads`: it is called from code that is not async, where each choice has an event loop of its own,
+    and an async client would not survive the first.
+    """
 
     async def complete(request: Request) -> Completion:
         settings = {"temperature": request.temperature, "max_tokens": request.max_tokens}
-        message = await llm.ainvoke(convert_to_messages(chat(request)), config, **settings)
+        messages = convert_to_messages(chat(request))
+        if in_threads:
+            message = await asyncio.to_thread(llm.invoke, messages, config, **settings)
+        else:
+            message = await llm.ainvoke(messages, config, **settings)
         text, used = as_text(message), getattr(message, "usage_metadata", None) or {}
         details = used.get("input_token_details") or {}
         usage = usage_of(

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import llm
 
-from caps.api import SelectOptions, Selected, select_sync
+from caps.api import Selected, SelectOptions, select_sync
 from caps.integrations.tool_models import ToolModel, reported, usage_of
 from caps.models.base import Completion, Request
 
@@ -49,14 +49,14 @@ def best_of_n(  # noqa: PLR0917
     writer = _known(model or llm.get_default_model())
     wanted = {} if temperature is None else {"temperature": temperature}
     answers = asyncio.run(_answers(writer, text, system, samples, wanted))
-    options: SelectOptions = {}
+    judging = judge_of(_known(judge) if judge else writer)
+    options: SelectOptions = {"model": judging}
     if strategy is not None:
         options["strategy"] = strategy
     if journal is not None:
         options["journal"] = journal
-    judging = judge_of(_known(judge) if judge else writer)
     with reported(click.ClickException):
-        chosen = select_sync({"problem": text, "candidates": answers}, model=judging, **options)
+        chosen = select_sync({"problem": text, "candidates": answers}, **options)
     click.echo(chosen.text)
     click.echo(_summary(chosen), err=True)
 

@@ -4,13 +4,12 @@
     agent.run_sync("What is 17 * 23?").output
 
 A response may be a text or calls of tools. Its usage is that of all N requests and of the judge, whose calls
-the wrapped model makes unless `judge_model` or the keywords of `caps.best` name another.
+the wrapped model makes unless `judge_with` or the keywords of `caps.best` name another.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -49,14 +48,14 @@ class BestOfNModel(WrapperModel):
         self,
         wrapped: Model | str,
         n: int = 8,
-        judge_model: Model | str | None = None,
-        **options: Unpack[BestOptions],  # type: ignore[misc]  (judge_model is a name there, or an object here)
+        judge_with: Model | str | None = None,
+        **options: Unpack[BestOptions],
     ) -> None:
         super().__init__(wrapped)
         if n < 1:
             raise UserError(f"n = {n!r}: must be at least 1")
         self.n = n
-        self._judge = None if judge_model is None else infer_model(judge_model)
+        self._judge = None if judge_with is None else infer_model(judge_with)
         self._options = options
 
     async def request(
@@ -86,11 +85,9 @@ class BestOfNModel(WrapperModel):
             response, usage=usage, provider_details={**(response.provider_details or {}), "caps": line}
         )
 
-    @asynccontextmanager
-    async def request_stream(self, *_: Any, **__: Any) -> AsyncGenerator[Any]:
+    def request_stream(self, *_: Any, **__: Any) -> Any:
         """Refuse."""
         raise UserError("BestOfNModel cannot stream: the choice comes last; use run, not run_stream")
-        yield
 
 
 def judge_of(wrapped: Model, spent: list[RequestUsage] | None = None) -> ToolModel:

@@ -8,13 +8,16 @@ GRPO compares the completions of a prompt with one another, so what it needs is 
 
 Equal completions get equal rewards and are judged once; how often one occurs does not change how good it is.
 The rewards of a group have the mean 0. A group without anything to compare has rewards of 0, and so no
-gradient. `verl_reward` and `openrlhf_reward` have the signatures that those trainers expect.
+gradient. `verl_reward`, `verl_loop_reward` and `openrlhf_reward` have the signatures of those trainers.
 """
 
+import asyncio
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
@@ -294,10 +297,77 @@ def _content(message: Mapping[str, Any]) -> str:
     return "".join(str(one.get("text", "")) for one in parts if isinstance(one, Mapping))
 
 
-def verl_reward(
-    reward: GroupRewards,
-) -> Callable[..., list[dict[str, float]]]:
-    """A batch reward function for verl, `reward_model.reward_manager=batch`: `compute_score` of your file.
+class GatheredRewards:
+    """Rewards for trainers that hand over one completion at a time: each waits until its group is there.
+
+    A group is judged when it has `group_size` completions, or with those that came within `patience` seconds
+    of the first to wait, since a trainer may drop some or send them to another process.
+    """
+
+    def __init__(self, reward: GroupRewards, group_size: int, patience: float = 300.0) -> None:
+        if isinstance(group_size, bool) or group_size < 2:
+            raise SettingError(f"group_size = {group_size!r}: must be at least 2")
+        self._reward, self._size, self._patience = reward, group_size, patience
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[tuple[Text, Text, Future[float]]]] = {}
+
+    def one(self, prompt: Text, completion: Text) -> float:
+        """The reward of a completion, for threads; blocks until its group is judged."""
+        future = self._add(prompt, completion)
+        try:
+            return future.result(self._patience)
+        except TimeoutError:
+            self._judge(self._take(_key(prompt), future))
+            return future.result()
+
+    async def compute_one(self, prompt: Text, completion: Text) -> float:
+        """The same for code that is async."""
+        future = self._add(prompt, completion)
+        waiting = asyncio.wrap_future(future)
+        done, _ = await asyncio.wait([waiting], timeout=self._patience)
+        if not done:
+            self._start(self._take(_key(prompt), future))
+        return await waiting
+
+    def _add(self, prompt: Text, completion: Text) -> "Future[float]":
+        future: Future[float] = Future()
+        future.set_running_or_notify_cancel()  # it is not cancelled with one of those who wait
+        with self._lock:
+            group = self._waiting.setdefault(_key(prompt), [])
+            group.append((prompt, completion, future))
+            full = self._waiting.pop(_key(prompt)) if len(group) == self._size else []
+        self._start(full)
+        return future
+
+    def _take(self, key: str, future: "Future[float]") -> list[tuple[Text, Text, "Future[float]"]]:
+        """The group of a future, unless it is being judged already."""
+        with self._lock:
+            if all(one is not future for _, _, one in self._waiting.get(key, ())):
+                return []
+            group = self._waiting.pop(key)
+        _log.warning("%d of %d completions came in time; they are judged alone", len(group), self._size)
+        return group
+
+    def _start(self, group: list[tuple[Text, Text, "Future[float]"]]) -> None:
+        if group:
+            threading.Thread(target=self._judge, args=(group,), daemon=True, name="caps rewards").start()
+
+    def _judge(self, group: list[tuple[Text, Text, "Future[float]"]]) -> None:
+        if not group:
+            return
+        prompts, completions, futures = zip(*group, strict=True)
+        try:
+            values = self._reward(prompts, completions)
+        except Exception as error:
+            for future in futures:
+                future.set_exception(error)
+            return
+        for future, value in zip(futures, values, strict=True):
+            future.set_result(value)
+
+
+def verl_reward(reward: GroupRewards) -> Callable[..., list[dict[str, float]]]:
+    """`compute_score` for the batch reward manager of verl (`reward_manager=batch`), which has whole batches.
 
     The judge reads the prompt, which verl does not pass on: it is read from `extra_info`, from the field
     `prompt`, `question` or `raw_prompt`.
@@ -306,31 +376,58 @@ def verl_reward(
     def compute_score(
         data_sources: Sequence[str],  # noqa: ARG001
         solution_strs: Sequence[str],
-        ground_truths: Sequence[object],
+        ground_truths: Sequence[object],  # noqa: ARG001
         extra_infos: Sequence[Mapping[str, Any] | None],
         **more: object,  # noqa: ARG001
     ) -> list[dict[str, float]]:
-        prompts = [
-            _verl_prompt(truth, info or {}) for truth, info in zip(ground_truths, extra_infos, strict=True)
-        ]
+        prompts = [_verl_prompt(info or {}) for info in extra_infos]
         return [{"score": value} for value in reward(prompts, list(solution_strs))]
 
     return compute_score
 
 
-def _verl_prompt(truth: object, info: Mapping[str, Any]) -> Text:
+def verl_loop_reward(
+    reward: GroupRewards, group_size: int, patience: float = 300.0
+) -> Callable[..., Coroutine[Any, Any, dict[str, float]]]:
+    """`compute_score` for the reward loop of verl, which hands over one completion at a time.
+
+    `group_size` is `actor_rollout_ref.rollout.n`. The completions of a prompt must reach one process: set
+    the number of reward workers to 1.
+    """
+    gathered = GatheredRewards(reward, group_size, patience)
+
+    async def compute_score(
+        data_source: str,  # noqa: ARG001
+        solution_str: str,
+        ground_truth: object,  # noqa: ARG001
+        extra_info: Mapping[str, Any] | None = None,
+        **more: object,  # noqa: ARG001
+    ) -> dict[str, float]:
+        return {"score": await gathered.compute_one(_verl_prompt(extra_info or {}), solution_str)}
+
+    return compute_score
+
+
+def _verl_prompt(info: Mapping[str, Any]) -> Text:
     for name in ("prompt", "question", "raw_prompt"):
         value = info.get(name)
         if isinstance(value, str) or (isinstance(value, Sequence) and value):
             return value
     raise RewardError(
         "extra_info has no 'prompt' or 'question', which the judge must read: add it where you prepare the "
-        f"data (index {info.get('index')!r}, ground truth {str(truth)[:40]!r})"
+        f"data (index {info.get('index')!r})"
     )
 
 
-def openrlhf_reward(reward: GroupRewards) -> Callable[..., dict[str, Any]]:
-    """A reward function for OpenRLHF, `--remote_rm_url FILE.py`: `reward_func` of your file."""
+def openrlhf_reward(
+    reward: GroupRewards, group_size: int | None = None, patience: float = 300.0
+) -> Callable[..., dict[str, Any]]:
+    """`reward_func` of the file that OpenRLHF takes as `--remote_rm_url FILE.py`.
+
+    OpenRLHF 0.11 hands over one completion at a time, from a pool of threads: then give `group_size`, its
+    `--n_samples_per_prompt`, and each waits for its group. Earlier versions hand over batches.
+    """
+    gathered = None if group_size is None else GatheredRewards(reward, group_size, patience)
 
     def reward_func(
         queries: Sequence[str],
@@ -344,8 +441,20 @@ def openrlhf_reward(reward: GroupRewards) -> Callable[..., dict[str, Any]]:
             query[len(prompt) :] if query.startswith(prompt) else query
             for query, prompt in zip(queries, prompts, strict=True)
         ]
-        values = torch.tensor(reward(list(prompts), completions), dtype=torch.float32)
-        logs = {name: torch.full_like(values, number) for name, number in reward.steps[-1].metrics().items()}
-        return {"rewards": values, "scores": values, "extra_logs": logs}
+        if len(completions) > 1:
+            found = reward(list(prompts), completions)
+        elif gathered is None:
+            raise RewardError(
+                "one completion alone has no relative reward: give openrlhf_reward a group_size"
+            )
+        else:
+            found = [gathered.one(prompts[0], completions[0])]
+        rewards = torch.tensor(found, dtype=torch.float32)
+        scores = torch.tensor([min(1.0, max(0.0, (value + 1) / 2)) for value in found], dtype=torch.float32)
+        logs = {
+            name: torch.tensor([number] * len(found), dtype=torch.float32)
+            for name, number in reward.steps[-1].metrics().items()
+        }
+        return {"rewards": rewards, "scores": scores, "extra_logs": logs}
 
     return reward_func

@@ -11,13 +11,17 @@ calls. Invariants:
 """
 
 import asyncio
-import fcntl
 import os
 import struct
 import time
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 LEASE_SECONDS = 600.0  # as long as a call may take by default
 FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.25  # seconds between two looks at a claim of another process
@@ -37,7 +41,7 @@ class Claims:
     @classmethod
     def open(cls, path: Path) -> "Claims | None":
         """Open the file; None where the system has no such locks: then calls are not claimed."""
-        if not hasattr(fcntl, "F_OFD_SETLK"):
+        if not hasattr(fcntl, "F_OFD_SETLK"):  # on Linux only
             return None
         with suppress(OSError):
             return cls(path)

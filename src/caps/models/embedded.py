@@ -121,7 +121,7 @@ def usable_cores(quota: Path = _QUOTA) -> int:
     """Cores this process may use: its affinity, limited by a container's quota."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        allowed, period = quota.read_text().split()
+        allowed, period = quota.read_text(encoding="ascii").split()
         return max(1, min(cores, int(allowed) // int(period)))
     except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
         return cores

@@ -214,11 +214,15 @@ def read_usage(reply: Any, prompt_tokens: int) -> Usage:
     """The usage of any decoded reply, also in the names of newer APIs; estimated where it has none."""
     fields = reply if isinstance(reply, dict) else {}
     usage, choices = fields.get("usage"), fields.get("choices")
-    if isinstance(usage, dict) and "prompt_tokens" not in usage and "input_tokens" in usage:
+    if isinstance(usage, dict) and "prompt_tokens" not in usage and "output_tokens" in usage:
+        asked, read = usage.get("input_tokens"), _count(usage.get("cache_read_input_tokens"))
+        if _count(asked) is not None:  # Anthropic counts cached tokens apart
+            written = _count(usage.get("cache_creation_input_tokens"))
+            asked = (_count(asked) or 0) + (read or 0) + (written or 0)
         usage = {
-            "prompt_tokens": usage.get("input_tokens"),
+            "prompt_tokens": asked,
             "completion_tokens": usage.get("output_tokens"),
-            "prompt_tokens_details": usage.get("input_tokens_details"),
+            "prompt_tokens_details": usage.get("input_tokens_details") or {"cached_tokens": read},
             "completion_tokens_details": usage.get("output_tokens_details"),
         }
     elif isinstance(usage, dict) and not isinstance(choices, list) and "completion_tokens" not in usage:

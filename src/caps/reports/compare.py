@@ -1,18 +1,45 @@
-"""Comparison of runs: accuracy, cost, and the cases on which two runs disagree."""
+"""Comparison of runs: accuracy, cost, and the cases on which their answers differ, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from caps.core.text import number, percent, plural
-from caps.reports.charts import Point, framed, plane
+from caps.reports.cases import CaseFacts
+from caps.reports.charts import Point, plane, shown_chart
 from caps.reports.html import Node, el, visible
-from caps.reports.run_page import Listing, pack_flags, right_of, section, table
+from caps.reports.run_page import CASE, Listing, dollars, pack_flags, right_of, section, table
 from caps.runs.result_lines import Line
-from caps.runs.summary import Figures, Labels
+from caps.runs.summary import Figures, Labels, group_by_ask
 from caps.statistics.estimates import discordant, exact_mcnemar
 
 SIGNIFICANCE = 0.05
+SIGNS = {1: "✓ ", 0: "✗ ", None: ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRun:
+    """A run in a comparison."""
+
+    name: str
+    strategy: str
+    model: str
+    selections: Mapping[str, Line]
+    calls: Mapping[str, list[Line]]
+    labels: Labels
+    facts: Mapping[str, CaseFacts]
+    figures: Figures
+
+    def right(self, case: str) -> int | None:
+        """Return 1 if the answer chosen for a case is right, 0 if it is wrong, None if that is unknown."""
+        return right_of(self.selections[case], self.labels.get(case, ()))
+
+    def answer(self, case: str) -> object:
+        """The answer chosen for a case, for comparison with those of other runs."""
+        line, facts = self.selections[case], self.facts.get(case)
+        if "winner" not in line:
+            return None
+        return line["winner"] if facts is None else facts.signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,115 +47,202 @@ class Comparison:
     """Two runs on their common cases; `p` is McNemar's exact test over the labelled ones."""
 
     shared: int
-    different: int
+    different: int  # answers
+    other_candidates: int  # the same answer, from another candidate
     labelled: int
     only_first: int
     only_second: int
     p: float
 
 
-def compare_runs(first: Mapping[str, Line], second: Mapping[str, Line], labels: Labels) -> Comparison:
+def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """Compare two runs case by case."""
-    shared = [name for name in first if name in second]
-    pairs = []
+    shared = [name for name in first.selections if name in second.selections]
+    pairs, different, others = [], 0, 0
     for name in shared:
-        known = labels.get(name, ())
-        a, b = right_of(first[name], known), right_of(second[name], known)
+        a, b = first.right(name), second.right(name)
         if a is not None and b is not None:
             pairs.append((bool(a), bool(b)))
+        if first.answer(name) != second.answer(name):
+            different += 1
+        elif first.selections[name].get("winner") != second.selections[name].get("winner"):
+            others += 1
     only_first, only_second = discordant(pairs)
-    return Comparison(
-        len(shared),
-        sum(first[name].get("winner") != second[name].get("winner") for name in shared),
-        len(pairs),
-        only_first,
-        only_second,
-        exact_mcnemar(only_first, only_second),
+    p = exact_mcnemar(only_first, only_second)
+    return Comparison(len(shared), different, others, len(pairs), only_first, only_second, p)
+
+
+def lead(runs: Sequence[ComparedRun]) -> Node:
+    """Say in a few sentences how the runs differ."""
+    if len(runs) == 2:
+        return el("p", _pair_words(*runs), class_="lead")
+    known = [one for one in runs if one.figures.pass_at_1 is not None]
+    text = f"{len(runs)} runs. "
+    if known:
+        best = max(known, key=lambda one: one.figures.pass_at_1 or 0.0)
+        text += f"Most often right: {best.name}, with {percent(best.figures.pass_at_1)} %. "
+    least = min(runs, key=_tokens_per_case)
+    text += f"Cheapest: {least.name}, with {number(_tokens_per_case(least), 0)} tokens read per case."
+    return el("p", text, class_="lead")
+
+
+def _pair_words(first: ComparedRun, second: ComparedRun) -> str:
+    found = compare_runs(first, second)
+    text = (
+        f"Of {plural(found.shared, 'common case')}, {first.name} and {second.name} give different answers in "
+        f"{number(found.different, 0)}"
     )
+    text += f" (and the same answer from another candidate in {found.other_candidates})." if (
+        found.other_candidates
+    ) else "."  # fmt: skip
+    if not found.labelled:
+        return f"{text} No labels are known, so the runs cannot be ranked."
+    if not found.only_first and not found.only_second:
+        text += f" They are right on the same of {plural(found.labelled, 'labelled case')}."
+    else:
+        text += (
+            f" Only {first.name} is right on {found.only_first}, only {second.name} on {found.only_second}: "
+            f"{_meaning(found.p)} (McNemar's exact test, p = {found.p:.3g})."
+        )
+    tokens = [_tokens_per_case(one) for one in (first, second)]
+    if all(tokens):
+        ratio = tokens[1] / tokens[0]
+        share = f"{percent(ratio)} % of" if ratio < 2 else f"{number(ratio, 1)} times"
+        text += f" {second.name} reads {share} the tokens of {first.name}."
+    return text
 
 
-def runs_view(names: Sequence[str], figures: Sequence[Figures]) -> list[Node]:
+def _meaning(p: float) -> str:
+    return "chance rarely makes such a difference" if p < SIGNIFICANCE else "chance may explain it"
+
+
+def _tokens_per_case(run: ComparedRun) -> float:
+    return run.figures.total.asked / run.figures.cases if run.figures.cases else 0.0
+
+
+def runs_view(runs: Sequence[ComparedRun]) -> list[Node]:
     """Show accuracy and cost of every run as a table and a chart."""
     rows, points = [], []
-    for name, one in zip(names, figures, strict=True):
+    for run in runs:
+        one, per_case = run.figures, _tokens_per_case(run)
         low, high = one.interval
         share = one.pass_at_1
         right = "–" if share is None else f"{percent(share)} % ({percent(low)} to {percent(high)})"
-        per_case = one.total.asked / one.cases if one.cases else 0
-        against = "–" if not one.v1_tokens else f"{percent(one.total.asked / one.v1_tokens)} %"
-        money = "unknown" if one.usd is None else f"${one.usd:,.4f}"
+        money = "unknown" if one.usd is None else dollars(one.usd)
         rows.append(
             (
-                name,
-                number(one.cases, 0),
-                right,
-                number(one.total.calls, 0),
-                number(per_case, 0),
-                against,
-                money,
+                run.name, run.strategy, run.model, number(one.cases, 0), right, number(one.total.calls, 0),
+                number(per_case, 0), money,
             )
-        )
+        )  # fmt: skip
         if share is not None:
-            points.append(Point(label=name, tokens=per_case, share=share, low=low, high=high))
+            points.append(Point(label=run.name, tokens=per_case, share=share, low=low, high=high))
     heads = (
-        "run",
-        "cases",
-        "right (95 % interval)",
-        "calls",
-        "tokens read per case",
-        "share of V1-Infer",
-        "cost",
-    )
+        "run", "strategy", "judge", "cases", "right (95 % interval)", "calls", "tokens read per case", "cost",
+    )  # fmt: skip
     title = "Accuracy against tokens"
-    picture = framed(plane(points, title, ["Whiskers: 95 % intervals."]), title) if points else None
+    notes = ["Whiskers: 95 % intervals."]
+    picture = shown_chart(lambda width: plane(points, title, notes, width=width)) if len(points) > 1 else None
     return [section("The runs", None, table(heads, rows, "figures of the runs"), picture)]
 
 
-def pair_view(names: Sequence[str], compared: Comparison) -> Node:
-    """Say in words how two runs differ."""
-    first, second = names
-    shared, different = plural(compared.shared, "case"), number(compared.different, 0)
-    text = f"The runs have {shared} in common and chose differently on {different} of them. "
-    if compared.labelled:
-        is_significant = compared.p < SIGNIFICANCE
-        meaning = "chance rarely makes such a difference." if is_significant else "chance may explain it."
-        text += (
-            f"Of {plural(compared.labelled, 'case')} with known labels, only {first} is right on "
-            f"{compared.only_first} and only {second} on {compared.only_second} "
-            f"(McNemar's exact test: p = {compared.p:.3g}): {meaning}"
-        )
-    else:
-        text += "No labels are known, so the runs cannot be ranked."
-    return section("Do they differ?", None, el("p", text, class_="lead"))
-
-
-def pair_listing(
-    names: Sequence[str], first: Mapping[str, Line], second: Mapping[str, Line], labels: Labels
-) -> Listing:
-    """List the common cases; a row opens both receipts."""
-    one, two = names
-    columns = (
-        ("case", "text"), (one, "mark"), (two, "mark"), (f"{one} chose", "number"),
-        (f"{two} chose", "number"), (f"{one} tokens", "number wide"), (f"{two} tokens", "number wide"),
+def pairs_view(runs: Sequence[ComparedRun]) -> Node | None:
+    """Compare every further run with the first; None for two runs, about which the lead says it all."""
+    if len(runs) < 3:
+        return None
+    first, rows = runs[0], []
+    for one in runs[1:]:
+        found = compare_runs(first, one)
+        said = _meaning(found.p) if found.labelled else "no labels"
+        counts = (found.shared, found.different, found.only_first, found.only_second)
+        rows.append((one.name, *(number(count, 0) for count in counts), f"{found.p:.3g}", said))
+    heads = (
+        "run", "common cases", "different answers", f"only {first.name} right", "only this one right",
+        "p (McNemar)", "meaning",
     )  # fmt: skip
-    filters = ("chose differently", f"only {one} right", f"only {two} right", "both wrong")
+    about = "p: how likely chance alone makes at least such a difference, by McNemar's exact test."
+    shown = table(heads, rows, f"compared with {first.name}")
+    return section(f"Each compared with {first.name}", about, shown)
+
+
+def cases_listing(runs: Sequence[ComparedRun], *, texts: bool = True) -> Listing:
+    """List the cases that all runs have; a row opens the receipts of all."""
+    columns = (
+        CASE,
+        *((one.name, "text words run", f"the answer that {one.name} chose") for one in runs),
+        ("why", "text why", "what decided between two different answers"),
+        ("problem", "long wide", "the beginning of the problem"),
+    )
+    filters = ("different answers", *(f"only {one.name} right" for one in runs), "all right", "all wrong")
+    starts = [sum(len(one.selections) for one in runs[:place]) for place in range(len(runs))]
+    places = [{name: start + at for at, name in enumerate(one.selections)} for start, one in zip(
+        starts, runs, strict=True)]  # fmt: skip
     rows: list[list[Any]] = []
-    indices = {name: len(first) + index for index, name in enumerate(second)}
-    for index, (name, line) in enumerate(first.items()):
-        other = second.get(name)
-        if other is None:
+    for name in runs[0].selections:
+        if not all(name in one.selections for one in runs):
             continue
-        known = labels.get(name, ())
-        a, b = right_of(line, known), right_of(other, known)
-        differs = line.get("winner") != other.get("winner")
-        flags = (differs, a == 1 and b == 0, a == 0 and b == 1, a == 0 and b == 0)
-        rows.append([
-            pack_flags(flags), [index, indices[name]], visible(name), a, b,
-            line.get("winner"), other.get("winner"), _tokens(line), _tokens(other), "",
-        ])  # fmt: skip
+        right = [one.right(name) for one in runs]
+        differs = len({one.answer(name) for one in runs}) > 1
+        alone = [mark == 1 and right.count(0) == len(runs) - 1 for mark in right]
+        known = next((one.facts[name] for one in runs if name in one.facts), None)
+        flags = (differs, *alone, right.count(1) == len(runs), right.count(0) == len(runs))
+        rows.append(
+            [
+                pack_flags(flags), [place[name] for place in places], visible(name),
+                *(
+                    visible(SIGNS[mark] + _shown(one, name, texts=texts))
+                    for one, mark in zip(runs, right, strict=True)
+                ),
+                visible(_reasons(runs, name)) if differs else "",
+                "" if known is None or not texts else visible(known.problem[:400].strip()), "", "",
+            ]
+        )  # fmt: skip
+    rows.sort(key=lambda row: (not row[0] & 1, not any(row[0] >> (1 + at) & 1 for at in range(len(runs)))))
     return Listing(columns, filters, rows)
 
 
-def _tokens(line: Line) -> int | None:
-    tokens = line.get("tokens")
-    return None if tokens is None else int(tokens["asked"])
+def _shown(run: ComparedRun, name: str, *, texts: bool) -> str:
+    line, facts = run.selections[name], run.facts.get(name)
+    if "winner" not in line:
+        return "failed"
+    return f"candidate {line['winner']}" if facts is None or not texts else facts.answer
+
+
+def _reasons(runs: Sequence[ComparedRun], name: str) -> str:
+    """Say for each answer what spoke for it: votes, probability, and verdicts against the other answers."""
+    return "; ".join(f"{one.name}: {_reason(one, runs, name)}" for one in runs)
+
+
+def _reason(run: ComparedRun, runs: Sequence[ComparedRun], name: str) -> str:
+    line, facts = run.selections[name], run.facts.get(name)
+    if "winner" not in line:
+        return "failed"
+    parts = [] if facts is None else [f"{facts.votes} of {plural(facts.voters, 'vote')}"]
+    if line.get("probability") is not None:
+        parts.append(f"{percent(line['probability'])} % sure")
+    others = {one.answer(name) for one in runs} - {run.answer(name), None}
+    if facts is not None and run.calls.get(name):
+        won, total = _verdicts(run.calls[name], facts, others)
+        parts.append(
+            f"preferred in {won} of {total} direct comparisons" if total else "never compared directly"
+        )
+    parts += [word for word in ("rescued", "provisional") if line.get(word) not in (None, False)]
+    return ", ".join(parts) or f"candidate {line['winner']}"
+
+
+def _verdicts(calls: list[Line], facts: CaseFacts, others: set[object]) -> tuple[float, int]:
+    """Count how often the judge preferred the chosen answer to others that runs chose."""
+    won, total = 0, 0
+    for attempts in group_by_ask(calls):
+        line = attempts[-1]
+        ratings = line.get("ratings")
+        if "pair" not in line or ratings is None:
+            continue
+        a = line["a"]
+        (b,) = [one for one in line["pair"] if one != a]
+        sides = [facts.signatures[one] if one < len(facts.signatures) else None for one in (a, b)]
+        for own, other, apart in ((0, 1, ratings[0] - ratings[1]), (1, 0, ratings[1] - ratings[0])):
+            if sides[own] == facts.signature and sides[other] in others:
+                total += 1
+                won += apart > 0
+    return won, total

@@ -236,12 +236,12 @@ def advice_words(measured: JudgeMeasures, chosen: Expected) -> list[str]:
 
 
 def command(cases: str, chosen: Expected, judge: Sequence[str], profile: str | None) -> str:
-    """The line to paste."""
+    """The line to paste; it runs as it stands."""
     words = ["caps", "select", cases, "--strategy", chosen.strategy]
     for name, value in chosen.settings.items():
         words += ["--set", f"{name}={value}"]
-    if chosen.profiled:
-        words += ["--judge-profile", profile or "PROFILE.json"]
+    if chosen.profiled and profile is not None:
+        words += ["--judge-profile", profile]
     return shlex.join([*words, *judge])
 
 

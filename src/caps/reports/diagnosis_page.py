@@ -1,4 +1,4 @@
-"""The page of a diagnosis: the answer first, then the charts it rests on."""
+"""The page of a diagnosis: the advice first, then the charts it rests on."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -51,14 +51,12 @@ def accuracy_picture(measured: JudgeMeasures, stamp: str | None) -> Picture | No
     """How often the judge prefers the right one."""
     rows = []
     for level, found in measured.levels.items():
-        wide = (found.bounds.low, found.bounds.high)
-        rows.append(_row(SEEN[level], found.accuracy, full=level == "E2", wide=wide))
+        rows.append(_row(SEEN[level], found.accuracy, full=level == "E2"))
     return _shares(
         "accuracy",
         "How often the judge prefers the right one of a pair",
         rows,
         stamp,
-        note="Thick: 95 % interval. Thin: bounds that hold however often one looks, for both levels at once.",
         line=(0.5, "a coin"),
     )
 
@@ -105,14 +103,12 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
         return None
     title = "What the judge states against how often it is right"
     axis = "probability it gives the one it prefers" if probabilities else "confidence it states"
-    drawn = curve(
-        series,
-        title,
-        _notes(stamp, "Decided verdicts; whiskers: 95 % intervals."),
-        stated=stated,
-        axis=axis,
-        ideal=probabilities,
-    )
+    notes = _notes(stamp, "Decided verdicts; whiskers: 95 % intervals.")
+    ideal = "as often as it says" if probabilities else ""
+
+    def draw(width: int) -> Node:
+        return curve(series, title, notes, stated=stated, axis=axis, ideal=ideal, width=width)
+
     words = dict(stated)
     rows = [
         (
@@ -123,9 +119,7 @@ def calibration_picture(measured: JudgeMeasures, stamp: str | None) -> Picture |
         for one in series
         for spot in one.spots
     ]
-    return Picture(
-        name="calibration", title=title, drawing=drawn, heads=("stated", "right", INTERVAL), rows=rows
-    )
+    return Picture(name="calibration", title=title, draw=draw, heads=("stated", "right", INTERVAL), rows=rows)
 
 
 def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture:
@@ -142,6 +136,7 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
         for one in options
     ]
     best = best_options(points)
+    order = sorted(range(len(options)), key=lambda place: (-options[place].pass_at_1, options[place].tokens))
     note = "Simulated contests with a judge fitted to these figures; whiskers: 90 % for as many new cases."
     title = "Expected Pass@1 against tokens"
     rows = [
@@ -149,11 +144,15 @@ def strategies_picture(options: Sequence[Expected], chosen: Expected) -> Picture
             named(one), f"{percent(one.pass_at_1)} %", _range(*one.interval), number(one.tokens, 0),
             by_level(one.calls), "the advice" if one == chosen else "yes" if place in best else "",
         )
-        for place, one in enumerate(options)
+        for place, one in ((place, options[place]) for place in order)
     ]  # fmt: skip
-    heads = ("strategy", "Pass@1", INTERVAL, "tokens a case", "calls E1 + E2", "on the front")
+    heads = ("strategy", "Pass@1", "90 % interval", "tokens a case", "calls E1 + E2", "on the front")
     return Picture(
-        name="strategies", title=title, drawing=plane(points, title, [note]), heads=heads, rows=rows
+        name="strategies",
+        title=title,
+        draw=lambda width: plane(points, title, [note], width=width),
+        heads=heads,
+        rows=rows,
     )
 
 
@@ -169,9 +168,12 @@ def _shares(
     if not rows:
         return None
     numbers = [(row.label, f"{percent(row.value)} %", _range(row.low, row.high)) for row in rows]
-    drawn = forest(rows, title, _notes(stamp, note), line=line)
     return Picture(
-        name=name, title=title, drawing=drawn, heads=("of verdicts", "share", INTERVAL), rows=numbers
+        name=name,
+        title=title,
+        draw=lambda width: forest(rows, title, _notes(stamp, note), line=line, width=width),
+        heads=("of verdicts", "share", INTERVAL),
+        rows=numbers,
     )
 
 
@@ -179,8 +181,8 @@ def _notes(stamp: str | None, *notes: str) -> list[str]:
     return [*(() if stamp is None else (f"{stamp}.",)), *notes]
 
 
-def _row(label: str, found: Estimate, *, full: bool = True, wide: tuple[float, float] | None = None) -> Row:
-    return Row(label=label, value=found.value, low=found.low, high=found.high, wide=wide, full=full)
+def _row(label: str, found: Estimate, *, full: bool = True) -> Row:
+    return Row(label=label, value=found.value, low=found.low, high=found.high, full=full)
 
 
 def _stated(found: LevelMeasures) -> list[Spot]:
@@ -215,7 +217,10 @@ SECTIONS = {
         "Does it know when it is right?",
         "A judge that does is worth more: strategies weigh verdicts by its confidence.",
     ),
-    "strategies": ("What to run", None),
+    "strategies": (
+        "What else could be run",
+        "On the front: no other strategy is both cheaper and more often right.",
+    ),
 }
 LEAD = ("What ", " is worth as a judge, from pairs of candidates whose labels are known.")
 PROXY_LEAD = ("What is known about ", " as a judge from pairs of candidates without labels.")
@@ -227,15 +232,21 @@ def diagnosis_page(
     """The page of a diagnosis with labels; `made` are the facts of how it was run."""
     measured, stamp = found.measured, stamp_of(judge)
     drawn = diagnosis_pictures(measured, found.options, found.chosen, stamp)
-    said = diagnosis.judged_words(measured, pairs_most=pairs_most)
-    advice = diagnosis.advice_words(measured, found.chosen)
-    command = el("div", el("p", "To paste:"), el("pre", line, tabindex=0))
+    settled = diagnosis.judged_words(measured, pairs_most=pairs_most)[-1]
+    advice, *reasons = diagnosis.advice_words(measured, found.chosen)
+    answer = [
+        el("p", f"{capital(advice)}.", class_="lead"),
+        el("pre", line, tabindex=0, class_="command"),
+        *(el("p", f"Warning: {words}.", class_="simulated") for words in found.warnings),
+        _cards(measured, found),
+        el("p", f"{capital(settled)}.", class_="note"),
+        *(el("p", f"{capital(words)}.", class_="note") for words in reasons),
+    ]
     return _page(
         judge,
-        [listed([*said, *(f"warning: {words}" for words in found.warnings)]), _cards(measured, found)],
+        answer,
         drawn,
         lead=LEAD,
-        after={"strategies": [*(el("p", f"{capital(words)}.") for words in advice), command]},
         made=[*made, *((f"profile · {name}", _told(value)) for name, value in asdict(found.profile).items())],
         remarks=diagnosis.remarks(measured),
     )
@@ -249,7 +260,6 @@ def proxy_page(measured: JudgeMeasures, judge: JudgeLabel, *, made: Sequence[tup
         [el("p", diagnosis.PROXY, class_="simulated")],
         proxy_pictures(measured),
         lead=PROXY_LEAD,
-        after={},
         made=made,
         remarks=remarks,
     )
@@ -266,7 +276,6 @@ def _page(
     drawn: Sequence[Picture],
     *,
     lead: tuple[str, str],
-    after: dict[str, list[Node]],
     made: Sequence[tuple[str, str]],
     remarks: Sequence[str],
 ) -> Page:
@@ -274,10 +283,7 @@ def _page(
     simulated = el("p", f"{stamp_of(judge)}.", class_="simulated") if judge.simulated else None
     before, behind = lead
     intro = el("p", before, el("b", name), behind, class_="lead")
-    sections = [
-        section(*SECTIONS[picture.name], *after.get(picture.name, ()), picture_view(picture))
-        for picture in drawn
-    ]
+    sections = [section(*SECTIONS[picture.name], picture_view(picture)) for picture in drawn]
     return Page(
         title="diagnosis · caps report",
         figures=[*head("Is this judge good enough?", intro, simulated, *answer), *sections],

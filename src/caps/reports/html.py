@@ -4,7 +4,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import cache
+from typing import TypeAlias
 
 import msgspec
 
@@ -18,16 +19,14 @@ _ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028",
 _UNSAFE = re.compile("[<>&\u2028\u2029]")
 
 
-@dataclass(frozen=True, slots=True)
-class TextRef:
-    """A text in a `TextTable`: the indices of its pieces, in order."""
+class TextRef(msgspec.Struct, frozen=True, gc=False, rename={"pieces": "t"}):
+    """A text in a `TextTable`: the indices of its pieces, in order. In JSON: {"t": [index, ...]}."""
 
     pieces: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An element with its attributes and children."""
+class Node(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """An element with its attributes and children. In JSON: [tag, {attributes}, [child, ...]]."""
 
     tag: str
     attributes: dict[str, str]
@@ -46,24 +45,35 @@ class TextTable:
 
     def add(self, pieces: Iterable[str]) -> TextRef:
         """Store the pieces of a text."""
-        return TextRef(tuple(self._index(visible(piece)) for piece in pieces if piece))
+        return TextRef(tuple(self._index(piece) for piece in pieces if piece))
 
     def _index(self, text: str) -> int:
-        index = self._indices.setdefault(text, len(self.texts))
-        if index == len(self.texts):
-            self.texts.append(text)
+        index = self._indices.get(text)
+        if index is None:
+            index = self._indices[text] = len(self.texts)
+            self.texts.append(visible(text))
         return index
 
 
 def el(tag: str, *children: Child | None, **attributes: str | float | bool | None) -> Node:
     """Create an element: `class_` becomes class, `data_game` data-game; None is left out."""
-    named = {
-        name.rstrip("_").replace("_", "-"): "" if value is True else _number(value)
-        for name, value in attributes.items()
-        if value is not None and value is not False
-    }
-    shown = (visible(child) if isinstance(child, str) else child for child in children)
-    return Node(tag, named, tuple(child for child in shown if child is not None))
+    # A page of a large run has millions of elements: this is written for speed.
+    named = {}
+    for name, value in attributes.items():
+        if value is None or value is False:
+            continue
+        text = value if type(value) is str else "" if value is True else _number(value)
+        named[_attribute(name)] = text if text.isprintable() else visible(text)
+    shown = []
+    for child in children:
+        if child is not None:
+            shown.append(visible(child) if type(child) is str and not child.isprintable() else child)
+    return Node(tag, named, tuple(shown))
+
+
+@cache
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
 
 
 def visible(text: str) -> str:
@@ -88,15 +98,6 @@ def markup(child: Child, texts: Sequence[str] = ()) -> str:
     return f"<{child.tag}{opened}>{start}{inner}</{child.tag}>"
 
 
-def plain(child: Child) -> Any:
-    """Return the tree as lists for the page's script: [tag, {attributes}, child, ...]."""
-    if isinstance(child, str):
-        return child
-    if isinstance(child, TextRef):
-        return {"t": child.pieces}
-    return [child.tag, child.attributes, *map(plain, child.children)]
-
-
 def safe_json(value: object) -> str:
     """Encode JSON that can be embedded in a page or a script without ending it."""
     text = msgspec.json.encode(value).decode()
@@ -104,6 +105,6 @@ def safe_json(value: object) -> str:
 
 
 def _number(value: str | float) -> str:
-    if isinstance(value, str):
-        return visible(value)
+    if type(value) is int or isinstance(value, str):
+        return str(value)
     return f"{value:.1f}".removesuffix(".0")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -11,22 +11,41 @@ from typing import Any
 from aiohttp import web
 
 from caps.core.errors import InputError
-from caps.reports.html import TextTable, plain, safe_json
-from caps.reports.page import StoredReceipts, page_html, receipt_json, shard
+from caps.core.text import number, plural
+from caps.reports.charts import brief, duration
+from caps.reports.html import TextTable, el, safe_json, visible
+from caps.reports.page import Page, StoredReceipts, head, page_html, receipt_json, shard
 from caps.reports.receipt_page import receipt_view
-from caps.reports.report import RunReport, load_report, one_receipt, run_figures, run_page, status
-from caps.reports.run_page import run_rows
+from caps.reports.report import (
+    RunReport,
+    footer,
+    load_report,
+    one_receipt,
+    row_context,
+    run_details,
+    run_figures,
+    run_page,
+    status,
+)
+from caps.reports.run_page import dollars, run_rows
+from caps.runs.folder import PROGRESS_FILE
+from caps.runs.progress_file import read_progress
 from caps.runs.rebuild import RebuiltRun
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 1.0  # between checks of the folder
-REST_FACTOR = 5  # the pause is at least this many times as long as the check before it
+REST_FACTOR = 5  # the pause between two readings is at least this many times as long as the first
+SILENT_SECONDS = 120.0  # after which the page says that there is no news
+STUDY_PAGE = "page.html"
 
 OpenRun = Callable[[Path], AbstractContextManager[RebuiltRun]]
 
 
 class LiveReport:
-    """Answers requests about the current state of a run folder."""
+    """Answers requests about the current state of a run folder, also before the run begins in it.
+
+    The folder of a study has no page before it ends; until then its progress is shown.
+    """
 
     def __init__(self, path: Path, open_run: OpenRun, *, poll_seconds: float = POLL_SECONDS) -> None:
         self._path, self._open_run, self._poll_seconds = path, open_run, poll_seconds
@@ -51,40 +70,111 @@ class LiveReport:
         return web.Response(text=text, content_type="text/javascript", headers={"Cache-Control": "no-store"})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Send the figures and new rows as server-sent events whenever the run changes."""
+        """Send progress, and figures and new rows whenever the run changes, as server-sent events."""
         stream = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
-        await stream.prepare(request)
-        seen, sent, finished = None, int(request.query.get("rows", "0")), False
+        with suppress(ConnectionError):  # the reader closed the page
+            await stream.prepare(request)
+            await self._send(stream, request)
+        return stream
+
+    async def _send(self, stream: web.StreamResponse, request: web.Request) -> None:
+        first, kind = True, request.query.get("kind", "run")
+        seen, sent, due, finished = None, int(request.query.get("rows", "0")), 0.0, False
         while not finished:
             started = time.perf_counter()
-            state = self._state()
-            if state != seen:
-                seen = state
+            progress = await asyncio.to_thread(self._progress)
+            await stream.write(f"event: progress\ndata: {safe_json(progress)}\n\n".encode())
+            if self._kind() != kind:
+                await stream.write(b'data: {"reload":true}\n\n')
+                return
+            state = self._state() if kind == "run" else None
+            if state != seen and (first or started >= due):
+                seen, first = state, False
                 update = await asyncio.to_thread(self._update, sent)
                 sent, finished = update.pop("sent"), update["finished"]
                 await stream.write(f"data: {safe_json(update)}\n\n".encode())
-            else:
-                await stream.write(b": still here\n\n")
-            await asyncio.sleep(max(self._poll_seconds, REST_FACTOR * (time.perf_counter() - started)))
-        return stream
+                now = time.perf_counter()
+                due = now + REST_FACTOR * (now - started)  # a large run takes long to read
+            await asyncio.sleep(self._poll_seconds)
+
+    def _kind(self) -> str:
+        """What the folder holds: a `run`, the page of a `study`, or nothing yet (`waiting`)."""
+        if (self._path / STUDY_PAGE).is_file() and (self._path / "study.json").is_file():
+            going_on = (self._path / PROGRESS_FILE).exists()
+            return "waiting" if going_on else "study"
+        return "run" if all(file.is_file() for file in self._files()) else "waiting"
+
+    def _files(self) -> tuple[Path, ...]:
+        return tuple(self._path / name for name in ("run.json", "selections.jsonl"))
 
     def _state(self) -> tuple[Any, ...]:
-        files = (self._path / name for name in ("run.json", "selections.jsonl"))
-        return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in files))
+        return tuple((stat.st_mtime_ns, stat.st_size) for stat in (file.stat() for file in self._files()))
+
+    def _progress(self) -> dict[str, Any] | None:
+        """How far the run is, with its rate and the remaining time."""
+        row = read_progress(self._path)
+        if row is None:
+            return None
+        elapsed = max(row["updated"] - row["started"], 1e-9)
+        rate = (row["done"] - row["done_before"]) / elapsed
+        left = None if row["total"] is None else row["total"] - row["done"]
+        money = None if row["usd"] is None else dollars(row["usd"])
+        words = {
+            "rate": f"{number(rate * 60, 1)} a minute" if rate else None,
+            "elapsed": duration(elapsed),
+            "remaining": duration(left / rate) if rate and left else None,
+            "spent": money,
+            "calls": number(row["calls"], 0) if row["calls"] else None,
+            "tokens read": brief(row["tokens"]) if row["tokens"] else None,
+        }
+        silent = time.time() - row["updated"]
+        return {
+            "what": row["what"], "done": row["done"], "total": row["total"],
+            "facts": [(name, text) for name, text in words.items() if text is not None],
+            "playing": [visible(name) for name in row["playing"]], "in_play": row["in_play"],
+            "silent": f"no news for {duration(silent)}" if silent > SILENT_SECONDS else "",
+        }  # fmt: skip
 
     def _html(self) -> str:
+        kind = self._kind()
+        if kind == "study":
+            return (self._path / STUDY_PAGE).read_text("utf-8")
+        if kind == "waiting":
+            return page_html(self._waiting(), StoredReceipts())
         with self._lock:
             return page_html(run_page(self._report(), live=True), StoredReceipts([], "receipts", None))
+
+    def _waiting(self) -> Page:
+        """The page before the first case is decided."""
+        steps = sorted(self._path.glob("step-*.jsonl")) if self._path.is_dir() else []
+        words = "It appears here as soon as its first case is decided."
+        if steps:
+            words = (
+                f"Through batch files: {plural(len(steps), 'request file')} written, the last one "
+                f"{steps[-1].name}. The page appears when the selections are written."
+            )
+        elif not (self._path / "run.json").is_file():
+            words = "It appears here as soon as it begins. Start it with --out and this folder."
+        name = self._path.resolve().name
+        about = el("p", words, class_="lead")
+        return Page(
+            title=f"{name} · caps report",
+            figures=head(f"Waiting for the run in {name}", about),
+            footer=footer(),
+            status="waiting",
+            live=True,
+        )
 
     def _update(self, sent: int) -> dict[str, Any]:
         with self._lock:
             report = self._report()
-            rows = run_rows(report.lines, report.run.calls, report.labels, start=sent)
+            rows = run_rows(report.lines, row_context(report), start=sent)
             return {
                 "reload": len(report.lines) < sent,
-                "figures": [plain(node) for node in run_figures(report)],
+                "figures": run_figures(report),
+                "details": run_details(report),
                 "status": status(report),
                 "rows": rows,
                 "sent": len(report.lines),
@@ -124,9 +214,9 @@ async def local_only(
 
 
 def serve_page(path: Path, open_run: OpenRun, *, port: int, say: Callable[[str], object]) -> None:
-    """Serve the page of a run until interrupted."""
-    with open_run(path):  # refuses a folder without a run
-        pass
+    """Serve the page of a run until interrupted; waits for a run that has not begun."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path}: not a folder; name the folder that the run writes with --out")
     try:
         asyncio.run(_serve(LiveReport(path, open_run), port, say))
     except OSError as error:

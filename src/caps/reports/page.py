@@ -17,11 +17,11 @@ from typing import Any
 
 from caps.core.errors import InputError
 from caps.files import Output, file_errors, write_file
-from caps.reports.html import Node, TextTable, el, markup, plain, safe_json
+from caps.reports.html import Node, TextTable, el, markup, safe_json
 from caps.reports.run_page import Listing, listing_view
 
-STYLES = ("style.css", "chart.css", "receipt.css")
-SCRIPTS = ("build.js", "rich.js", "table.js", "receipt.js", "main.js")
+STYLES = ("style.css", "chart.css", "views.css", "receipt.css")
+SCRIPTS = ("build.js", "rich.js", "table.js", "receipt.js", "main.js", "live.js")
 LIBRARIES = ("prism.js", "katex.js", "markdown-it.js", "diff.js")
 INLINE_LIMIT = 6_000_000  # characters of receipts inside a page; more are written beside it
 SHARD_SIZE = 1_000_000
@@ -36,6 +36,7 @@ class Page:
 
     title: str
     figures: Sequence[Node]
+    details: Sequence[Node] = ()
     after: Sequence[Node] = ()
     listing: Listing | None = None
     listing_title: str = "Cases"
@@ -57,7 +58,7 @@ class StoredReceipts:
 
 def receipt_json(view: Node, texts: TextTable) -> str:
     """Encode a receipt for the page's script."""
-    return safe_json({"tree": plain(view), "texts": texts.texts})
+    return safe_json({"tree": view, "texts": texts.texts})
 
 
 def write_page(page: Page, receipts: Iterable[str], out: Path) -> list[Path]:
@@ -85,23 +86,24 @@ def page_html(page: Page, receipts: StoredReceipts) -> str:
     }
     # Receipts are JSON already, so they are inserted, not encoded again.
     encoded = f'{safe_json(data)[:-1]},"receipts":[{",".join(receipts.inline)}]}}'
-    style = "".join(map(_asset, STYLES))
-    script = '"use strict";(() => {\n' + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
+    style = "".join(map(asset, STYLES))
+    script = '"use strict";(() => {\n' + "\n".join(map(asset, SCRIPTS)) + "})();\n"
     loads = receipts.folder is not None
     rich = loads or bool(receipts.inline) or bool(page.texts)
     libraries, library_digest = _libraries() if rich else ("", "")
-    return _fill(
-        _asset("page.html"),
+    return fill(
+        asset("page.html"),
         {
             "policy": html.escape(
-                _security_policy(style, [_digest(script), library_digest], loads=loads, live=page.live)
+                _security_policy(style, [digest(script), library_digest], loads=loads, live=page.live)
             ),
             "title": html.escape(page.title),
             "style": style,
             "status": html.escape(page.status),
             "overview": f'<div id="figures">{figures}</div>',
             "listing": "" if listing is None else markup(listing_view(listing, page.listing_title)),
-            "after": "".join(markup(node, page.texts) for node in page.after),
+            "after": f'<div id="details">{"".join(markup(node, page.texts) for node in page.details)}</div>'
+            + "".join(markup(node, page.texts) for node in page.after),
             "footer": html.escape(page.footer),
             "data": encoded,
             "libraries": libraries,
@@ -116,9 +118,9 @@ def _libraries() -> tuple[str, str]:
 
     The page starts them when the first text is opened.
     """
-    code = "window.Prism={manual:true};\n" + "\n".join(_asset(f"vendor/{name}") for name in LIBRARIES)
+    code = "window.Prism={manual:true};\n" + "\n".join(asset(f"vendor/{name}") for name in LIBRARIES)
     packed = b64encode(compress(code.encode(), 9, mtime=0)).decode()
-    return f'<script type="text/plain" id="libraries">{packed}</script>', _digest(code)
+    return f'<script type="text/plain" id="libraries">{packed}</script>', digest(code)
 
 
 def _security_policy(style: str, scripts: Sequence[str], *, loads: bool, live: bool) -> str:
@@ -129,7 +131,7 @@ def _security_policy(style: str, scripts: Sequence[str], *, loads: bool, live: b
     allowed = " ".join(f"'{digest}'" for digest in scripts if digest) + (" 'self'" if loads else "")
     connect = "'self'" if live else "'none'"
     return (
-        f"default-src 'none'; script-src {allowed}; style-src '{_digest(style)}'; img-src data:; "
+        f"default-src 'none'; script-src {allowed}; style-src '{digest(style)}'; img-src data:; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types caps"
     )
@@ -238,14 +240,16 @@ def _write_parts(parts: _PartsFolder, receipts: Sequence[str], end: int, starts:
             start, held, size = index + 1, [], 0
 
 
-def _fill(template: str, values: dict[str, Any]) -> str:
+def fill(template: str, values: dict[str, Any]) -> str:
     """Fill the slots in one pass, so that a slot inside a value is not filled."""
     return _SLOT.sub(lambda slot: values[slot[1]], template)
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Read a style, script or template of pages."""
     return (files("caps.reports") / "web" / name).read_text("utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """Return the digest of a script or style, as a Content-Security-Policy names it."""
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()

@@ -1,13 +1,15 @@
 """Pictures with their numbers, on a page or as SVG files."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from caps.files import file_errors, write_file
-from caps.reports.charts import framed
+from caps.reports.charts import WIDTH, shown_chart
 from caps.reports.html import Node, el, markup
 from caps.reports.run_page import table
 
@@ -19,11 +21,11 @@ _SET = re.compile(r"(--[\w-]+):\s*([^;]+);")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A drawing with its file name, title and table of numbers."""
+    """A drawing with its file name, title and table of numbers; `draw` takes the width."""
 
     name: str
     title: str
-    drawing: Node
+    draw: Callable[[int], Node]
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
 
@@ -33,7 +35,10 @@ def picture_view(picture: Picture) -> Node:
     numbers = table(picture.heads, picture.rows, f"{picture.title}: numbers")
     few = len(picture.heads) <= FEW_COLUMNS
     return el(
-        "div", framed(picture.drawing, picture.title), numbers, class_="picture beside" if few else "picture"
+        "div",
+        shown_chart(picture.draw),
+        numbers,
+        class_="picture beside" if few else "picture",
     )
 
 
@@ -51,14 +56,15 @@ def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
 
 def svg_text(picture: Picture) -> str:
     """Return a picture as an SVG file with the light theme and a background."""
-    _, _, width, height = map(float, picture.drawing.attributes["viewBox"].split())
+    drawing = picture.draw(WIDTH)
+    _, _, width, height = map(float, drawing.attributes["viewBox"].split())
     box = (-MARGIN, -MARGIN / 2, width + 2 * MARGIN, height + MARGIN)
     background = el("rect", x=box[0], y=box[1], width=box[2], height=box[3], class_="ground")
-    (title, *rest) = picture.drawing.children
+    (title, *rest) = drawing.children
     svg = replace(
-        picture.drawing,
+        drawing,
         attributes={
-            **picture.drawing.attributes,
+            **drawing.attributes,
             "xmlns": "http://www.w3.org/2000/svg",
             "viewBox": " ".join(f"{number:g}" for number in box),
             "width": f"{box[2]:g}",

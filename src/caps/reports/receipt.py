@@ -464,7 +464,7 @@ def _from_beliefs(
         stages.append(Stage("not answered", missing))
     fates = {one: f"place {rank}" for rank, one in enumerate(line["order"], 1)}
     influences: tuple[Influence, ...] = ()
-    if isinstance(strategy, Explaining):
+    if with_flips and isinstance(strategy, Explaining):
         influences = strategy.explain(entrants, (), winner)  # before the judge; `groups` has what follows
     standings = (
         _standing(one.id, fates.get(one.id, ""), line, case, chances[-1][one.id]) for one in entrants

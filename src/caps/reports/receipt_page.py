@@ -5,9 +5,11 @@ the page's script when they are opened (web/rich.js).
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from caps.core.text import number, plural
 from caps.core.types import Case
+from caps.evidence.anatomy import final_answer
 from caps.reports.html import Child, Node, TextRef, TextTable, el
 from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Standing
 from caps.reports.receipt_pictures import describe, mark, name_of, picture_of, share, timeline
@@ -99,7 +101,12 @@ def _chosen(receipt: Receipt, case: Case | None, texts: TextTable) -> Node | Non
     known = receipt.names[one] if one < len(receipt.names) else ""
     tag = el("span", label, class_=f"tag {tone}") if label else None
     head = el("p", el("span", "Chosen answer", class_="eyebrow"), tag)
-    answer = el("p", known, class_="answer") if known else el("p", f"Candidate {one}", class_="answer")
+    answer = el("p", known or f"Candidate {one}", class_="answer")
+    stated = (
+        final_answer(case.candidates[one]) if known and case is not None and case.domain == "math" else None
+    )
+    if stated and "\\" in stated:  # a formula is rendered; without scripts it stays in plain signs
+        answer = el("p", known, class_="answer", data_formula=stated)
     body = None
     if case is not None and one < len(case.candidates) and case.candidates[one].text.strip() != known:
         text = case.candidates[one].text
@@ -298,7 +305,7 @@ _TIMELINE = (
 
 
 def _flips(receipt: Receipt) -> Node | None:
-    if receipt.flips is None or not receipt.games:
+    if receipt.flips is None or all(len(game.shown) != 2 for game in receipt.games):
         return None
     changed = [flip for flip in receipt.flips if flip.winner is not None]
     deciding = {flip.game for flip in changed}  # a tie can be reversed in two ways
@@ -339,7 +346,7 @@ def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[N
         if one.passed is not None:
             facts.append(f"examples passed: {one.passed} of {receipt.examples}")
         if one.score is not None:
-            value = share(one.score) if receipt.score_kind == "probability" else f"{one.score:.2f}"
+            value = share(one.score) if receipt.score_kind == "probability" else number(one.score)
             facts.append(f"{receipt.score_kind or 'score'} {value}")
         summary = el(
             "summary",
@@ -368,12 +375,15 @@ def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Child
 
 
 def _games(receipt: Receipt, exchanges: Sequence[GameExchange], texts: TextTable) -> list[Node]:
-    drawn = []
+    drawn, before = list[Node](), ""
     for round_number, stage in enumerate(receipt.stages, 1):
-        title = f"Stage {stage.name}" if len(stage.name) == 1 else f"Round {round_number}: {stage.name}"
-        byes = f" · bye: {_listed(receipt, stage.byes)}" if stage.byes else ""
-        if len(receipt.stages) > 1 or byes:
-            drawn.append(el("h3", title + byes))
+        title = f"Stage {stage.name}" if len(stage.name) == 1 else stage.name.capitalize()
+        if stage.kind == "elimination" and len(stage.name) > 1:
+            title = f"Round {round_number}: {stage.name}"
+        title += f" · bye: {_listed(receipt, stage.byes)}" if stage.byes else ""
+        if title != before and len(receipt.stages) > 1:
+            drawn.append(el("h3", title))
+        before = title
         for game in stage.games:
             exchange = exchanges[game.number] if game.number < len(exchanges) else None
             drawn.append(_game(game, receipt, exchange, texts))
@@ -415,29 +425,36 @@ def _sides(title: str, sides: Sequence[str], game: Game, receipt: Receipt, texts
     columns = [
         el(
             "div",
-            el("h5", f"{slot}: {name_of(receipt, one)}{mark(receipt.right(one))}"),
+            el("h4", f"{slot}: {name_of(receipt, one)}{mark(receipt.right(one))}"),
             el("pre", texts.add([side]), tabindex=0),
         )
         for slot, one, side in zip("AB", game.shown, sides, strict=True)
     ]
-    return [el("h4", title), el("div", *columns, class_="versus")]
+    return [_same("h3", title), el("div", *columns, class_="versus")]
 
 
 def _prompt(exchange: GameExchange, texts: TextTable) -> Node:
     if not exchange.prompt:
         note = "The prompt cannot be rendered: the cases or the prompt template are not available."
         return el("p", note, class_="note")
-    note = "Rendered again from the cases. Its key equals that of the run, so this is what was sent."
-    if not exchange.exact:
-        note = (
-            "Rendered again from the cases. Its key differs from that of the run: cases or settings have "
-            "changed, or nothing was sent."
-        )
-    return _fold("Prompt", texts.add(exchange.prompt), el("p", note, class_="note"))
+    return _fold("Prompt", texts.add(exchange.prompt), _EXACT if exchange.exact else _NOT_EXACT)
+
+
+_EXACT = el(
+    "p",
+    "Rendered again from the cases. Its key equals that of the run, so this is what was sent.",
+    class_="note",
+)
+_NOT_EXACT = el(
+    "p",
+    "Rendered again from the cases. Its key differs from that of the run: cases or settings have changed, or "
+    "nothing was sent.",
+    class_="note",
+)
 
 
 def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
-    drawn = [el("h4", "The judge's reason")]
+    drawn = [_same("h3", "The judge's reason")]
     if reply.text is None:
         drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
     else:
@@ -445,12 +462,18 @@ def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
             drawn.append(_fold("Reasoning", texts.add([reply.reasoning])))
         drawn.append(el("div", texts.add([reply.text]), class_="rich reply", tabindex=0))
     cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
-    return [*drawn, el("p", HOW.get(reply.how, reply.how) + cause, class_="note")]
+    return [*drawn, _same("p", HOW.get(reply.how, reply.how) + cause, "note")]
+
+
+@lru_cache(maxsize=64)
+def _same(tag: str, text: str, class_: str | None = None) -> Node:
+    """An element that most receipts have, created once."""
+    return el(tag, text, class_=class_)
 
 
 def _fold(title: str, text: TextRef, *before: Node) -> Node:
     """Show a title that expands to a long text."""
-    return el("details", el("summary", title), *before, el("pre", text, tabindex=0), class_="fold")
+    return el("details", _same("summary", title), *before, el("pre", text, tabindex=0), class_="fold")
 
 
 def _by_criterion(game: Game) -> str:

@@ -57,7 +57,7 @@ def picture_of(receipt: Receipt) -> tuple[str, str, Node] | None:
     drawn = bracket(receipt)
     if drawn is not None:
         return "Bracket", _BRACKET, drawn
-    drawn = matrix(receipt)
+    drawn = None if receipt.probability is not None else matrix(receipt)
     if drawn is not None:
         return "Who beat whom", _MATRIX, drawn
     drawn = scores(receipt)
@@ -283,7 +283,6 @@ def _cell(receipt: Receipt, pair: tuple[int, int], met: Met, x: float, y: float)
         el("text", text, x=x + CELL / 2, y=y + 17.5, class_=f"sign {tone}", text_anchor="middle"),
         href=f"#g{games[-1].number}",
         data_game=games[-1].number,
-        aria_label=f"{describe(games[-1], receipt)}",
     )
 
 
@@ -405,7 +404,9 @@ def scores(receipt: Receipt) -> Node | None:
         for group in groups
     ]
     values.sort(key=lambda pair: (receipt.winner not in pair[0].members, -pair[1]))
-    top = max([value for _, value in values] + [1e-9])
+    top = (
+        1.0 if receipt.score_kind == "probability" and known else max([1e-9, *(value for _, value in values)])
+    )
     drawn: list[Node] = [
         el("text", (receipt.score_kind or "score") if known else "votes", x=PILL + 24, y=16, class_="note")
     ]
@@ -418,10 +419,10 @@ def scores(receipt: Receipt) -> Node | None:
                 receipt, one, 2, y + 13, size=len(group.members), class_="pill chosen" if chosen else "pill"
             )
         )
-        width = max(1.5, 260 * max(value, 0) / top)
+        width = max(1.5, 170 * max(value, 0) / top)
         kind = "bar chosen" if chosen else "bar"
         drawn.append(el("rect", x=PILL + 24, y=y + 5, width=width, height=16, rx=3, class_=kind))
-        shown = number(value)
+        shown = share(value) if receipt.score_kind == "probability" and known else number(value)
         drawn.append(el("text", shown, x=PILL + 30 + width, y=y + 17.5, class_="note"))
     more = len(values) - SHOWN_ANSWERS
     height = 34 + 30 * min(len(values), SHOWN_ANSWERS)
@@ -429,7 +430,7 @@ def scores(receipt: Receipt) -> Node | None:
         drawn.append(el("text", f"and {plural(more, 'more answer')}", x=4, y=height + 6, class_="note"))
         height += 16
     return el(
-        "svg", *drawn, viewBox=f"0 0 480 {height:g}", width=480, height=height, class_="scores drawing",
+        "svg", *drawn, viewBox=f"0 0 380 {height:g}", width=380, height=height, class_="scores drawing",
         role="group", aria_label=f"Answers of {receipt.case}: {receipt.name(receipt.winner)} was chosen",
     )  # fmt: skip
 
@@ -444,7 +445,6 @@ def _first(receipt: Receipt, group: AnswerGroup) -> int:
 # Probabilities
 
 SHOWN_LINES = 5
-MAX_SQUARES = 12
 WIDE = 720
 
 
@@ -531,13 +531,10 @@ def _squares(receipt: Receipt, group: AnswerGroup, x: float, y: float) -> list[N
     drawn, width = list[Node](), min(11.0, 100 / max(1, len(about)))
     for place, game in enumerate(about):
         kind = {1: "for", -1: "against", 0: "even"}[_outcome(game, group) or 0]
-        box = el(
-            "rect", x=x + place * width, y=y + 8, width=max(1.5, width - 2), height=10, rx=1.5,
-            class_=f"square {kind}",
+        drawn.append(
+            el("rect", x=x + place * width, y=y + 8, width=max(1.5, width - 2), height=10, rx=1.5,
+               class_=f"square {kind}")
         )  # fmt: skip
-        title = el("title", describe(game, receipt))
-        drawn.append(el("a", title, box, href=f"#g{game.number}", data_game=game.number,
-                        aria_label=describe(game, receipt)))  # fmt: skip
     return drawn or [el("text", "–", x=x, y=y + 17.5, class_="note")]
 
 
@@ -597,8 +594,7 @@ def _steps(receipt: Receipt, groups: Sequence[AnswerGroup], top: float) -> list[
             game = answered[step - 1]
             moved = f"{share(group.chances[step - 1])} → {share(group.chances[step])}"
             words = f"verdict {step}: {describe(game, receipt)}; {moved}"
-            drawn.append(el("a", el("title", words), dot, href=f"#g{game.number}", data_game=game.number,
-                            aria_label=words))  # fmt: skip
+            drawn.append(el("a", el("title", words), dot, href=f"#g{game.number}", data_game=game.number))
     return drawn
 
 

@@ -1,5 +1,6 @@
 """Reports of runs: the pages and data that `caps report` writes, serves and prints."""
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -9,25 +10,31 @@ from caps.core.errors import InputError
 from caps.core.text import plural
 from caps.core.types import Case
 from caps.reports import compare
+from caps.reports.cases import CaseFacts, case_facts
 from caps.reports.html import Node, TextTable, el
 from caps.reports.page import Page, head, receipt_json
 from caps.reports.receipt import GameExchange, Receipt, exchanges_of, receipt_of
 from caps.reports.receipt_page import receipt_view
 from caps.reports.run_page import (
-    COLUMNS,
     FILTERS,
+    Choices,
     Listing,
+    RowContext,
+    accuracy_view,
     cards,
+    count_choices,
     glossary_view,
     lead,
     panel_view,
     run_rows,
+    searched_characters,
     section,
     settings_view,
     timeline_view,
     tokens_view,
 )
 from caps.runs.rebuild import RebuiltRun
+from caps.runs.run_file import judges_of
 from caps.runs.summary import Figures, count_figures
 
 MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
@@ -35,11 +42,13 @@ MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the pag
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run with its figures and known labels."""
+    """A run with its figures, known labels, and what a list says about each case."""
 
     run: RebuiltRun
     figures: Figures
     labels: dict[str, tuple[bool | None, ...]]
+    facts: dict[str, CaseFacts]
+    choices: Choices
 
     @property
     def name(self) -> str:
@@ -54,36 +63,65 @@ class RunReport:
 
 def load_report(run: RebuiltRun) -> RunReport:
     """Count the figures of a run."""
-    labels = {
-        case.id: tuple(one.correct for one in case.candidates)
-        for case in run.cases()
-        if case.id in run.selections
-    }
+    labels, facts = {}, {}
+    for case in run.cases():
+        line = run.selections.get(case.id)
+        if line is not None:
+            labels[case.id] = tuple(one.correct for one in case.candidates)
+            facts[case.id] = case_facts(run, case, line)
     figures = count_figures(run.selections.values(), run.calls, labels, run.runner.price)
-    return RunReport(run, figures, labels)
+    return RunReport(run, figures, labels, facts, count_choices(run.selections.values(), labels, facts))
 
 
-def run_page(report: RunReport, *, live: bool = False) -> Page:
-    """Create the page of one run."""
+def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Page:
+    """Create the page of one run; without `texts`, no word of a problem or candidate is on it."""
     run = report.run
+    context = row_context(report, texts=texts)
     return Page(
         title=f"{report.name} · caps report",
         figures=run_figures(report),
+        details=run_details(report),
         after=[_details(run)],
-        listing=Listing(COLUMNS, FILTERS, run_rows(report.lines, run.calls, report.labels)),
+        listing=Listing(context.columns, FILTERS, run_rows(report.lines, context)),
         footer=footer(),
         status=status(report),
         live=live,
     )
 
 
+def row_context(report: RunReport, *, texts: bool = True) -> RowContext:
+    """What the rows of a run have in common."""
+    return RowContext(
+        calls=report.run.calls,
+        labels=report.labels,
+        facts=report.facts,
+        stated=bool(report.choices.stated),
+        priced=report.figures.usd is not None,
+        searched=searched_characters(len(report.run.selections)) if texts else 0,
+    )
+
+
 def run_figures(report: RunReport) -> list[Node]:
-    """Return the part of a page that changes while the run continues."""
+    """Return the part of a page above its table; it changes while the run continues."""
+    run, figures = report.run, report.figures
+    return [
+        *head(
+            report.name,
+            lead(run.file.config, figures, finished=run.finished),
+            cards(figures, report.choices),
+        ),
+        *accuracy_view(figures, report.choices),
+    ]
+
+
+def run_details(report: RunReport) -> list[Node]:
+    """Return the figures below the table: tokens and money by stage, judges of a panel, calls over time."""
     run, figures = report.run, report.figures
     timeline = timeline_view(_timestamps(run))
+    about = "Prompts sent to the judge, by stage and evidence: partial views (E1) or whole answers (E2)."
+    spent = section("What it read", about, tokens_view(figures, run.runner.price))
     return [
-        *head(report.name, lead(run.file.config, figures, finished=run.finished), cards(figures)),
-        section("Tokens read", "Tokens sent to the judge, by stage and evidence.", tokens_view(figures)),
+        *([spent] if figures.total.calls else []),
         *panel_view(report.lines),
         *([] if timeline is None else [timeline]),
     ]
@@ -96,31 +134,42 @@ def status(report: RunReport) -> str:
     return f"not finished: {plural(report.figures.cases, 'case')} so far"
 
 
-def comparison_page(runs: Sequence[RunReport]) -> Page:
-    """Create the page of several runs; two runs are compared case by case."""
+def comparison_page(runs: Sequence[RunReport], *, texts: bool = True) -> Page:
+    """Create the page of several runs, compared case by case."""
     names = [report.name for report in runs]
     if len(set(names)) < len(names):
         names = [str(report.run.path) for report in runs]
-    title = ", ".join(names)
-    figures = head(title, *compare.runs_view(names, [report.figures for report in runs]))
-    listing = None
-    if len(runs) == 2:
-        first, second = (report.run.selections for report in runs)
-        labels = {**runs[1].labels, **runs[0].labels}
-        figures.append(compare.pair_view(names, compare.compare_runs(first, second, labels)))
-        listing = compare.pair_listing(names, first, second, labels)
+    sides = [_compared(name, report) for name, report in zip(names, runs, strict=True)]
+    pairs = compare.pairs_view(sides)
     settings = [
         node
         for name, report in zip(names, runs, strict=True)
         for node in (el("h3", name), settings_view(report.run.file))
     ]
+    title = ", ".join(names)
     return Page(
         title=f"{title} · caps report",
-        figures=figures,
+        figures=head(title, compare.lead(sides), *compare.runs_view(sides), pairs),
         after=[section("Terms and settings", None, glossary_view(), *settings)],
-        listing=listing,
+        listing=compare.cases_listing(sides, texts=texts),
+        listing_title="Cases of all runs, different answers first",
         footer=footer(),
         runs=names,
+    )
+
+
+def _compared(name: str, report: RunReport) -> compare.ComparedRun:
+    full, at_partial = judges_of(report.run.file.config)
+    judge = str(full) if full == at_partial else f"{at_partial}, {full}"
+    return compare.ComparedRun(
+        name=name,
+        strategy=report.run.file.config.strategy,
+        model=judge if report.figures.total.calls else "none",
+        selections=report.run.selections,
+        calls=report.run.calls,
+        labels=report.labels,
+        facts=report.facts,
+        figures=report.figures,
     )
 
 
@@ -128,11 +177,15 @@ def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
     """Yield the receipt of every case for the page's script, in the order of the rows."""
     run, cases = report.run, report.run.cases()
     with_flips = len(run.selections) <= MAX_FLIP_CASES
-    for line in run.selections.values():
-        case = next_case(cases, line["id"]) if line["id"] in report.labels else None
-        receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
-        table = TextTable()
-        yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
+    gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
+    try:
+        for line in run.selections.values():
+            case = next_case(cases, line["id"]) if line["id"] in report.labels else None
+            receipt, exchanges = _receipt(run, line, case, with_flips=with_flips, texts=texts)
+            table = TextTable()
+            yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
+    finally:
+        gc.unfreeze()
 
 
 def next_case(cases: Iterator[Case], name: str) -> Case | None:

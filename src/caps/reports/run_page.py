@@ -2,24 +2,44 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from caps.config import RunConfig
 from caps.core.text import number, percent, plural
-from caps.core.types import Pairing, Verdict
-from caps.reports.charts import Bar, bars, timeline
+from caps.costs.ledger import Sums
+from caps.costs.prices import Price
+from caps.reports.cases import CaseFacts, shortened
+from caps.reports.charts import (
+    HALF,
+    Bar,
+    Row,
+    Series,
+    Spot,
+    bars,
+    brief,
+    curve,
+    forest,
+    shown_chart,
+    timeline,
+)
 from caps.reports.html import Child, Node, el, visible
-from caps.runs.result_lines import Line, answer_of, ask_of
+from caps.runs.result_lines import Line
 from caps.runs.run_file import RunFile, judges_of
 from caps.runs.summary import Figures, Labels, group_by_ask
+from caps.statistics.estimates import wilson
 
+UNSURE = 0.7  # choices less likely than this are listed as unsure
 GLOSSARY = (
     ("E1 and E2", "How much of each answer the judge sees: a short partial view (E1) or all of it (E2)."),
     (
         "Stage A, B, C",
         "Elimination on partial views; elimination on whole answers; round-robin of the finalists.",
     ),
+    ("probability", "How likely the chosen answer is right, as the strategy computes it from all it knows."),
+    ("unsure", f"The probability is below {100 * UNSURE:.0f} %, or below the limit that the run set."),
+    ("votes", "Candidates that give the same final answer as the chosen one, itself included."),
+    ("against the majority", "Another answer has more votes than the chosen one."),
     ("V1-Infer", "The tournament used as a baseline: three comparisons of whole answers per answer."),
     ("rescued", "An answer that lost narrowly and was still admitted to the finals."),
     (
@@ -39,100 +59,235 @@ def lead(config: RunConfig, figures: Figures, *, finished: bool) -> Node:
     full, at_partial = judges_of(config)
     judge = str(full) if at_partial == full else f"{at_partial} (E1) and {full} (E2)"
     state = "" if finished else " The run has not finished; the figures are preliminary."
+    chose = f"{plural(figures.cases, 'problem')} with several candidate answers each. The strategy "
+    if not figures.total.calls:
+        rest = (f" chose among them without asking a judge.{state}",)
+        return el("p", chose, el("b", config.strategy), *rest, class_="lead")
     return el(
         "p",
-        f"{plural(figures.cases, 'problem')} with several candidate answers each. The judge ",
-        el("b", judge),
-        " compared the answers, and the strategy ",
+        chose,
         el("b", config.strategy),
-        f" decided which comparisons to make. This page shows the chosen answers and their cost.{state}",
+        " chose among them; the judge ",
+        el("b", judge),
+        f" compared them.{state}",
         class_="lead",
     )
 
 
-def cards(figures: Figures) -> Node:
+@dataclass(slots=True)
+class Choices:
+    """What is known about the choices of a run beyond its totals: votes, and stated probabilities."""
+
+    against: int = 0  # choices that differ from the most common answer
+    counted: int = 0  # cases with votes
+    majority: float = 0.0  # expected right choices by votes
+    majority_of: int = 0
+    stated: list[tuple[float, int | None]] = field(default_factory=list)  # probability, right
+    unsure: int = 0
+
+
+def count_choices(lines: Iterable[Line], labels: Labels, facts: Mapping[str, CaseFacts]) -> Choices:
+    """Count votes and probabilities over the cases of a run."""
+    found = Choices()
+    for line in lines:
+        right = right_of(line, labels.get(line["id"], ()))
+        if line.get("probability") is not None:
+            found.stated.append((line["probability"], right))
+            found.unsure += is_unsure(line)
+        about = facts.get(line["id"])
+        if about is None or "winner" not in line:
+            continue
+        found.counted += 1
+        found.against += not about.leads
+        if right is not None and about.majority is not None:
+            found.majority += about.majority
+            found.majority_of += 1
+    return found
+
+
+def is_unsure(line: Line) -> bool:
+    """Whether the probability of a choice is low."""
+    probability = line.get("probability")
+    return bool(line.get("abstain")) or (probability is not None and probability < UNSURE)
+
+
+def cards(figures: Figures, choices: Choices) -> Node:
     """Show the main figures."""
-    total, v1_tokens = figures.total, figures.v1_tokens
-    shown = []
-    if figures.pass_at_1 is not None:
-        low, high = figures.interval
-        chance = percent(figures.chance / figures.labelled)
-        best = percent(figures.reachable / figures.labelled)
-        shown.append(
-            card(
-                f"{percent(figures.pass_at_1)} %",
-                "chosen answers right",
-                f"{figures.right} of {figures.labelled} labelled; 95 % interval {percent(low)} to "
-                f"{percent(high)}. "
-                f"Random choice: {chance} %; best possible choice: {best} %.",
-            )
-        )
-    else:
-        shown.append(card("–", "chosen answers right", "No candidate is labelled; caps grade adds labels."))
-    about = "about " if figures.ledger.estimated else ""
-    shown.append(
-        card(
-            number(total.asked, 0),
-            "tokens read by the judge",
-            f"{about}{number(total.billed, 0)} of them new, {number(total.cached, 0)} from the server's "
-            f"cache; {number(total.output, 0)} written.",
-        )
-    )
-    baseline = "Unknown without a comparison of whole answers."
-    if v1_tokens is not None:
-        baseline = f"V1-Infer would read about {number(v1_tokens, 0)}, at the size of this run's comparisons."
-    share = f"{percent(total.asked / v1_tokens)} %" if v1_tokens else "–"
-    shown.append(card(share, "of V1-Infer's tokens", baseline))
-    causes = "".join(f", {cause} {count}" for cause, count in sorted(figures.ledger.malformed.items()))
-    shown.append(
-        card(
-            "–" if figures.malformed_rate is None else f"{percent(figures.malformed_rate)} %",
-            "of calls unreadable",
-            f"{figures.ledger.malformed.total()} of {plural(total.calls, 'call')}{causes}.",
-        )
-    )
-    if figures.stated:
-        fitted = f"{figures.calibrated} of {figures.stated}"
-        note = (
-            "Fitted to such cases (--calibrate); the others follow from stated defaults and may be far off."
-        )
-        shown.append(card(fitted, "probabilities calibrated", note))
-    money = "–" if figures.usd is None else f"${figures.usd:,.4f}"
-    unpriced = "The price of a token is unknown. " if figures.usd is None else ""
-    cases = (
-        f"{plural(figures.cases, 'case')}: {figures.rescued} with a rescue, "
-        f"{figures.provisional} provisional, {figures.failed} failed."
-    )
-    shown.append(card(money, "cost", unpriced + cases))
+    shown = [_accuracy_card(figures)]
+    if choices.stated:
+        shown.append(_probability_card(figures, choices))
+    shown.append(_cost_card(figures))
+    if figures.total.calls:
+        shown.append(_reading_card(figures))
+    shown.append(_trouble_card(figures))
     return el("div", *shown, class_="cards")
 
 
-def card(figure: str, name: str, note: str) -> Node:
+def _accuracy_card(figures: Figures) -> Node:
+    if figures.pass_at_1 is None:
+        return card("–", "chosen answers right", "No candidate is labelled; caps grade adds labels.")
+    low, high = figures.interval
+    wrong = figures.labelled - figures.right
+    note = f"{figures.right} of {figures.labelled} labelled; 95 % interval {percent(low)} to {percent(high)}."
+    link = el("a", f"{number(wrong, 0)} wrong", href="#filter=wrong") if wrong else "none wrong"
+    return card(f"{percent(figures.pass_at_1)} %", "chosen answers right", note, " ", link, ".")
+
+
+def _probability_card(figures: Figures, choices: Choices) -> Node:
+    mean = sum(said for said, _ in choices.stated) / len(choices.stated)
+    few = f"All but {number(figures.calibrated, 0)}" if figures.calibrated else "All"
+    fitted: tuple[Child, ...] = ("Fitted to such cases.",)
+    if figures.calibrated < figures.stated:
+        fitted = (f"{few} from default assumptions; ", el("code", "--calibrate"), " fits them to your cases.")
+    below = f"{number(choices.unsure, 0)} unsure"
+    link = el("a", below, href="#filter=unsure") if choices.unsure else below
+    note = f" (below {100 * UNSURE:.0f}\u00a0%). "
+    return card(f"{percent(mean)} %", "mean probability of being right", "", link, note, *fitted)
+
+
+def _cost_card(figures: Figures) -> Node:
+    total, about = figures.total, "about " if figures.ledger.estimated else ""
+    written = f"{about}{number(total.billed, 0)} tokens read anew, {number(total.output, 0)} written."
+    if figures.usd is None:
+        price = el("code", "--price-input"), " and ", el("code", "--price-output"), " state it."
+        priced = (f"{written} The price of a token is unknown: ", *price)
+        return card(brief(total.asked), "tokens read by the judge", *priced)
+    each = figures.usd / figures.cases if figures.cases else 0.0
+    return card(dollars(figures.usd), "spent on the judge", f"{dollars(each)} a case: {written}")
+
+
+def _reading_card(figures: Figures) -> Node:
+    v1_tokens = figures.v1_tokens
+    note = "Unknown without a comparison of whole answers."
+    if v1_tokens:
+        note = (
+            f"{brief(figures.total.asked)} read; the baseline tournament V1-Infer would read about "
+            f"{brief(v1_tokens)}."
+        )
+    share = f"{percent(figures.total.asked / v1_tokens)} %" if v1_tokens else "–"
+    return card(share, "of V1-Infer's tokens", note)
+
+
+def _trouble_card(figures: Figures) -> Node:
+    causes = "".join(f", {cause} {count}" for cause, count in sorted(figures.ledger.malformed.items()))
+    kinds = (("provisional", figures.provisional), ("failed", figures.failed), ("rescued", figures.rescued))
+    parts: list[Child] = [
+        f"{figures.ledger.malformed.total()} of {plural(figures.total.calls, 'judge call')}{causes}. Cases: "
+    ]
+    for place, (name, count) in enumerate(kinds):
+        text = f"{number(count, 0)} {name}"
+        parts += [el("a", text, href=f"#filter={name}") if count else text, ", " if place < 2 else "."]
+    rate = "–" if figures.malformed_rate is None else f"{percent(figures.malformed_rate)} %"
+    return card(rate, "of replies unreadable", "", *parts)
+
+
+def dollars(value: float) -> str:
+    """An amount of money with as many digits as it needs."""
+    return f"${value:,.2f}" if value >= 1 else f"${value:,.4f}" if value >= 0.001 else f"${value:.2g}"
+
+
+def card(figure: str, name: str, note: str, *more: Child) -> Node:
     """Show a figure with its name and a note."""
-    return el(
-        "div", el("p", figure, class_="figure"), el("p", name), el("p", note, class_="note"), class_="card"
+    about = el("p", note, *more, class_="note")
+    return el("div", el("p", figure, class_="figure"), el("p", name), about, class_="card")
+
+
+def accuracy_view(figures: Figures, choices: Choices) -> list[Node]:
+    """Compare the choices with simpler ways of choosing, where labels are known."""
+    if figures.pass_at_1 is None:
+        return []
+    low, high = figures.interval
+    rows = [Row(label="chosen in this run", value=figures.pass_at_1, low=low, high=high)]
+    if choices.majority_of:
+        share = choices.majority / choices.majority_of
+        rows.append(Row(label="most common answer", value=share, low=share, high=share, full=False))
+    for label, share in (
+        ("a candidate at random", figures.chance / figures.labelled),
+        ("the best candidate", figures.reachable / figures.labelled),
+    ):
+        rows.append(Row(label=label, value=share, low=share, high=share, full=False))
+    title = "Right answers, by how the answer is chosen"
+    words = _majority_words(figures, choices)
+    drawn = shown_chart(lambda width: forest(rows, title, ["Bar: 95 % interval."], width=width), HALF)
+    shown = [section("Compared with a majority vote", words, drawn)]
+    known = [(said, right) for said, right in choices.stated if right is not None]
+    if len(known) >= MIN_STATED:
+        shown.append(_reliability(known))
+    return [el("div", *shown, class_="pair")]
+
+
+def _majority_words(figures: Figures, choices: Choices) -> str:
+    if not choices.majority_of:
+        return "The votes are unknown, as the cases of the run cannot be read."
+    share = choices.majority / choices.majority_of
+    gain = figures.right / figures.labelled - share
+    against = f"{number(choices.against, 0)} of {plural(choices.counted, 'choice')} are against the majority"
+    if abs(gain) < 0.0005:
+        return f"As many right answers as by taking the most common one. {against}."
+    more = "more" if gain > 0 else "fewer"
+    points = f"{percent(abs(gain))} percentage points {more} right answers"
+    return f"{points} than by taking the most common one. {against}."
+
+
+MIN_STATED, BINS = 10, 5
+
+
+def _reliability(known: Sequence[tuple[float, int | None]]) -> Node:
+    """Compare stated probabilities with the share of right choices, in groups of about equal size."""
+    ordered = sorted(known, key=lambda one: one[0])
+    count = min(BINS, len(ordered) // 5) or 1
+    spots = []
+    for place in range(count):
+        part = ordered[place * len(ordered) // count : (place + 1) * len(ordered) // count]
+        right = sum(bool(one) for _, one in part)
+        low, high = wilson(right, len(part))
+        mean = sum(said for said, _ in part) / len(part)
+        spots.append(Spot(at=mean, right=right / len(part), low=low, high=high, count=len(part)))
+    brier = sum((said - bool(right)) ** 2 for said, right in ordered) / len(ordered)
+    said, found = (sum(one[place] or 0 for one in ordered) / len(ordered) for place in (0, 1))
+    title = "Stated probability against the share of right choices"
+    stated = [(step / 5, f"{20 * step} %") for step in range(6)]
+    series = [Series(name="", spots=spots, full=True)]
+    drawn = shown_chart(
+        lambda width: curve(
+            series, title, ["Groups of equal size; whiskers: 95 % intervals."], stated=stated,
+            axis="stated probability", ideal="as stated", coin=False, width=width,
+        ),
+        HALF,
+    )  # fmt: skip
+    words = (
+        f"It says {percent(said)} % on average and is right in {percent(found)} %. Mean squared error of the "
+        f"probabilities (Brier score): {brier:.3f}; 0 is perfect, 0.25 is always saying 50 %."
     )
+    return section("Can the probability be trusted?", words, drawn)
 
 
-def tokens_view(figures: Figures) -> Node:
-    """Show tokens by stage and level as bars and as a table."""
+def tokens_view(figures: Figures, price: Price | None) -> Node:
+    """Show tokens and money by stage and level, as bars and as a table."""
     lines = sorted(figures.ledger.lines.items(), key=lambda line: (line[0][0], str(line[0][1])))
     rows = [
         Bar(f"{stage} at {level}", ((f"{level}".lower(), sums.asked),), number(sums.asked, 0))
         for (stage, level), sums in lines
     ]
-    total = figures.total.asked
-    drawn = [*rows, Bar("total", (("sum", total),), number(total, 0))]
+    reference = None
     if figures.v1_tokens:
-        drawn.append(
-            Bar("V1-Infer", (("other", figures.v1_tokens),), f"about {number(figures.v1_tokens, 0)}")
-        )
-    names = ("stage", "evidence", "calls", "tokens read", "of them new", "cached", "written")
-    body = [
-        (stage, str(level), *(number(value, 0) for value in (s.calls, s.asked, s.billed, s.cached, s.output)))
-        for (stage, level), s in lines
-    ]
-    return el("div", bars(drawn, "Tokens read by the judge, by stage"), table(names, body, "tokens by stage"))
+        reference = (figures.v1_tokens, f"V1-Infer, all in all: about {number(figures.v1_tokens, 0)}")
+    names = ["stage", "evidence", "calls", "tokens read", "of them new", "cached", "written"]
+    names += [] if price is None else ["cost"]
+    body = [_stage_cells(stage, str(level), sums, price) for (stage, level), sums in lines]
+    if len(body) > 1:
+        body.append(_stage_cells("total", "", figures.total, price))
+    return el(
+        "div",
+        bars(rows, "Tokens read by the judge, by stage", reference=reference),
+        table(names, body, "tokens by stage"),
+    )
+
+
+def _stage_cells(stage: str, level: str, sums: Sums, price: Price | None) -> tuple[str, ...]:
+    counts = (sums.calls, sums.asked, sums.billed, sums.cached, sums.output)
+    money = () if price is None else (dollars(price.of_sums(sums)),)
+    return (stage, level, *(number(value, 0) for value in counts), *money)
 
 
 def timeline_view(stamps: Sequence[tuple[float, str]]) -> Node | None:
@@ -140,7 +295,10 @@ def timeline_view(stamps: Sequence[tuple[float, str]]) -> Node | None:
     drawn = timeline(stamps, f"{plural(len(stamps), 'call')} over time")
     if drawn is None:
         return None
-    legend = el("p", el("span", class_="key e1"), "E1 ", el("span", class_="key e2"), "E2", class_="note")
+    legend = el(
+        "p", el("span", class_="key e1"), "E1, partial views ", el("span", class_="key e2"),
+        "E2, whole answers", class_="note",
+    )  # fmt: skip
     return section("Calls over time", "By the timestamps of the journal.", drawn, legend)
 
 
@@ -201,12 +359,28 @@ def panel_view(lines: Iterable[Line]) -> list[Node]:
     return [section("Panel of judges", about, *shown)]
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Node:
-    """Show a plain table; the first column is the row header."""
-    head = el("thead", el("tr", *(el("th", name, scope="col") for name in names)))
-    body = [el("tr", el("th", row[0], scope="row"), *(el("td", cell) for cell in row[1:])) for row in rows]
-    drawn = el("table", head, el("tbody", *body))
-    return el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=name)
+def table(names: Sequence[str], rows: Sequence[Sequence[str | Node]], name: str) -> Node:
+    """Show a plain table; the first column is the row header. In narrow windows a row becomes a list."""
+    kinds = ["text" if _is_words([row[place] for row in rows]) else None for place in range(len(names))]
+    heads = [el("th", name, scope="col", class_=kind) for name, kind in zip(names, kinds, strict=True)]
+    body = []
+    for row in rows:
+        cells = [
+            el("td", cell, class_=kind, data_name=name)
+            for name, kind, cell in list(zip(names, kinds, row, strict=True))[1:]
+        ]
+        body.append(el("tr", el("th", row[0], scope="row"), *cells))
+    drawn = el("table", el("thead", el("tr", *heads)), el("tbody", *body))
+    class_ = "scroll stack" if len(names) > STACKED_FROM else "scroll"
+    return el("div", drawn, class_=class_, tabindex=0, role="region", aria_label=name)
+
+
+STACKED_FROM = 3  # columns; wider tables become lists in narrow windows
+
+
+def _is_words(cells: Sequence[str | Node]) -> bool:
+    """Whether a column holds words, not figures."""
+    return any(isinstance(cell, str) and cell[:1].isalpha() and cell != "unknown" for cell in cells)
 
 
 def section(title: str, about: str | None, *children: Child | None) -> Node:
@@ -225,38 +399,74 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-STATIC_ROWS = 200  # shown without scripts
+STATIC_ROWS = 100  # shown without scripts
 MARKS = {1: "✓ right", 0: "✗ wrong"}
+SEARCHED_CHARACTERS = 4_000_000  # of all problems on a page
+LEAST_SEARCHED = 160  # of one problem
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table of cases: columns (name, kind), filters, and rows.
+    """A table of cases: columns (name, kind, explanation), filters, and rows.
 
-    A row is [filter flags as bits, indices of receipts, cell, ..., summary of the judge calls].
+    A row is [filter flags as bits, indices of receipts, cell, ..., other words to find it by, summary of the
+    judge calls]. The first cell is the name of the case. Kinds are `text`, `number`, `mark` (1 right, 0
+    wrong), `share` (a probability) and `long` (a text of which only the start is shown); `wide` columns are
+    hidden in narrow windows.
     """
 
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str, str], ...]
     filters: tuple[str, ...]
     rows: Sequence[list[Any]]
 
 
-COLUMNS = (
-    ("case", "text"), ("result", "mark"), ("chosen", "number"), ("of", "number"),
-    ("distinct answers", "number wide"), ("calls E1", "number wide"), ("calls E2", "number wide"),
-    ("tokens read", "number"), ("note", "text wide"),
+CASE = ("case", "text", "the id of the case")
+FILTERS = (
+    "right", "wrong", "unsure", "against the majority", "rescued", "provisional", "unreadable", "failed",
 )  # fmt: skip
-FILTERS = ("right", "wrong", "rescued", "provisional", "unreadable", "failed")
 
 
-def run_rows(
-    selections: Sequence[Line], calls: Mapping[str, list[Line]], labels: Labels, *, start: int = 0
-) -> list[list[Any]]:
+@dataclass(frozen=True, slots=True)
+class RowContext:
+    """What the rows of a run have in common: what is known of each case, and which columns there are."""
+
+    calls: Mapping[str, list[Line]]
+    labels: Labels
+    facts: Mapping[str, CaseFacts]
+    stated: bool  # whether choices have probabilities
+    priced: bool
+    searched: int  # characters of a problem; 0 leaves out all texts
+
+    @property
+    def columns(self) -> tuple[tuple[str, str, str], ...]:
+        """The columns of the table."""
+        texts = [
+            ("answer", "text words", "the answer of the chosen candidate"),
+            ("problem", "long", "the beginning of the problem"),
+        ]
+        stated = ("probability", "share", "how likely the choice is right, as the strategy computes it")
+        return (
+            CASE,
+            ("result", "mark", "the label of the chosen candidate"),
+            *(texts if self.searched else ()),
+            *((stated,) if self.stated else ()),
+            ("votes", "number", "candidates with the chosen answer, of all candidates"),
+            ("answers", "number wide", "distinct answers among the candidates"),
+            ("calls", "number wide", "questions to the judge"),
+            ("tokens read", "number wide", "tokens of all prompts of the case"),
+            *((("cost", "money wide", "dollars for the judge"),) if self.priced else ()),
+            ("note", "text wide", "what else happened; the filters have the same names"),
+        )
+
+
+def searched_characters(cases: int) -> int:
+    """How much of each problem a page can hold."""
+    return max(LEAST_SEARCHED, SEARCHED_CHARACTERS // max(cases, 1))
+
+
+def run_rows(selections: Sequence[Line], context: RowContext, *, start: int = 0) -> list[list[Any]]:
     """Return a row for each case from `start` on."""
-    return [
-        _row(index, line, calls.get(line["id"], []), labels.get(line["id"], ()))
-        for index, line in enumerate(selections[start:], start)
-    ]
+    return [_row(index, line, context) for index, line in enumerate(selections[start:], start)]
 
 
 def right_of(line: Line, known: Sequence[bool | None]) -> int | None:
@@ -266,25 +476,36 @@ def right_of(line: Line, known: Sequence[bool | None]) -> int | None:
     return None if label is None else int(label)
 
 
-def _row(index: int, line: Line, calls: list[Line], known: Sequence[bool | None]) -> list[Any]:
-    name = visible(line["id"])
-    if "winner" not in line:
-        failed = 1 << FILTERS.index("failed")
-        empty = [None] * (len(COLUMNS) - 2)
-        return [failed, [index], name, *empty, "failed", visible(str(line["error"]))]
-    right = right_of(line, known)
+def _row(index: int, line: Line, context: RowContext) -> list[Any]:
+    about, texts = context.facts.get(line["id"]), bool(context.searched)
+    problem = "" if about is None or not texts else about.problem[: context.searched].strip()
+    failed = "winner" not in line
+    right = None if failed else right_of(line, context.labels.get(line["id"], ()))
     flags = (
         right == 1,
         right == 0,
-        line["rescued"] is not None,
-        line["provisional"],
-        bool(line["malformed"]),
+        not failed and is_unsure(line),
+        about is not None and not failed and not about.leads,
+        not failed and line["rescued"] is not None,
+        not failed and line["provisional"],
+        not failed and bool(line["malformed"]),
+        failed,
     )
-    notes = [name for name, flag in zip(FILTERS[2:], flags[2:], strict=False) if flag]
+    notes = [name for name, flag in zip(FILTERS[3:], flags[3:], strict=True) if flag]
+    shown = [] if not texts else ["" if about is None else visible(about.answer), visible(problem)]
+    others = " ".join(about.others) if about is not None and texts else ""
+    calls = context.calls.get(line["id"], [])
+    if failed:
+        empty = [None] * (len(context.columns) - 3 - len(shown))
+        end = ["failed", others, visible(str(line["error"]))]
+        return [pack_flags(flags), [index], visible(line["id"]), None, *shown, *empty, *end]
     return [
-        pack_flags(flags), [index], name, right, line["winner"], len(line["order"]), line["clusters"],
-        line["calls"]["E1"], line["calls"]["E2"], line["tokens"]["asked"], ", ".join(notes),
-        calls_text(calls),
+        pack_flags(flags), [index], visible(line["id"]), right, *shown,
+        *([line.get("probability")] if context.stated else []),
+        None if about is None else f"{about.votes} of {about.voters}",
+        line["clusters"], sum(line["calls"].values()), line["tokens"]["asked"],
+        *([line.get("usd")] if context.priced else []),
+        ", ".join(notes), visible(others), calls_text(calls),
     ]  # fmt: skip
 
 
@@ -298,37 +519,49 @@ def calls_text(calls: list[Line]) -> str:
     parts, stage = [], None
     for attempts in group_by_ask(calls):
         line = attempts[-1]
-        ask, answer = ask_of(line), answer_of(line)
         if line["stage"] != stage:
             stage = line["stage"]
             parts.append(f"{stage} at {line['level']}:")
-        if isinstance(ask, Pairing) and isinstance(answer, Verdict):
-            sign = "=" if answer.a == answer.b else ">" if answer.a > answer.b else "<"
-            parts.append(f"{ask.a}{sign}{ask.b}{'!' if abs(answer.a - answer.b) >= 4 else ''}")
+        ratings = line.get("ratings")
+        if "pair" in line and ratings is not None:
+            one, other = line["pair"]
+            a, b = (one, other) if one == line["a"] else (other, one)
+            apart = ratings[0] - ratings[1]
+            parts.append(
+                f"{a}{'=' if not apart else '>' if apart > 0 else '<'}{b}{'!' if abs(apart) >= 4 else ''}"
+            )
         else:
             value = line.get("rating", line.get("pick"))
-            parts.append(f"{','.join(map(str, ask.entrants))}={'?' if value is None else value}")
+            shown = line["pair"] if "pair" in line else line["shown"]
+            parts.append(f"{','.join(map(str, shown))}={'?' if value is None else value}")
     return " ".join(parts)
 
 
 def listing_view(listing: Listing, title: str) -> Node:
     """Show the table with its controls, which need scripts; without scripts, its first rows."""
     heads = [
-        el("th", el("button", name, type="button"), scope="col", class_=kind, aria_sort="none")
-        for name, kind in listing.columns
+        el("th", el("button", name, type="button", title=about), scope="col", class_=kind, aria_sort="none")
+        for name, kind, about in listing.columns
     ]
     body = [_static_row(row, listing.columns) for row in listing.rows[:STATIC_ROWS]]
     left = len(listing.rows) - len(body)
     pages = el(
         "div",
         el("button", "←", type="button", class_="before", aria_label="Previous rows"),
-        el("span", class_="count"),
+        el("span", class_="count", role="status"),
         el("button", "→", type="button", class_="after", aria_label="Next rows"),
         class_="pages",
     )
-    search = el("input", type="search", placeholder="find a case", aria_label="Find a case")
-    tools = el("div", el("div", class_="chips", role="group", aria_label="Filter"), search, pages,
-               class_="tools", hidden=True)  # fmt: skip
+    order = [el("option", f"by {name}", value=str(place)) for place, (name, *_) in enumerate(listing.columns)]
+    tools = el(
+        "div",
+        el("div", class_="chips", role="group", aria_label="Filter"),
+        el("input", type="search", placeholder="find in problems and answers  /", aria_label="Find a case"),
+        el("select", el("option", "in order", value=""), *order, aria_label="Sort", class_="sorting"),
+        pages,
+        class_="tools",
+        hidden=True,
+    )
     more = (
         el("noscript", el("p", f"Enable scripts to see {plural(left, 'more row')}.", class_="note"))
         if left > 0
@@ -336,17 +569,31 @@ def listing_view(listing: Listing, title: str) -> Node:
     )
     drawn = el("table", el("thead", el("tr", *heads)), el("tbody", *body))
     region = el("div", drawn, class_="scroll", tabindex=0, role="region", aria_label=title)
-    return el("section", el("h2", title), tools, region, more, id="listing")
+    meaning = facts([(name, capital(about) + ".") for name, _, about in listing.columns if about])
+    terms = el("details", el("summary", "What the columns mean"), meaning, class_="fold")
+    return el("section", el("h2", title), tools, region, more, terms, id="listing")
 
 
-def _static_row(row: list[Any], columns: Sequence[tuple[str, str]]) -> Node:
+def _static_row(row: list[Any], columns: Sequence[tuple[str, str, str]]) -> Node:
     cells: list[Node] = []
-    for (_, kind), value in zip(columns, row[2:], strict=False):
-        text = MARKS.get(value, "–") if kind == "mark" else _cell_text(value)
-        tone = {1: "good", 0: "bad"}.get(value) if kind == "mark" else kind
-        cells.append(el("td", text, class_=tone) if cells else el("th", text, scope="row"))
+    for (_, kind, _), value in zip(columns, row[2:], strict=False):
+        text = MARKS.get(value, "–") if kind == "mark" else _cell_text(value, kind)
+        tone = {1: "good", 0: "bad"}.get(value, "mark") if kind == "mark" else kind
+        shown: Child = el("span", text, class_="clamp") if kind.startswith(("long", "text")) else text
+        cells.append(el("td", shown, class_=tone) if cells else el("th", text, scope="row"))
     return el("tr", *cells)
 
 
-def _cell_text(value: object) -> str:
-    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+def _cell_text(value: Any, kind: str) -> str:
+    if value is None or value == "":
+        return "–" if value is None else ""
+    if kind.startswith("share"):
+        return f"{percent(value)} %"
+    if kind.startswith("money"):
+        return dollars(value)
+    if kind.startswith("long"):
+        return shortened(value, LONG_SHOWN)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+LONG_SHOWN = 140  # characters of a long text in a table

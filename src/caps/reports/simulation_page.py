@@ -34,11 +34,17 @@ def simulation_picture(about: Mapping[str, Any], rows: Sequence[Mapping[str, Any
             number(_tokens(row), 0), percent(row["token_share"]), by_level(row["calls"]),
             "yes" if place in best else "",
         )
-        for place, row in enumerate(rows)
+        for place, row in sorted(enumerate(rows), key=lambda one: (-one[1]["pass_at_1"], _tokens(one[1])))
     ]  # fmt: skip
     heads = ("strategy", "Pass@1", "95 % interval", "tokens a case", "T%", "calls E1 + E2", "on the front")
-    drawn = plane(points, TITLE, [f"{headline(about)}.", "Whiskers: 95 % intervals."])
-    return Picture(name="strategies", title=TITLE, drawing=drawn, heads=heads, rows=numbers)
+    notes = [f"{headline(about)}.", "Whiskers: 95 % intervals."]
+    return Picture(
+        name="strategies",
+        title=TITLE,
+        draw=lambda width: plane(points, TITLE, notes, width=width),
+        heads=heads,
+        rows=numbers,
+    )
 
 
 def simulation_page(about: Mapping[str, Any], picture: Picture, *, baseline: str) -> Page:

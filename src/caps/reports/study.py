@@ -1,14 +1,19 @@
-"""Tables of a study as Markdown, CSV, LaTeX and figures, the paper's figure beside ours."""
+"""Tables of a study as Markdown, CSV, LaTeX, charts and a page, the paper's figure beside ours."""
 
 import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from caps.reports.html import Node, el, markup
-from caps.reports.plots import Panel, draw_panels
+from caps.reports.charts import Panel, PanelCell, panels, shown_chart
+from caps.reports.html import Node, el
+from caps.reports.page import Page
+from caps.reports.page import head as page_head
+from caps.reports.pictures import Picture
+from caps.reports.report import footer
+from caps.reports.run_page import listed, section
+from caps.reports.run_page import table as plain_table
 from caps.studies.metrics import METRICS, Figure
 from caps.studies.tables import Cell, Table
 
@@ -37,48 +42,66 @@ def markdown(table: Table, *, simulated: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A study on a page of several: its file, its tables, and what of them is simulated."""
+    """A study on a page: the command that runs it, its tables, and what of them is simulated."""
 
     title: str
     about: str
-    file: str
+    command: str
     tables: Sequence[Table]
     simulated: str | None = None
 
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
-table { border-collapse: collapse; margin: .5rem 0; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid #d8dee4; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-.paper { color: #57606a; font-size: .85em; display: block; }
-.interval { color: #57606a; font-size: .8em; }
-.simulated { background: #fff8c5; padding: .1rem .4rem; }
-li { color: #57606a; }
-"""
-
-
-def studies_page(title: str, about: str, chapters: Sequence[Chapter]) -> str:
-    """One page of HTML with all tables of several studies, the paper's figures beside ours."""
-    links = [el("li", el("a", one.title, href=f"#{place}")) for place, one in enumerate(chapters)]
-    body = [el("h1", title), el("p", about), el("ul", *links)]
+def studies_page(title: str, about: str, chapters: Sequence[Chapter]) -> Page:
+    """The page of one or several studies: how to run it, what came out, then every table with its chart."""
+    several = len(chapters) > 1
+    body = list(page_head(title, el("p", about.strip(), class_="lead") if about.strip() else None))
+    if several:
+        links = [el("li", el("a", one.title, href=f"#study-{place}")) for place, one in enumerate(chapters)]
+        body.append(el("ul", *links))
     for place, one in enumerate(chapters):
-        body += [el("h2", one.title, id=str(place)), el("p", one.about), el("code", f"caps bench {one.file}")]
-        for table in one.tables:
-            body += [el("h3", table.title), *_html_table(table, one.simulated)]
-    head = [el("meta", charset="utf-8"), el("title", title), el("style", STYLE)]
-    return "<!doctype html>\n" + markup(el("html", el("head", *head), el("body", *body), lang="en")) + "\n"
+        if several:
+            body += [el("h2", one.title, id=f"study-{place}"), el("p", one.about.strip())]
+        body.append(el("pre", one.command, tabindex=0))
+        body += [listed(found)] if (found := list(_findings(one.tables))) else []
+        body += [_table_section(table, one.simulated) for table in one.tables]
+    simulated = [one.simulated for one in chapters if one.simulated]
+    return Page(
+        title=f"{title} · caps report",
+        figures=body,
+        footer=footer(),
+        status="simulated" if simulated else "",
+    )
 
 
-def _html_table(table: Table, simulated: str | None) -> Iterator[Node]:
+def _findings(tables: Sequence[Table]) -> Iterator[str]:
+    """The method that is most often right, of each table that compares methods."""
+    for table in tables:
+        for place, column in enumerate(table.heads):
+            found = [
+                (cells[place].figure.value, label)  # type: ignore[union-attr]
+                for label, cells in table.rows
+                if cells[place].metric == "pass_at_1" and cells[place].figure is not None
+            ]
+            if table.corner == "method" and len(found) > 1:
+                share, label = max(found)
+                yield f"{table.title}, {column}: {label} is most often right, with {100 * share:.1f} %"
+
+
+def _table_section(table: Table, simulated: str | None) -> Node:
+    note = None
     if simulated is not None:
         beside = any(cell.published is not None for _, cells in table.rows for cell in cells)
-        yield el("p", el("span", f"Simulated ({simulated}){THEIRS if beside else ''}.", class_="simulated"))
-    rows = [el("tr", *(el("th", head) for head in (table.corner, *table.heads)))]
-    rows += [el("tr", el("td", label), *map(_html_cell, cells)) for label, cells in table.rows]
-    yield el("div", el("table", *rows), class_="wide")
-    yield el("ul", *(el("li", note) for note in table.notes))
+        note = el("p", f"Simulated ({simulated}){THEIRS if beside else ''}.", class_="simulated")
+    cells: list[list[str | Node]] = [[label, *map(_html_cell, row)] for label, row in table.rows]
+    picture = table_picture(table, simulated=simulated)
+    return section(
+        table.title,
+        None,
+        note,
+        None if picture is None else shown_chart(picture.draw),
+        plain_table((table.corner, *table.heads), cells, table.title),
+        el("ul", *(el("li", note) for note in table.notes), class_="note") if table.notes else None,
+    )
 
 
 def _html_cell(cell: Cell) -> Node:
@@ -89,7 +112,7 @@ def _html_cell(cell: Cell) -> Node:
         bounds = f" [{_number(cell, figure.low)}, {_number(cell, figure.high)}]"
         interval = el("span", bounds, class_="interval")
     theirs = None if cell.published is None else el("span", f"paper {_paper(cell)}", class_="paper")
-    return el("td", ours, interval, theirs)
+    return el("span", ours, interval, theirs)
 
 
 def comma_separated(table: Table, *, simulated: str | None) -> str:
@@ -210,43 +233,47 @@ BESIDE = {
     "accuracy_e1": "accuracy",
     "accuracy_e2": "accuracy",
 }
-UNITS = {"M": "millions of tokens", "": ""}
 
 
-def draw_table(table: Table, folder: Path, *, simulated: str | None) -> list[Path]:
-    """One figure for a table, as .svg and .pdf; none where it has no numbers."""
+def table_picture(table: Table, *, simulated: str | None) -> Picture | None:
+    """The chart of a table; None where it has no numbers."""
     rows = list(json_rows(table))
     labels = [label for label, _ in table.rows]
-    panels = _panels(rows, labels)
-    if not panels:
-        return []
-    if len(panels) == 1 and len(panels[0].series) > len(labels):
-        panels, labels = _turned(panels[0], labels)
+    found = _panels(rows, labels)
+    if not found:
+        return None
+    if len(found) == 1 and len(found[0].series) > len(labels):
+        found, labels = _turned(found[0], labels)
     notes = [] if simulated is None else [f"Simulated ({simulated}), not measured."]
-    return draw_panels(panels, labels, folder / table.name, title=table.title, notes=notes)
+    return Picture(
+        name=table.name,
+        title=table.title,
+        draw=lambda width: panels(found, labels, table.title, notes, width=width),
+        heads=(),
+        rows=(),
+    )
 
 
 def _panels(rows: list[dict[str, Any]], labels: list[str]) -> list[Panel]:
     there = {row["metric"] for row in rows}
-    kinds: dict[str, dict[str, list[dict[str, Any] | None]]] = {}
+    kinds: dict[str, dict[str, list[PanelCell | None]]] = {}
     for row in rows:
         if row["ours"] is None and row["paper"] is None:
             continue
         kind = BESIDE.get(row["metric"], row["metric"])
         kind = kind if kind in there else row["metric"]
         series = kinds.setdefault(kind, {}).setdefault(row["column"], [None] * len(labels))
-        series[labels.index(row["row"])] = row
+        cell = PanelCell(ours=row["ours"], low=row["low"], high=row["high"], paper=row["paper"])
+        series[labels.index(row["row"])] = cell
     return [_panel(kind, series) for kind, series in kinds.items()]
 
 
-def _panel(kind: str, series: dict[str, list[dict[str, Any] | None]]) -> Panel:
+def _panel(kind: str, series: dict[str, list[PanelCell | None]]) -> Panel:
     head = METRICS[kind].head if kind in METRICS else kind
     unit = unit_of(kind)
     # "CAPS Pass@1" is a method's name and the panel's: the legend needs the first.
     named = {"" if name == head else name.removesuffix(f" {head}"): cells for name, cells in series.items()}
-    return Panel(
-        title=head, unit=UNITS.get(unit, unit), series=named if len(named) == len(series) else series
-    )
+    return Panel(title=head, unit=unit, series=named if len(named) == len(series) else series)
 
 
 def _turned(panel: Panel, labels: list[str]) -> tuple[list[Panel], list[str]]:

@@ -21,7 +21,7 @@ from caps.core.types import Ask, Case, Unanswered, Usage
 from caps.datasets.case_files import write_case
 from caps.datasets.verdicts import Recorded, text_digest
 from caps.engines.base import Outcome
-from caps.files import FolderLock, append_file, file_errors, is_own_output, write_file
+from caps.files import FolderLock, append_file, file_errors, is_own_output, split_paths, write_file
 from caps.journal.store import Journal
 from caps.models.batch_api import parse_key
 from caps.models.faults import Failure, Failures
@@ -30,6 +30,7 @@ from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_l
 from caps.runs.run_file import RunFile, new_run_file, read_regular_file, read_run_file
 
 CASE_FILE = "case.jsonl"  # the case of a run that generated its own candidates
+PROGRESS_FILE = "progress.json"  # how far a run is that was killed
 _UNFINISHED = re.compile(r"\.?run\.json\..*partial")  # left by a killed process
 
 
@@ -172,7 +173,11 @@ def _extends_limit(before: int | None, now: int | None) -> bool:
 
 
 def fingerprint(cases: str) -> dict[str, Any] | None:
-    """Return size and digest of a file of cases; None for a stream."""
+    """Return size and digest of a file of cases, or of several; None for a stream."""
+    if len(paths := split_paths(cases)) > 1:
+        found = [one for path in paths if (one := fingerprint(path)) is not None]
+        digest = sha256("".join(one["sha256"] for one in found).encode()).hexdigest()
+        return {"bytes": sum(one["bytes"] for one in found), "sha256": digest}
     path = Path(cases)
     if cases == "-" or not path.is_file():
         return None
@@ -184,6 +189,8 @@ def _extends_cases(before: RunFile, cases: str) -> bool:
     path, known = Path(cases), before.cases_file
     if "-" in (cases, before.cases):
         return True  # a stream: `refuse_other_case` checks its first case
+    if len(split_paths(cases)) > 1:
+        return bool(fingerprint(cases) == known)
     if known is None or not path.is_file():
         return bool(before.cases == cases)
     return bool(path.stat().st_size >= known["bytes"] and _digest(path, known["bytes"]) == known["sha256"])
@@ -204,7 +211,7 @@ def _is_expected(path: Path, file: RunFile) -> bool:
     journal_files = () if journal is None else tuple(f"{journal}{tail}" for tail in ("", "-wal", "-shm"))
     return (
         bool(_UNFINISHED.fullmatch(path.name))
-        or path.name == CASE_FILE
+        or path.name in (CASE_FILE, PROGRESS_FILE)
         or str(path.resolve()) in journal_files
         or is_own_output(path)
     )

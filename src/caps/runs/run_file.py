@@ -22,7 +22,7 @@ from caps.core.secrets import recorded_extra, shown_address
 from caps.core.settings import settings_of
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
-from caps.files import write_file
+from caps.files import join_paths, split_paths, write_file
 from caps.judge_tables import JudgeTable
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
@@ -167,7 +167,9 @@ def new_run_file(
     """Create the file of a run that is about to start."""
     return RunFile(
         config=runner.stated_config(confidence),
-        cases=cases if cases == "-" or "://" in cases else str(Path(cases).resolve()),
+        cases=join_paths(
+            [one if one == "-" or "://" in one else str(Path(one).resolve()) for one in split_paths(cases)]
+        ),
         limit=limit,
         findings=dict(findings),
         prompt_digests=digests(runner.templates),

@@ -306,8 +306,11 @@ class MessageEvents:
     """The events of a streamed message."""
 
     body: Body
-    opening: bytes = b""
     heartbeat: bytes = sse_event({"type": "ping"}, "ping")
+
+    def opening(self) -> bytes:
+        """Nothing: the first event comes with the answer."""
+        return b""
 
     def progress(self, step: Step) -> bytes:
         """A ping that says how the request stands; clients ignore what a ping contains."""

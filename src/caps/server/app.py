@@ -10,6 +10,7 @@ No other module imports uvicorn.
 
 import asyncio
 import logging
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -31,6 +32,7 @@ from caps.server.handlers import FORWARDED_PATHS, Handlers
 from caps.server.http import (
     MESSAGES_PATH,
     ASGIApp,
+    CORSMiddleware,
     HTTPException,
     Middleware,
     Receive,
@@ -48,10 +50,12 @@ from caps.server.service import SelectionService
 from caps.server.spending import Meter
 from caps.server.telemetry import JsonLog, Metrics
 from caps.server.virtual_models import ServedGenerator, VirtualModel, virtual_configs
+from caps.server.web_pages import RecentRequests, docs, home
 from caps.text_workers import TextWorkers
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 BACKLOG = 2048
+_ORIGIN = re.compile(r"https?://[^/\s?#@]+")
 RERANK_PATHS = ("/v1/rerank", "/v2/rerank")  # as the clients of rerank APIs call them
 KEEP_ALIVE = 65  # seconds; longer than most clients keep idle connections, so that the client closes them
 
@@ -71,6 +75,8 @@ class ServerConfig:
     log: JsonLog = field(default_factory=JsonLog)
     keep: Path | None = None  # folder for the runs of requests
     keep_last: int = 1000
+    recent: int = 0  # requests that are remembered and shown on the page
+    cors: Sequence[str] = ()  # origins whose pages may use this server
     settings: str | None = None  # which settings came from which file, for the log
 
     def __post_init__(self) -> None:
@@ -81,6 +87,8 @@ class ServerConfig:
                 f"--host {self.host}: anyone who can reach this address could spend tokens: "
                 "give --api-key, or --allow-anyone"
             )
+        for origin in self.cors:
+            _check_origin(origin, has_keys=bool(self.keys))
         if self.runner.config.confidence == "auto":
             raise SettingError("--confidence auto is not possible on a server: give verbal or logprobs")
         if self.runner.config.reply == "auto":
@@ -93,6 +101,16 @@ class ServerConfig:
         """The host names that requests must use; any, if keys protect the server or anyone is allowed."""
         return (
             frozenset() if self.keys or self.allow_anyone else LOOPBACK_HOSTS | {"[::1]", self.host.lower()}
+        )
+
+
+def _check_origin(origin: str, *, has_keys: bool) -> None:
+    if origin == "*":
+        if not has_keys:
+            raise SettingError("--cors '*': any page could spend tokens: give --api-key, or name the origins")
+    elif not _ORIGIN.fullmatch(origin):
+        raise SettingError(
+            f"--cors {origin!r}: must be an origin such as https://app.example, without a path"
         )
 
 
@@ -134,9 +152,17 @@ def create_app(config: ServerConfig) -> Starlette:
             yield
 
     app = Starlette(
-        routes=_routes(Handlers(log=config.log, metrics=metrics, heartbeat=config.heartbeat)),
+        routes=_routes(
+            Handlers(
+                log=config.log,
+                metrics=metrics,
+                heartbeat=config.heartbeat,
+                recent=RecentRequests(config.recent) if config.recent else None,
+            )
+        ),
         middleware=[
             Middleware(RequestLogMiddleware, log=config.log, metrics=metrics),
+            *(_cors(config.cors) if config.cors else ()),
             Middleware(ErrorMiddleware),
             Middleware(AuthMiddleware, keys=config.keys, hosts=config.hosts),
             Middleware(BodyLimitMiddleware, limits=config.limits),
@@ -146,6 +172,21 @@ def create_app(config: ServerConfig) -> Starlette:
     )
     app.router.redirect_slashes = False  # a path that is spelled differently is not found
     return app
+
+
+def _cors(origins: Sequence[str]) -> list[Middleware]:
+    """Let the pages of some sites use this server from a browser."""
+    shown = ["x-caps-run-id", "x-caps-probability", "x-request-id", "retry-after"]
+    methods, headers = ["GET", "POST"], ["*"]
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=methods,
+            allow_headers=headers,
+            expose_headers=shown,
+        )
+    ]
 
 
 class RecordedRoute(Route):
@@ -172,6 +213,9 @@ def _routes(handlers: Handlers) -> list[Route]:
         RecordedRoute(HEALTH_PATH, handlers.health),
         RecordedRoute(LIVE_PATH, handlers.live),
         RecordedRoute(READY_PATH, handlers.ready),
+        RecordedRoute("/", home),
+        RecordedRoute("/docs", docs),
+        RecordedRoute("/recent", handlers.recent_requests),
         RecordedRoute("/metrics", handlers.metrics_page),
         RecordedRoute("/openapi.json", handlers.openapi),
     ]
@@ -328,13 +372,20 @@ def _stop(server: Any) -> None:
 def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     caught = (signal.SIGINT, signal.SIGTERM)
+    before: dict[signal.Signals, Any] = {}
     for one in caught:
-        loop.add_signal_handler(one, on_signal)
+        try:
+            loop.add_signal_handler(one, on_signal)
+        except NotImplementedError:  # on Windows
+            before[one] = signal.signal(one, lambda *_: loop.call_soon_threadsafe(on_signal))
     try:
         yield
     finally:
         for one in caught:
-            loop.remove_signal_handler(one)
+            if one in before:
+                signal.signal(one, before[one])
+            else:
+                loop.remove_signal_handler(one)
 
 
 @contextmanager

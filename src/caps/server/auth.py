@@ -16,7 +16,7 @@ from caps.server.http import ASGIApp, Headers, Receive, Scope, Send, is_anthropi
 from caps.server.middleware import RequestContext
 
 HEALTH_PATH, LIVE_PATH, READY_PATH = "/health", "/live", "/ready"
-OPEN_PATHS = (HEALTH_PATH, LIVE_PATH, READY_PATH)
+OPEN_PATHS = (HEALTH_PATH, LIVE_PATH, READY_PATH, "/", "/docs")  # the pages hold no data
 
 
 class AuthMiddleware:

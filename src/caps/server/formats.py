@@ -5,6 +5,7 @@ format translates the requests of another API to that form, and answers from it.
 `InputError` names the field that is wrong.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,7 +16,8 @@ from caps.server.http import EventWriter
 from caps.server.requests import ChatRequest
 
 Body = dict[str, Any]
-PIECE_CHARACTERS = 1024
+PIECE_CHARACTERS = 32  # of a stream: clients that look for marks in a text expect pieces of a few words
+MOST_PIECES = 256  # of one text; those of a long one are longer
 SHARED_FIELDS = ("model", "stream", "stream_options", "caps")  # mean the same in every API
 
 
@@ -41,9 +43,10 @@ class ApiFormat:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in pieces of a stream."""
-    for place in range(0, len(text), PIECE_CHARACTERS):
-        yield text[place : place + PIECE_CHARACTERS]
+    """A text in the pieces of a stream."""
+    size = max(PIECE_CHARACTERS, math.ceil(len(text) / MOST_PIECES))
+    for place in range(0, len(text), size):
+        yield text[place : place + size]
 
 
 def shared_fields(body: Mapping[str, Any]) -> Body:

@@ -40,6 +40,7 @@ from caps.server.responses_format import RESPONSES
 from caps.server.service import SelectionService
 from caps.server.spending import FORWARDED, ForwardedUsage, Meter
 from caps.server.telemetry import JsonLog, Metrics
+from caps.server.web_pages import RecentRequests, recent_response
 
 FORWARDED_PATHS = ("completions", "embeddings")
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -153,6 +154,7 @@ class Handlers:
     log: JsonLog
     metrics: Metrics
     heartbeat: float
+    recent: RecentRequests | None = None
 
     async def chat(self, request: Request) -> ASGIApp:
         """A chat completion: selected for `caps/…`, else the upstream's own."""
@@ -204,7 +206,7 @@ class Handlers:
         work = _service(request).rank(decode_body(payload), payload, context.run)
         ranked = await run_until_disconnect(work, request.receive)
         self._record(context, ranked["usage"], ranked["caps"])
-        return JsonResponse(ranked)
+        return JsonResponse(ranked, headers=_probability_header(ranked["caps"]))
 
     async def rerank(self, request: Request) -> ASGIApp:
         """A ranking at the paths of other rerank APIs: by caps for `caps/…`, else the upstream's own."""
@@ -261,6 +263,10 @@ class Handlers:
         service = _service(request)
         return JsonResponse(description(service.config, service.limits))
 
+    async def recent_requests(self, request: Request) -> ASGIApp:  # noqa: ARG002
+        """The recent requests of this process, if they are kept."""
+        return recent_response(self.recent)
+
     def _stream(
         self, service: SelectionService, chat: ChatRequest, context: RequestContext, events: Events
     ) -> EventStreamResponse[Completion]:
@@ -285,6 +291,8 @@ class Handlers:
     def _record_completion(self, context: RequestContext, chat: ChatRequest, completion: Completion) -> None:
         self._record(context, completion["usage"], completion["caps"])
         choices = [choice["message"] for choice in completion["choices"]]
+        if self.recent is not None:
+            self.recent.add(context, chat, completion, time.perf_counter() - context.start)
         self.log.write_content(context.run, messages=chat.fields["messages"], choices=choices)
 
     def _record(self, context: RequestContext, usage: dict[str, Any], facts: dict[str, Any]) -> None:

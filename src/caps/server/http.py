@@ -19,6 +19,7 @@ try:
     from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response, StreamingResponse
     from starlette.routing import Route
@@ -30,6 +31,7 @@ __all__ = [
     "HEARTBEAT",
     "MESSAGES_PATH",
     "ASGIApp",
+    "CORSMiddleware",
     "ClientDisconnect",
     "EventStreamResponse",
     "EventWriter",
@@ -88,9 +90,8 @@ def error_response(error: ApiError, scope: Scope, run: str) -> JsonResponse:
 class EventWriter(Protocol[T_contra]):
     """The events of one stream: before the work is done, for its result, and for an error."""
 
-    @property
     def opening(self) -> bytes:
-        """The events that are sent before anything else."""
+        """The events that are sent once, before anything else."""
         ...
 
     @property
@@ -140,7 +141,7 @@ class EventStreamResponse(StreamingResponse, Generic[T]):
     async def _events(
         self, task: "asyncio.Task[T]", disconnected: "asyncio.Task[None]"
     ) -> AsyncIterator[bytes]:
-        if opening := self._writer.opening:
+        if opening := self._writer.opening():
             yield opening
         while not task.done():
             events = self._news.take()

@@ -3,7 +3,6 @@
 Other formats translate requests to chat requests, and answers from chat completions.
 """
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,13 +16,12 @@ from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, generator_line, step_line
 from caps.runs.result_lines import explanation_line, probability_line, ruling_lines, scores_line
 from caps.server.errors import ApiError
-from caps.server.formats import ApiFormat, Body
+from caps.server.formats import ApiFormat, Body, pieces
 from caps.server.http import HEARTBEAT, sse_event
 from caps.server.requests import PREFIX, ChatRequest
 from caps.server.selection import ContestResult, Samples
 
 NO_USAGE = Usage(0, 0)
-CHUNK_CHARACTERS = 1024
 DONE = b"data: [DONE]\n\n"
 
 Completion = dict[str, Any]
@@ -193,8 +191,11 @@ class ChunkEvents:
     request: ChatRequest
     run: str
     created: int
-    opening: bytes = b""
     heartbeat: bytes = HEARTBEAT
+
+    def opening(self) -> bytes:
+        """Nothing: the first event comes with the answer."""
+        return b""
 
     def progress(self, step: Step) -> bytes:
         """A chunk without choices that says how the request stands."""
@@ -265,7 +266,6 @@ def _deltas(choice: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, 
 def _pieces(content: object) -> Iterator[object]:
     """A text in pieces; content of any other type in one."""
     if isinstance(content, str):
-        for place in range(math.ceil(len(content) / CHUNK_CHARACTERS)):
-            yield content[place * CHUNK_CHARACTERS : (place + 1) * CHUNK_CHARACTERS]
+        yield from pieces(content)
     elif content:
         yield content

@@ -139,6 +139,7 @@ def description(base: RunConfig, limits: Limits) -> dict[str, Any]:
             "/health": {"get": _get("Whether the upstream answers; 503 if not")},
             "/live": {"get": _get("Whether this process answers, whatever the upstream does")},
             "/ready": {"get": _get("Whether requests can be answered now; 503 if not")},
+            "/recent": {"get": _get("The last requests with their answers, if --recent keeps them")},
             "/metrics": {"get": _get("Metrics for Prometheus", "text/plain")},
         },
     }

@@ -311,7 +311,6 @@ class ResponseEvents:
     heartbeat: bytes = HEARTBEAT
     _sent: int = 0
 
-    @property
     def opening(self) -> bytes:
         """The response as it was created and begun."""
         head = _head(self.run, self.model, self.body, self.created)

@@ -90,11 +90,13 @@ function route() {
   const [, name, game] = /^#case=([^&]*)(?:&game=([\d-]+))?$/.exec(location.hash) ?? [];
   const row = name === undefined ? null : data.rows.find((one) => name === encodeURIComponent(one[2]));
   if (row) { show(row, game); return; }
+  const left = shownRow;
   shownRow = null;
-  if (receiptView.hidden) return;
+  const wasHidden = receiptView.hidden;
   receiptView.hidden = true;
   overview.hidden = false;
-  table?.search.focus({ preventScroll: true });
+  if (table?.read()) { if (wasHidden) table.root.scrollIntoView(); }
+  if (!wasHidden) focusRow(left);
 }
 
 document.addEventListener("click", (event) => {
@@ -111,19 +113,6 @@ if (document.getElementById("listing")) {
   table = new Listing(data, (row) => { location.hash = `case=${encodeURIComponent(row[2])}`; });
   window.addEventListener("hashchange", route);
   route();
-}
-
-if (data.live) {
-  const events = new EventSource(`events?rows=${data.rows.length}`);
-  events.addEventListener("message", (event) => {
-    const update = JSON.parse(event.data);
-    if (update.reload) { location.reload(); return; }
-    document.getElementById("figures").replaceChildren(...update.figures.map((node) => buildAll(node, [])));
-    document.getElementById("status").textContent = update.status;
-    data.rows.push(...update.rows);
-    table.refresh();
-    if (update.finished) events.close();
-  });
 }
 
 liven(overview);

@@ -1,5 +1,5 @@
 // Receipts: previous and next, keys, links to a game, pictures as files.
-const KEYS = [["j / k", "next / previous case"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
+const KEYS = [["j / k", "next / previous case"], ["Enter", "open a case of the table"], ["/", "search"], ["Esc", "back to all cases"], ["?", "this list"]];
 const help = make("dialog", "", { id: "keys", "aria-label": "Keys" });
 {
   const list = document.createElement("dl");
@@ -33,6 +33,12 @@ function navigation(row) {
   return bar;
 }
 
+// Back among all cases, the one that was open is in focus.
+function focusRow(row) {
+  const link = row && [...document.querySelectorAll("#listing tbody a")].find((one) => one.getAttribute("href") === caseAddress(row));
+  (link ?? table?.search)?.focus({ preventScroll: !link });
+}
+
 function openGame(id) {
   const game = document.getElementById(id);
   if (!game) return;
@@ -51,10 +57,8 @@ document.addEventListener("keydown", (event) => {
     if (shownRow) location.hash = table.address?.() ?? "";
     setTimeout(() => table.search.focus());
   } else if (event.key === "Escape" && shownRow) location.hash = table.address?.() ?? "";
-  else if (event.key === "j" || event.key === "k") {
-    const step = event.key === "j" ? 1 : -1;
-    const first = data.rows[table.visible?.[0] ?? 0];
-    const other = shownRow ? neighbour(shownRow, step) : step > 0 ? first : null;
+  else if (shownRow && (event.key === "j" || event.key === "k")) {
+    const other = neighbour(shownRow, event.key === "j" ? 1 : -1);
     if (other) location.hash = caseAddress(other);
   }
 });
@@ -121,6 +125,7 @@ function pictureTools(box) {
 // A page of one case is markup already: its texts are rendered like those of built receipts.
 function liven(root) {
   root.querySelectorAll(".figure-box").forEach(pictureTools);
+  root.querySelectorAll("[data-formula]").forEach(showFormula);
   root.querySelectorAll(".rich, .versus").forEach((element) => {
     const act = () => (element.classList.contains("rich") ? enrich(element) : compareSides(element));
     const closed = element.closest("details:not([open])");

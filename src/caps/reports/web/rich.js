@@ -6,7 +6,8 @@ const LONGEST_FORMULA = 2_000;
 const MATHML = "http://www.w3.org/1998/Math/MathML";
 const MATH_TAGS = new Set(("math semantics mrow mi mn mo ms mtext mspace msup msub msubsup mfrac msqrt mroot mover munder munderover mtable mtr mtd " +
   "mstyle mpadded mphantom menclose").split(" "));
-const MATH_ATTRIBUTES = /^(mathvariant|stretchy|fence|separator|accent|accentunder|displaystyle|scriptlevel|linethickness|lspace|rspace|minsize|maxsize|movablelimits|width|height|depth|voffset|notation|columnalign|columnspacing|rowspacing|mathcolor|mathbackground|largeop|symmetric)$/;
+const MATH_ATTRIBUTES = /^(mathvariant|stretchy|fence|separator|accent|accentunder|displaystyle|scriptlevel|linethickness|lspace|rspace|minsize|maxsize|movablelimits|width|height|depth|voffset|notation|columnalign|columnspacing|rowspacing|largeop|symmetric)$/;
+// Colours are left out: a text may not hide itself.
 const MARKDOWN_TAGS = { p: "p", ul: "ul", ol: "ol", li: "li", blockquote: "blockquote", strong: "strong", em: "em", s: "s", table: "table",
   thead: "thead", tbody: "tbody", tr: "tr", th: "th", td: "td", h1: "p", h2: "p", h3: "p", h4: "p", h5: "p", h6: "p", a: "span" };
 const LANGUAGES = { py: "python", python3: "python", js: "javascript", ts: "typescript", "c++": "cpp", sh: "bash", shell: "bash", rs: "rust",
@@ -218,6 +219,14 @@ function enrich(element) {
     };
     show(false);
   }).catch(() => { element.replaceChildren(text); element.dataset.plain = ""; });
+}
+
+function showFormula(element) {
+  if (!document.getElementById("libraries")) return;
+  loadLibraries().then(() => {
+    const built = formula(element.dataset.formula, false);
+    if (built.localName === "math") element.replaceChildren(built);
+  }).catch(() => {});
 }
 
 // Two texts side by side, with what only one of them has marked.
