@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -247,8 +248,8 @@ class ProcessEngine(RemoteEngine):
                 "leave the setting out, or give the object by its name"
             ) from None
         self._grace, self.workers = grace, list[WorkerProcess]()
-        self._new_coordinator = lambda: Coordinator(
-            make_context, journal, self._budget, price, durable=durable, on_this_machine=True
+        self._new_coordinator = partial(
+            Coordinator, make_context, journal, self._budget, price, durable=durable, on_this_machine=True
         )
 
     def run(
