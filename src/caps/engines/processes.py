@@ -41,7 +41,6 @@ from caps.engines.remote import (
     Worker,
     WorkerPool,
 )
-from caps.event_loop import run
 from caps.text_workers import Codec, TextWorkers
 
 START_SECONDS = 120.0
@@ -314,7 +313,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
     gc.freeze()  # what is loaded need not be scanned again and again
     gc.set_threshold(20_000, 20, 20)
-    run(_serve(socket.socket(fileno=number)))
+    asyncio.run(_serve(socket.socket(fileno=number)))
 
 
 async def _serve(end: socket.socket) -> None:
