@@ -152,6 +152,8 @@ class Domain:
     """Whether candidates are Python programs: a case may state an interface and tests for them."""
     short_answers: bool = False
     """Whether a candidate ends in a short answer, which is printed once more by itself."""
+    text_form: str = ""
+    """What the text of a candidate is where it is not Markdown, for pages: `code`, `patch` or `messages`."""
     recognises: Callable[[Mapping[str, object], Sequence[Candidate]], str] | None = None
     """Why a case that states no domain is of this one; empty if it is not. Only built-in domains are guessed,
     in their order: installing a package changes no selection."""

@@ -94,6 +94,7 @@ PATCH = Domain(
     finder="patches",
     fields=(*REPOSITORY, REPOSITORY_DIGEST),
     local_fields=REPOSITORY,
+    text_form="patch",
     recognises=recognises_patches,
 )
 TRAJECTORY = Domain(
@@ -105,6 +106,7 @@ TRAJECTORY = Domain(
     finder="runs",
     fields=(*REPOSITORY, REPOSITORY_DIGEST),
     local_fields=REPOSITORY,
+    text_form="messages",
     recognises=recognises_runs,
 )
 CODE = Domain(
@@ -118,6 +120,7 @@ CODE = Domain(
     fields=("tests", *INTERFACE, "language"),
     truth=("problem", *_TRUTH, "language"),  # some programs continue the text of the problem
     python_programs=True,
+    text_form="code",
     recognises=recognises_code,
 )
 MATH = Domain(

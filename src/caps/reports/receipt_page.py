@@ -7,9 +7,12 @@ the page's script when they are opened (web/rich.js).
 from collections.abc import Sequence
 from functools import lru_cache
 
+from caps.core.domains import Domain
+from caps.core.errors import SettingError
 from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.evidence.anatomy import final_answer
+from caps.evidence.domains import GENERAL, domain_named
 from caps.reports.html import Child, Node, TextRef, TextTable, el
 from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Standing
 from caps.reports.receipt_pictures import describe, mark, name_of, picture_of, share, timeline
@@ -72,11 +75,16 @@ def rich(texts: TextTable, text: str, kind: str = "") -> Node:
 
 def kind_of(case: Case | None, text: str) -> str:
     """What the texts of a case are, where the domain and the text say so."""
-    if case is None:
-        return ""
-    if case.domain == "code":
-        return "" if "```" in text or "~~~" in text else "code"
-    return {"patch": "patch", "trajectory": "messages"}.get(case.domain, "")
+    form = "" if case is None else _domain_of(case).text_form
+    return "" if form == "code" and ("```" in text or "~~~" in text) else form
+
+
+def _domain_of(case: Case) -> Domain:
+    """The domain of a case; that of any text if it belongs to a package which is not installed here."""
+    try:
+        return domain_named(case.domain)
+    except SettingError:
+        return GENERAL
 
 
 def _problem(case: Case, texts: TextTable) -> Node:
@@ -102,9 +110,8 @@ def _chosen(receipt: Receipt, case: Case | None, texts: TextTable) -> Node | Non
     tag = el("span", label, class_=f"tag {tone}") if label else None
     head = el("p", el("span", "Chosen answer", class_="eyebrow"), tag)
     answer = el("p", known or f"Candidate {one}", class_="answer")
-    stated = (
-        final_answer(case.candidates[one]) if known and case is not None and case.domain == "math" else None
-    )
+    short = case is not None and _domain_of(case).short_answers
+    stated = final_answer(case.candidates[one]) if known and case is not None and short else None
     if stated and "\\" in stated:  # a formula is rendered; without scripts it stays in plain signs
         answer = el("p", known, class_="answer", data_formula=stated)
     body = None
