@@ -1,7 +1,7 @@
 """The live engine against the least that could do the job; ratios of one run on one machine.
 
 * calls a second of the whole engine, journal on, over those of a bare aiohttp loop: same stub, same 64
-  connections, same event loop (uvloop's if it is installed), prompts of 4 kB, no latency; the collector is
+  connections, prompts of 4 kB, no latency; the collector is
   spared for both as the command line does. They take turns, because the speed of a machine changes from
   second to second; the median of the pairs counts
 * makespan of 200 cases of 18 calls at 200 ms with 64 connections, over the ideal
@@ -30,11 +30,6 @@ from caps.core.types import Candidate, Problem
 from caps.engines.local import LocalEngine
 from caps.judging.scripted import ScriptedJudge
 from caps.runner import Runner
-
-try:
-    from caps.event_loop import run
-except ImportError:  # an older version, measured by speed.py
-    run = asyncio.run
 
 CONNECTIONS = 64
 SIZE = 1_547  # characters of a candidate: with two of them a prompt has 4,096
@@ -93,7 +88,7 @@ def effort(url: str) -> tuple[float, float]:
     small, large = SIZE, 10 * SIZE  # characters of a candidate; a prompt shows two
     each = []
     for size, count in ((small, 150), (large, 60)):
-        taken = [run(engine(url, count, size, clock=time.process_time)) for _ in range(3)]
+        taken = [asyncio.run(engine(url, count, size, clock=time.process_time)) for _ in range(3)]
         each.append(min(seconds / calls for seconds, calls in taken))
     slope = (each[1] - each[0]) / (2 * (large - small))
     return each[0] - slope * 2 * small, slope * 1000
@@ -117,11 +112,11 @@ def main() -> None:
     given = options.parse_args()
     spare_collector()
     with endpoint() as url:
-        run(engine(url, 20, SIZE))  # what is loaded when it is first needed
+        asyncio.run(engine(url, 20, SIZE))  # what is loaded when it is first needed
         pairs = []
         for _ in range(PAIRS):
-            seconds, calls = run(engine(url, 100, SIZE))
-            pairs.append((calls / seconds, calls / run(bare(url, calls))))
+            seconds, calls = asyncio.run(engine(url, 100, SIZE))
+            pairs.append((calls / seconds, calls / asyncio.run(bare(url, calls))))
         ours, theirs = (median(side) for side in zip(*pairs, strict=True))
         ratios = [one / other for one, other in pairs]
         print(
@@ -134,10 +129,10 @@ def main() -> None:
             f"processor         {fixed * 1e6:.0f} µs a call, {more * 1e6:.0f} µs a thousand characters of it"
         )
     with endpoint(0.2) as url:
-        seconds, calls = run(engine(url, 200, SIZE))
+        seconds, calls = asyncio.run(engine(url, 200, SIZE))
         ideal = calls * 0.2 / CONNECTIONS
         print(f"makespan          {seconds:.2f} s, ideal {ideal:.2f} s, ratio {seconds / ideal:.3f}")
-    marks = run(stream(given.stream))
+    marks = asyncio.run(stream(given.stream))
     print("memory            " + ", ".join(f"{seen:,} cases {mb} MB" for seen, mb in marks))
 
 

@@ -3,7 +3,7 @@
 `--old DIR` is a checkout of the older version (`git worktree add DIR COMMIT`); without it, this one is
 measured alone. Every figure is the median; seconds are those of the processor, unless they are called wall.
 
-* `engine`: a call with its ruling stored, beside a call of a bare aiohttp loop, in the same event loop
+* `engine`: a call with its ruling stored, beside a call of a bare aiohttp loop
 * `preparation`: a case of 16 candidates, of mathematics and of code, long and short
 * `startup`: `caps --help`, and `caps select` of one case from start to end
 * `processes`: wall seconds of cases whose preparation is the work, with one process and with several
@@ -90,7 +90,7 @@ def engine(_: argparse.Namespace) -> dict[str, float]:
 
     from caps.cli.main import spare_collector
 
-    run = _loop()
+    run = asyncio.run
     spare_collector()
     with endpoint() as url:
         run(whole(url, 20, SIZE))
@@ -172,7 +172,7 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
                     start = start or time.perf_counter()
                 return time.perf_counter() - start
 
-    run = _loop()
+    run = asyncio.run
     with endpoint() as url:
         alone, shared = run(play(url, 1)), run(play(url, given.processes))
     return {
@@ -199,7 +199,7 @@ def profile(_: argparse.Namespace) -> dict[str, float]:
             frame = frame.f_back
         samples[_part(names)] += 1
 
-    run = _loop()
+    run = asyncio.run
     spare_collector()
     with endpoint() as url:
         run(whole(url, 20, SIZE))
@@ -233,15 +233,6 @@ def _part(names: list[str]) -> str:
         if any(word in name for name in names for word in words):
             return part
     return "the event loop"
-
-
-def _loop() -> Callable[..., Any]:
-    """The event loop of the version: uvloop's where it is used and installed."""
-    try:
-        from caps.event_loop import run
-    except ImportError:
-        return asyncio.run
-    return run
 
 
 def _children() -> float:

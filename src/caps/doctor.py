@@ -44,7 +44,6 @@ class Extra(NamedTuple):
 EXTRAS = (
     Extra("local", ("xllamacpp",), "models inside this process (--model embedded)"),
     Extra("bench", ("math_verify",), "algebra in grading"),
-    Extra("fast", ("uvloop",), "a quicker event loop: a tenth less processor time for a call"),
     Extra("parquet", ("pyarrow",), "reading Parquet files (caps import)"),
     Extra("ray", ("ray",), "many machines (--engine ray)"),
     Extra("server", ("starlette", "uvicorn", "prometheus_client"), "answering clients (caps serve)"),

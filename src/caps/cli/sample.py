@@ -1,5 +1,6 @@
 """`caps sample`: generate candidates for problems."""
 
+import asyncio
 import sys
 import time
 from collections import Counter
@@ -28,7 +29,6 @@ from caps.core.types import Case
 from caps.costs.ledger import Ledger
 from caps.datasets.case_files import count_lines, write_case
 from caps.datasets.imports import open_cases
-from caps.event_loop import run as run_loop
 from caps.evidence.domains import domain_named
 from caps.files import Output as OutputFile
 from caps.files import is_stream
@@ -99,7 +99,7 @@ def sample(
         counted = None if is_stream(problems) else min(count_lines(problems), limit or sys.maxsize)
         with OutputFile(output, option="--output", keep=True, inputs=[problems]) as sink:
             run = SampleRun(runner, out=sink, quiet=quiet, as_json=as_json)
-            code = run_loop(run.until_done_or_stopped(map(runner.apply_to_case, source), counted))
+            code = asyncio.run(run.until_done_or_stopped(map(runner.apply_to_case, source), counted))
     raise typer.Exit(code)
 
 

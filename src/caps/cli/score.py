@@ -1,5 +1,6 @@
 """`caps score`: write the scores of a reward server into the candidates of cases."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, aclosing
@@ -23,7 +24,6 @@ from caps.core.types import Candidate, Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import count_cases, open_cases
 from caps.engines.base import Outcome, in_order
-from caps.event_loop import run as run_loop
 from caps.files import Output as OutputFile
 from caps.files import join_paths
 from caps.registry import REWARD_JUDGE
@@ -85,7 +85,7 @@ def score(
         OutputFile(output, option="--output", keep=True, inputs=cases) as sink,
     ):
         scoring = Scoring(runner, field, sink, quiet=quiet)
-        code = run_loop(scoring.until_done_or_stopped(source, total))
+        code = asyncio.run(scoring.until_done_or_stopped(source, total))
     raise typer.Exit(code)
 
 

@@ -1,5 +1,6 @@
 """`caps select`: choose the best candidate of each case."""
 
+import asyncio
 import sys
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,6 @@ from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
 from caps.engines.ray import connect as join
-from caps.event_loop import run as run_loop
 from caps.files import join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
@@ -106,7 +106,7 @@ def select_cases(
             )
         lines = as_json or not sys.stdout.isatty()
         run = Run(runner, first=first, force=force, limit=limit, quiet=quiet, bracket=bracket, lines=lines)
-        code = run_loop(run.until_done_or_stopped(source, _total(cases, limit, config.map), out, cases))
+        code = asyncio.run(run.until_done_or_stopped(source, _total(cases, limit, config.map), out, cases))
     raise typer.Exit(code)
 
 

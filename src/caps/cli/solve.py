@@ -1,5 +1,6 @@
 """`caps solve`: sample, then select, one question."""
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable
@@ -22,7 +23,6 @@ from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.case_files import candidate_row
 from caps.engines.base import Outcome
-from caps.event_loop import run as run_loop
 from caps.evidence.anatomy import final_answer, spoken
 from caps.evidence.domains import domain_named
 from caps.files import read_text
@@ -70,7 +70,7 @@ def solve(
     case = question_case(_question(question, file), named_domain(config.domain))
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
         keep = None if out is None else partial(write_single_run, out, runner, force=force)
-        code = run_loop(_until_done_or_stopped(runner, case, keep, quiet=quiet, as_json=as_json))
+        code = asyncio.run(_until_done_or_stopped(runner, case, keep, quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
 

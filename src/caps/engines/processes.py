@@ -20,6 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,6 @@ from caps.engines.remote import (
     Worker,
     WorkerPool,
 )
-from caps.event_loop import run
 from caps.text_workers import Codec, TextWorkers
 
 START_SECONDS = 120.0
@@ -247,8 +247,8 @@ class ProcessEngine(RemoteEngine):
                 "leave the setting out, or give the object by its name"
             ) from None
         self._grace, self.workers = grace, list[WorkerProcess]()
-        self._new_coordinator = lambda: Coordinator(
-            make_context, journal, self._budget, price, durable=durable, on_this_machine=True
+        self._new_coordinator = partial(
+            Coordinator, make_context, journal, self._budget, price, durable=durable, on_this_machine=True
         )
 
     def run(
@@ -313,7 +313,7 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent decides
     gc.freeze()  # what is loaded need not be scanned again and again
     gc.set_threshold(20_000, 20, 20)
-    run(_serve(socket.socket(fileno=number)))
+    asyncio.run(_serve(socket.socket(fileno=number)))
 
 
 async def _serve(end: socket.socket) -> None:
