@@ -28,7 +28,7 @@ from caps.prompts.fence import quote
 from caps.prompts.parse import read_reply
 from caps.server.admission import Limits
 from caps.server.requests import decode_object
-from caps.text_workers import LONG_TEXT, TextWorkers, _Codec
+from caps.text_workers import LONG_TEXT, Codec, TextWorkers
 from judging import better_quality_wins
 from models.server import Reply, StubServer
 from server.serving import asked, inside, is_judge, running
@@ -334,7 +334,7 @@ def test_a_reply_of_a_worker_names_nothing_but_types_of_this_package(kind, name)
         plain = json.dumps([kind, name, 1]).encode()
         stream = asyncio.StreamReader()
         stream.feed_data((1).to_bytes(8) + len(plain).to_bytes(8) + plain)
-        await _Codec().load(stream, 1 << 20)
+        await Codec().load(stream, 1 << 20)
 
     with pytest.raises(ValueError, match="not part of caps|not a type"):
         asyncio.run(story())
@@ -344,7 +344,7 @@ def test_a_reply_of_a_worker_has_a_longest_size():
     async def story(*sizes):
         stream = asyncio.StreamReader()
         stream.feed_data(b"".join(size.to_bytes(8) for size in sizes))
-        await _Codec().load(stream, 1 << 20)
+        await Codec().load(stream, 1 << 20)
 
     for sizes in ((1, 1 << 40), (1 << 60, 1)):
         with pytest.raises(ValueError, match="too long"):

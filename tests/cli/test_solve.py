@@ -118,7 +118,17 @@ def test_auto_generates_as_many_as_it_needs_and_keeps_the_story_for_the_report(i
     assert "16 samples would have written about" in again.stderr
     page = caps("report", tmp_path / "run", "--case", 1, "-o", tmp_path / "page.html")
     assert page.returncode == 0, page.stderr
-    assert "<h2>Story" in (tmp_path / "page.html").read_text()
+    assert "<h2>Timeline" in (tmp_path / "page.html").read_text()
+
+
+def test_a_folder_of_others_is_refused_before_anything_is_generated(invoke, server, tmp_path):  # noqa: F811
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("Dear caps")
+    done = caps("solve", "2 + 2?", "--model", "stub", "--base-url", server.url, "--out", tmp_path / "mine")
+    assert done.returncode == 2
+    assert "holds 'letter.txt', which caps did not write" in done.stderr
+    assert not any("2 + 2?" in str(body) for body in server.bodies)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
 
 
 def test_a_run_with_auto_is_replayed_without_a_server_and_refused_without_its_journal(invoke, tmp_path):  # noqa: F811

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,10 +29,11 @@ from caps.evidence.domains import domain_named
 from caps.files import read_text
 from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line, adaptive_text
-from caps.runs.folder import write_single_run
+from caps.runs.folder import claim_single_run, write_single_run
+from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import json_lines, selection_line
 from caps.runs.summary import SamplingSummary
-from caps.sampling.base import Sampled
+from caps.sampling.base import Sample, Sampled
 from caps.solving import question_case, solve_case
 
 Keep = Callable[[Case, Outcome, dict[str, Any]], None]
@@ -69,8 +71,10 @@ def solve(
     """
     case = question_case(_question(question, file), named_domain(config.domain))
     with runner_for(config, keys, generating=True, quiet=quiet) as runner:
+        if out is not None:
+            claim_single_run(out, runner, force=force)
         keep = None if out is None else partial(write_single_run, out, runner, force=force)
-        code = asyncio.run(_until_done_or_stopped(runner, case, keep, quiet=quiet, as_json=as_json))
+        code = asyncio.run(_until_done_or_stopped(runner, case, keep, out, quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
 
@@ -85,19 +89,31 @@ def _question(question: str | None, file: str | None) -> str:
 
 
 async def _until_done_or_stopped(
-    runner: Runner, case: Case, keep: Keep | None, *, quiet: bool, as_json: bool
+    runner: Runner, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
 ) -> int:
     """Solve; on Ctrl-C or SIGTERM keep what was paid for."""
-    code = await run_until_signal(_solve(runner, case, keep, quiet=quiet, as_json=as_json))
+    code = await run_until_signal(_solve(runner, case, keep, out, quiet=quiet, as_json=as_json))
     if code is None:
         report_interrupted(runner.journal_path)
     return 130 if code is None else code
 
 
-async def _solve(runner: Runner, case: Case, keep: Keep | None, *, quiet: bool, as_json: bool) -> int:
+async def _solve(
+    runner: Runner, case: Case, keep: Keep | None, out: Path | None, *, quiet: bool, as_json: bool
+) -> int:
     started, tally = time.perf_counter(), SamplingSummary()
-    with SampleProgress(1, tally, hidden=quiet) as meter:
-        solution = await solve_case(runner, case, watch=meter.count, progress=meter.follow)
+    samples = runner.config.samples if isinstance(runner.config.samples, int) else None
+    with (
+        SampleProgress(1, tally, hidden=quiet) as meter,
+        ProgressFile(out, samples, what="samples") as live,
+    ):
+
+        def count(sample: Sample) -> None:
+            meter.count(sample)
+            live.finish()
+
+        live.write()
+        solution = await solve_case(runner, case, watch=count, progress=meter.follow)
     sampled, outcome = solution.sampled, solution.outcome
     tally.add(sampled)
     failure = sampled.failure if outcome is None else outcome.failure

@@ -26,6 +26,7 @@ from caps.findings.trials import FurtherInputs, Trial, trial_of
 from caps.graders.code import entry_of, language_of, program_text
 from caps.graders.results import Reading, ResultReader
 from caps.graders.test_suites import Examples, arguments, expected_text, expected_values
+from caps.judging.base import together
 from caps.sandbox.base import Limits, Sandbox, find_sandbox, printable, shorten
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
 from caps.sandbox.programs import Outcome, Program, outcomes_of
@@ -157,7 +158,7 @@ class BehaviourFinder:
         start = len(trials.inputs)
         trials.inputs += inputs
         sandbox = await self._get_sandbox()
-        await asyncio.gather(*(self._run(sandbox, trials, one, start, failing) for one in programs))
+        await together([self._run(sandbox, trials, one, start, failing) for one in programs])
 
     async def _run(
         self, sandbox: Sandbox, trials: _Trials, tested: ProgramRuns, start: int, failing: int

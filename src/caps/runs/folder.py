@@ -93,6 +93,14 @@ class RunFolder:
         return file
 
 
+def claim_single_run(path: Path, runner: Runner, *, force: bool) -> None:
+    """Create the folder of a run with one case, or refuse it before anything is spent."""
+    with file_errors(f"--out {path}"):
+        path.mkdir(parents=True, exist_ok=True)
+        if not force:
+            refuse_other_run(path, _single_run_file(path, runner))
+
+
 def write_single_run(
     path: Path,
     runner: Runner,
@@ -107,11 +115,14 @@ def write_single_run(
     with file_errors(f"--out {path}"):
         path.mkdir(parents=True, exist_ok=True)
         (path / CASE_FILE).write_bytes(write_case(case) + b"\n")
-    confidence = runner.judge_settings.confidence if runner.asks_model else "verbal"
-    file = new_run_file(runner, cases=str(path / CASE_FILE), limit=None, confidence=confidence, findings={})
-    with RunFolder(path, file, force=force) as folder:
+    with RunFolder(path, _single_run_file(path, runner), force=force) as folder:
         folder.add(json_lines([line]), json_lines(ruling_lines(outcome)))
         folder.finish({"problems": 1, **(summary or {})})
+
+
+def _single_run_file(path: Path, runner: Runner) -> RunFile:
+    confidence = runner.judge_settings.confidence if runner.asks_model else "verbal"
+    return new_run_file(runner, cases=str(path / CASE_FILE), limit=None, confidence=confidence, findings={})
 
 
 def refuse_other_run(path: Path, file: RunFile) -> None:
@@ -208,7 +219,8 @@ def _digest(path: Path, size: int) -> str:
 def _is_expected(path: Path, file: RunFile) -> bool:
     """Whether a file may be in the folder before the run starts: its journal, or its own output."""
     journal = file.config.journal
-    journal_files = () if journal is None else tuple(f"{journal}{tail}" for tail in ("", "-wal", "-shm"))
+    endings = ("", "-wal", "-shm", "-lock")
+    journal_files = () if journal is None else tuple(f"{journal}{ending}" for ending in endings)
     return (
         bool(_UNFINISHED.fullmatch(path.name))
         or path.name in (CASE_FILE, PROGRESS_FILE)

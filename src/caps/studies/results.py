@@ -160,8 +160,8 @@ def _is_expected(path: Path) -> bool:
     """Whether an older version wrote this, or the shell redirects our output into it."""
     if path.name == "results" and path.is_dir():
         return all(_holds_results(file) for file in path.iterdir())
-    journal = path.name.endswith(("-wal", "-shm")) or (path.is_file() and is_database(path))
-    return path.name in ("tables", "tables.md", "selections") or journal or is_own_output(path)
+    journal = path.name.endswith(("-wal", "-shm", "-lock")) or (path.is_file() and is_database(path))
+    return path.name in ("tables", "tables.md", "page.html", "selections") or journal or is_own_output(path)
 
 
 def _holds_results(path: Path) -> bool:
