@@ -83,7 +83,7 @@ integrations: $(VENV)/.dev  ## Every integration with the real tool, each in an 
 container: $(VENV)/.dev  ## Build the container with podman and run it read-only, not as root (podman, network)
 	$(BIN)/python scripts/check_container.py
 
-long: $(VENV)/.dev       ## Every combination of what `make test` tries in part
+long: $(VENV)/.dev       ## The tests that take too long for `make test`
 	$(BIN)/python -m pytest -n $(WORKERS) -m long
 
 tools: wheel node-client clients integrations container fuzz soak long  ## Before a release (network, some hours): everything that needs other tools or much time
