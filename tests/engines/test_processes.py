@@ -1,69 +1,28 @@
 """Runs in several processes of this machine: real ones, that are interrupted, killed and continued."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from caps.config import Keys, RunConfig
+from caps.config import RunConfig
 from caps.core.errors import AccessError, InputError, SettingError
-from caps.engines.base import in_order
 from caps.journal.store import Journal
 from caps.runner import Runner
+from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen
 from judging import better_quality_wins, cases, write_cases
-from models.server import Reply, StubServer
-from waiting import until, wait_until
+from models.server import StubServer
+from waiting import wait_until
 
 pytestmark = pytest.mark.linux
 
-CONNECTIONS = 8
-
-
-class Counted:
-    """Better quality wins, after a while; counts how often each prompt came."""
-
-    def __init__(self, delay=0.02):
-        self.came, self.delay = Counter(), delay
-
-    def __call__(self, body, number):
-        if "quality=" in str(body):
-            self.came[json.dumps(body, sort_keys=True)] += 1
-        return Reply(better_quality_wins(body).text, delay=self.delay)
-
 
 def setup_for(server, tmp_path, **settings):
-    return RunConfig(
-        model="stub", base_url=(server.url,), processes=2, max_connections=CONNECTIONS,
-        journal=tmp_path / "journal.sqlite", strategy="caps", seed=7, **{"hard_evidence": "off", **settings},
-    )  # fmt: skip
-
-
-async def played(setup, source, *, strike=None, key=None):
-    async with Runner(setup, keys=Keys(api_key=key), grace=60.0).session(probe=False) as ready:
-        rulings, outcomes = [], []
-        ready.engine.watch = rulings.append
-        async for outcome in in_order(ready.run(source)):
-            outcomes.append(outcome)
-            if len(outcomes) == 3 and strike is not None:
-                strike(ready.engine)
-        return outcomes, rulings
-
-
-async def interrupted(setup, source, server):
-    run = asyncio.ensure_future(played(setup, source))
-    await until(lambda: server.requests >= 30 or run.done())
-    run.cancel()
-    await asyncio.gather(run, return_exceptions=True)
-
-
-def seen(outcomes):
-    return [(one.number, one.name, one.selection, one.ledger.calls, one.failure) for one in outcomes]
+    return config_for(server, tmp_path, processes=2, **settings)
 
 
 def views(outcomes):
@@ -75,7 +34,7 @@ def test_interrupted_and_then_a_worker_killed_only_what_was_in_flight_is_asked_t
     with StubServer(counted) as server:
         setup = setup_for(server, tmp_path, hard_evidence="on")
 
-        def kill(engine):
+        async def kill(engine):
             with Journal.open(tmp_path / "journal.sqlite") as journal:
                 stored = journal.stats().replies
             os.kill(engine.workers[0].pid, signal.SIGKILL)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-from collections import Counter
 from dataclasses import replace
 from itertools import count
 
@@ -13,24 +12,21 @@ import pyarrow.parquet
 import pytest
 
 from caps.building import cases_for
-from caps.config import Keys, RunConfig
 from caps.core.errors import AccessError, InputError
 from caps.datasets.case_files import read_cases
-from caps.engines.base import in_order
 from caps.engines.ray import Cluster, connect
 from caps.engines.remote import READ_AHEAD
 from caps.journal.store import Journal
-from caps.runner import Runner
+from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen
 from judging import better_quality_wins, case_line, cases, spread, write_cases
-from models.server import Reply, StubServer
-from waiting import until
+from models.server import StubServer
 
 pytestmark = [
     pytest.mark.linux,
     pytest.mark.xdist_group("ray"),
     pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning:ray"),
 ]
-WORKERS, CONNECTIONS = 2, 8
+WORKERS = 2
 
 
 @pytest.fixture(scope="module")
@@ -42,47 +38,8 @@ def cluster():
         ray.shutdown()
 
 
-class Counted:
-    """Better quality wins, after a while; counts how often each prompt came."""
-
-    def __init__(self, delay=0.03):
-        self.came, self.delay = Counter(), delay
-
-    def __call__(self, body, number):
-        if "quality=" in str(body):
-            self.came[json.dumps(body, sort_keys=True)] += 1
-        return Reply(better_quality_wins(body).text, delay=self.delay)
-
-
 def setup_for(server, tmp_path, **settings):
-    return RunConfig(
-        model="stub", base_url=(server.url,), engine="ray", ray_workers=WORKERS, max_connections=CONNECTIONS,
-        journal=tmp_path / "journal.sqlite", strategy="caps", seed=7, **{"hard_evidence": "off", **settings},
-    )  # fmt: skip
-
-
-async def played(setup, source, *, strike=None, key=None):
-    """Play all; after three outcomes a strike may be made at the engine."""
-    async with Runner(setup, keys=Keys(api_key=key), grace=60.0).session(probe=False) as ready:
-        rulings, outcomes = [], []
-        ready.engine.watch = rulings.append
-        async for outcome in in_order(ready.run(source)):
-            outcomes.append(outcome)
-            if len(outcomes) == 3 and strike is not None:
-                await strike(ready.engine)
-        return outcomes, rulings
-
-
-def seen(outcomes):
-    return [(one.number, one.name, one.selection, one.ledger.calls, one.failure) for one in outcomes]
-
-
-async def interrupted(setup, source, server):
-    """Play until some calls were made, then stop as Ctrl-C does."""
-    run = asyncio.ensure_future(played(setup, source))
-    await until(lambda: server.requests >= 30 or run.done())
-    run.cancel()
-    await asyncio.gather(run, return_exceptions=True)
+    return config_for(server, tmp_path, engine="ray", ray_workers=WORKERS, **settings)
 
 
 def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_in_flight_is_asked_twice(
