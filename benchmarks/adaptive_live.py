@@ -61,7 +61,7 @@ async def answer(url: str, most: int, count: int) -> None:
     )  # fmt: skip
     runner = Runner(config, keys=Keys(), generating=True)
     before = counters(url)
-    read = cached = written = cancelled = judged = samples = right = 0
+    read = cached = written = cancelled = judged = samples = right = estimated = 0
     async with auto_solver(runner) as solver:
         for number, (text, truth) in enumerate(QUESTIONS[:count]):
             found = await solver.solve(Case(str(number), Problem.of(text), (), "math"))
@@ -71,6 +71,7 @@ async def answer(url: str, most: int, count: int) -> None:
             read += ledger.paid.prompt - lost.prompt + verdicts.billed
             cached += ledger.paid.cached + verdicts.cached
             written += ledger.paid.output - lost.output + verdicts.output
+            estimated += lost.output
             cancelled, judged = cancelled + ledger.cancelled, judged + verdicts.calls
             samples += ledger.started
             chosen = found.sampled.case.candidates[found.outcome.selection.winner].text
@@ -89,7 +90,10 @@ async def answer(url: str, most: int, count: int) -> None:
         f"read by the ledger: {read}, {cached} of it cached, so {read - cached} processed; "
         f"llama.cpp: {processed}"
     )
-    print(f"written by the ledger: {written}; llama.cpp: {predicted}")
+    print(
+        f"written by the ledger: {written}, and about {estimated} by those that were cancelled; "
+        f"llama.cpp: {predicted}"
+    )
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ def read_toml(path: str | Path, *, option: str = "") -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path, option=option))
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{option} {path}: {error}".strip()) from None
+        raise InputError(f"{option} {path}: not a TOML file: {error}".strip()) from None
     except (RecursionError, ValueError):  # deeply nested lists, or a number of thousands of digits
         raise InputError(f"{option} {path}: nests too deep, or holds too long a number".strip()) from None
 
