@@ -93,7 +93,7 @@ def test_a_mistake_is_named_with_file_and_key(tmp_path, change, complaint):
 def test_a_file_that_is_not_there_or_not_toml_is_named(tmp_path):
     with pytest.raises(InputError, match="nowhere.toml: No such file"):
         load_study(tmp_path / "nowhere.toml")
-    with pytest.raises(InputError, match="study.toml: Invalid value"):
+    with pytest.raises(InputError, match="study.toml: not a TOML file: Invalid value"):
         load_study(written(tmp_path, "title ="))
 
 
