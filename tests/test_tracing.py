@@ -73,19 +73,15 @@ def values(span) -> dict:
     return {one.key: one.value for one in span.attributes}
 
 
+def traced(stub, folder) -> list:
+    """The options of a traced run against a stub."""
+    return ["--model", "m", "--base-url", stub.url, "--journal", folder / "journal", "--otel", "--json"]
+
+
 def test_a_selection_is_a_span_for_each_case_with_its_questions_inside(tmp_path) -> None:
     cases = write_cases(tmp_path / "cases.jsonl", 2, n=4)
     with StubServer(better_quality_wins, models=("m",)) as stub, Collector() as collector:
-        words = [
-            "--model",
-            "m",
-            "--base-url",
-            stub.url,
-            "--journal",
-            tmp_path / "journal",
-            "--otel",
-            "--json",
-        ]
+        words = traced(stub, tmp_path)
         words += ["--price-input", 1, "--price-output", 1]
         done = installed("select", cases, *words, **collector.variables)
         assert done.returncode == 0, done.stderr
@@ -112,16 +108,7 @@ def test_generated_answers_are_spans_and_the_words_of_an_error_are_not_sent(tmp_
         )
 
     with StubServer(refusing, models=("m",)) as stub, Collector() as collector:
-        words = [
-            "--model",
-            "m",
-            "--base-url",
-            stub.url,
-            "--journal",
-            tmp_path / "journal",
-            "--otel",
-            "--json",
-        ]
+        words = traced(stub, tmp_path)
         words += ["-n", 3]
         done = installed("solve", "vary", *words, **collector.variables)
         assert done.returncode != 0

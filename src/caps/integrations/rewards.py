@@ -130,8 +130,7 @@ class GroupRewards:
         **columns: object,  # noqa: ARG002  (of the dataset)
     ) -> list[float]:
         """The rewards of a batch, in its order; conversational or plain prompts and completions."""
-        groups = self._groups(prompts, completions)
-        cases = [one.case for one in _judged(groups)]
+        groups, cases = self._grouped(prompts, completions)
         try:
             results = select_many_sync(cases, **self._options)
         except ModelError as error:
@@ -146,22 +145,25 @@ class GroupRewards:
         **columns: object,  # noqa: ARG002
     ) -> list[float]:
         """The same for code that is async; TRL also takes this method as a reward function."""
-        groups = self._groups(prompts, completions)
-        cases = [one.case for one in _judged(groups)]
+        groups, cases = self._grouped(prompts, completions)
         try:
             results = await select_many(cases, **self._options)
         except ModelError as error:
             results = _all_failed(cases, error)
         return self._finish(len(completions), groups, results, log_metric)
 
-    def _groups(self, prompts: Sequence[Text], completions: Sequence[Text]) -> list[_Group]:
+    def _grouped(
+        self, prompts: Sequence[Text], completions: Sequence[Text]
+    ) -> tuple[list[_Group], list[dict[str, Any]]]:
+        """The groups of a batch, and the cases of those that are judged."""
         if len(prompts) != len(completions):
             raise RewardError(f"{len(prompts)} prompts and {len(completions)} completions: must be as many")
         places: dict[object, list[int]] = {}
         for place, prompt in enumerate(prompts):
             known = place // self._group_size if self._group_size else _key(prompt)
             places.setdefault(known, []).append(place)
-        return [self._group(prompts[found[0]], found, completions) for found in places.values()]
+        groups = [self._group(prompts[found[0]], found, completions) for found in places.values()]
+        return groups, [one.case for one in _judged(groups)]
 
     def _group(self, prompt: Text, places: Sequence[int], completions: Sequence[Text]) -> _Group:
         texts: dict[str, int] = {}

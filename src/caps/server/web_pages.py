@@ -80,12 +80,13 @@ def _page(name: str) -> Response:
 def _content(name: str) -> tuple[str, str]:
     """The text of a page, and the policy that lets nothing but its own script and style run."""
     web = files("caps.server") / "web"
-    own = {kind: (web / f"{name}.{kind}").read_text("utf-8") for kind in ("html", "js")}
-    style = "".join(map(asset, STYLES)) + (web / "pages.css").read_text("utf-8")
-    script = f'"use strict";(() => {{\n{own["js"]}}})();\n'
+    files_of_page = ("elements.js", f"{name}.js", f"{name}.html", "pages.css")
+    shared, own, page, own_style = ((web / one).read_text("utf-8") for one in files_of_page)
+    style = "".join(map(asset, STYLES)) + own_style
+    script = f'"use strict";(() => {{\n{shared}{own}}})();\n'
     policy = (
         f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; "
         "connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
     )
-    return fill(own["html"], {"style": style, "script": script}), policy
+    return fill(page, {"style": style, "script": script}), policy

@@ -1,13 +1,4 @@
 // The OpenAPI description of this server as a page.
-const $ = (id) => document.getElementById(id);
-
-function make(tag, text = "", attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 function kindOf(schema) {
   const kind = schema.enum ? schema.enum.join(" | ") : schema.oneOf ? schema.oneOf.map(kindOf).join(" or ") : [].concat(schema.type ?? "any").join(" or ");

@@ -1,16 +1,7 @@
 // Ask the server, follow the samples and the probability, and show how the answer was chosen.
-const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 let stopping = null;
-
-function make(tag, text = "", attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
 
 function headers(more = {}) {
   const key = $("key").value;
