@@ -36,7 +36,7 @@ from caps.strategies.adaptive import Adaptive
 from caps.strategies.posterior import Posterior
 
 EVENT = "event of a question"
-LOG_VERSION = "caps-events-1"
+LOG_VERSION = "caps-events-2"
 REWRITTEN = 1_000_000  # numbers of rewritten samples follow this one
 QUALITIES = -1  # the step under which the qualities of the generators are stored
 EXPECTED = 4.0  # samples that the expected quality of a generator counts for

@@ -3,7 +3,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from caps.strategies.agreement import NEW_WRONG, Rate, Standing, gain, log_weights
+from caps.strategies.agreement import NEW_WRONG, Rate, Standing, diversity, gain, log_weights
 
 RATE = Rate.of(0.6)
 
@@ -57,9 +57,21 @@ def test_a_sample_that_can_change_nothing_is_worth_nothing():
 
 def test_more_samples_are_never_expected_to_make_the_choice_worse():
     for counts in product((1, 2, 3), repeat=3):
-        rising = [gain(standings(*counts), RATE, sum(counts), more) for more in (1, 2, 3, 5, 8)]
+        rising = [gain(standings(*counts), RATE, sum(counts), more) for more in (1, 2, 3, 5)]
         assert all(one >= 0 for one in rising)
         assert all(b >= a - 1e-9 for a, b in pairwise(rising))
+
+
+def test_a_judge_makes_samples_worth_more_where_all_answers_differ_and_those_written_from_others_worth_less():
+    known = [one._replace(verdicts=4.0) for one in standings(1, 1, 1, 1)]
+    judged = gain(known, RATE, 4, 2, verdicts=4.0)
+    assert judged > gain(known, RATE, 4, 2) > 0
+    assert judged > gain(known, RATE, 4, 2, verdicts=4.0, votes=False) > 0
+
+
+def test_answers_that_all_differ_make_a_repeat_say_more():
+    assert diversity([8]) < diversity([4, 2, 1, 1]) < diversity([1] * 8)
+    assert diversity([1000]) < diversity([1] * 1000)
 
 
 def test_a_vote_of_a_better_generator_counts_for_more():

@@ -2,25 +2,30 @@
 
 A policy (`core.policy`). What is believed is `posterior`'s, with votes weighed by the model of `agreement`,
 which holds for any number of samples. What another verdict is worth is `posterior`'s too; what another
-sample is worth is the expected rise of the likeliest answer's chance, alone or together with a verdict about
-it. Both are divided by their own price. See docs/explanation/adaptive-sampling.md.
+sample is worth is how much likelier the right answer is chosen in the end, by votes and verdicts. Both are
+divided by their own price. See docs/explanation/adaptive-sampling.md.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from math import log
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from caps.core.policy import Draw, Event, JudgePrice, PolicyPlay, Pool
+from caps.core.policy import Draw, Event, PolicyPlay, Pool
 from caps.core.types import Answer, Ask, Entrant, Level, Round
-from caps.strategies.agreement import Rate, Standing, chance_of_new, gain, log_weights
-from caps.strategies.belief import exchange, weigh
+from caps.strategies.agreement import Rate, Standing, gain, log_weights
+from caps.strategies.belief import weigh
 from caps.strategies.posterior import GAMES_OF_V1, ContestState, Posterior
 from caps.strategies.verdicts import scales
 
-AHEAD = (1, 2, 3, 5, 8)  # how many samples may be needed before they change anything
+AHEAD = (1, 2, 3, 5, 8, 12)  # how many samples may be needed before they change anything
 STAGE = "ask"
+LEAST_LEFT = 0.05  # of the variance of log-odds: another verdict may always show a little
+VERDICTS = 3  # about one answer, that are expected to be asked in the end
+
+Rounds: TypeAlias = Sequence[tuple[Sequence[Ask], Sequence[Answer]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ class Adaptive:
     first: int = 2  # samples to start with
     at_once: int = 4  # samples that run at the same time at most
     eager: bool = False  # start all samples that are worth their price, not only the best number
-    value: float = 0.012  # gain in probability that a sample of the first source has to promise
+    value: float = 0.03  # gain in probability that a sample of the first source has to promise
 
     def play(self, event: Event, rng: Random) -> PolicyPlay:
         """Yield actions until the choice is sure enough or nothing is worth its price."""
@@ -94,7 +99,7 @@ class Adaptive:
             state = self._state(pool, luck, rounds)
             ranking = state.ranking()
             facts = state.facts(ranking[0])
-            option, asks = self._sampling(pool, state), list[Ask]()
+            option, asks = self._sampling(pool, state, rounds), list[Ask]()
             enough = facts["probability"] >= self.target and len(pool.entrants) >= self.least
             if not enough:
                 asks = self._asks(pool, state, ranking, option.value)
@@ -106,12 +111,7 @@ class Adaptive:
             else:
                 return state.selection(ranking)
 
-    def _state(
-        self,
-        pool: Pool,
-        luck: Sequence[float],
-        rounds: Sequence[tuple[Sequence[Ask], Sequence[Answer]]],
-    ) -> ContestState:
+    def _state(self, pool: Pool, luck: Sequence[float], rounds: Rounds) -> ContestState:
         """What is believed: the candidates so far and all answers about them."""
         rates = tuple(Rate.of(one.quality) for one in pool.sources)
         independent = tuple(one.independent for one in pool.sources)
@@ -126,17 +126,21 @@ class Adaptive:
         return state
 
     def _prices(self, pool: Pool) -> dict[str, float]:
-        """`posterior`'s settings that state the price of a question in samples of the first source.
+        """`posterior`'s settings that state the price of a question in the unit of samples.
 
         It counts prices in tokens read, so a reply counts as the tokens that could be read for its price.
         """
-        judge, sample = pool.judge, pool.sources[0].price
-        if judge is None or not sample:
+        judge = pool.judge
+        if judge is None or not pool.sources[0].price:
             return {}
         prompt = judge.prompt + (round(judge.reply / judge.token) if judge.token else 0)
         full = sum(one.sizes[Level.FULL] for one in pool.entrants) / len(pool.entrants)
         everything = GAMES_OF_V1 * len(pool.entrants) * (prompt + 2 * full)
-        return {"prompt_tokens": prompt, "worth": self.value / sample * judge.token * everything}
+        return {"prompt_tokens": prompt, "worth": self._unit(pool) * judge.token * everything}
+
+    def _unit(self, pool: Pool) -> float:
+        """The gain that something of price 1 has to promise."""
+        return self.value / (pool.sources[0].price or 1.0)
 
     def _asks(self, pool: Pool, state: ContestState, ranking: Sequence[int], rival: float) -> list[Ask]:
         """The round to ask now: none if a sample promises more for its price, or nothing can be asked."""
@@ -145,41 +149,46 @@ class Adaptive:
         best = max((one.option for one in state.questions(ranking)), default=0.0)
         return state.options() if best >= max(1.0, rival) else []
 
-    def _sampling(self, pool: Pool, state: ContestState) -> Option:
+    def _sampling(self, pool: Pool, state: ContestState, rounds: Rounds) -> Option:
         """The samples that promise most for their price; a count of 0 if there is no room for any."""
         room = self._room(pool) + sum(one.running for one in pool.sources)
         if room <= 0:
             return Option(0.0, 0, 0)
-        found, unit = list[Option](), self.value / (pool.sources[0].price or 1.0)
-        standings, counts = _standings(pool, state)
+        found, unit = list[Option](), self._unit(pool)
+        chances, counts, answers = _standings(pool, state)
+        asked = Counter(state.answer_of[one] for asks, _ in rounds for ask in asks for one in ask.entrants)
+        left = [self._verdicts_left(pool, asked[answer]) for answer in answers]
         for number, source in enumerate(pool.sources):
             own = [row[number] for row in counts]
             known = [
-                Standing(chance, sum(row), mine)
-                for chance, row, mine in zip(standings, counts, own, strict=True)
+                Standing(chance, sum(row), mine, verdicts)
+                for chance, row, mine, verdicts in zip(chances, counts, own, left, strict=True)
             ]
             rate, price = Rate.of(source.quality), unit * (source.price or 1.0)
-            if source.independent:
-                for count in AHEAD:
-                    if count <= room:
-                        value = gain(known, rate, sum(own), count) / (count * price)
-                        found.append(Option(value, count, number))
-            if pool.judge is not None:
-                together = price + unit * _question_price(pool, pool.judge)
-                found.append(Option(self._with_verdict(known, rate, sum(own)) / together, 1, number))
+            for count in AHEAD if source.independent else AHEAD[:1]:
+                if count <= room:
+                    won = gain(
+                        known, rate, sum(own), count,
+                        verdicts=self._verdicts_left(pool, 0), votes=source.independent,
+                    )  # fmt: skip
+                    found.append(Option(won / (count * price), count, number))
         best = max(found)
         if self.eager and best.value >= 1:
             return max((one for one in found if one.value >= 1), key=lambda one: one.more)
         return best
 
-    def _with_verdict(self, standings: Sequence[Standing], rate: Rate, drawn: int) -> float:
-        """What a sample and one verdict that compares it with the likeliest may win."""
-        scale = scales(self.posterior)[Level.FULL]
-        sharpness = (2 * scale.gap) ** 2 / (1 + self.posterior.slot_spread**2)
-        gained = chance_of_new(standings, rate, drawn)
-        leader = max(standings)
-        other = (rate.wrong + drawn - leader.own) / (rate.right + rate.wrong + drawn)
-        return exchange(leader.chance * other, gained, sharpness)
+    def _verdicts_left(self, pool: Pool, asked: int) -> float:
+        """What verdicts may still show about an answer: the variance of its log-odds by those to come."""
+        if pool.judge is None:
+            return 0.0
+        judge = self.posterior
+        once = (2 * scales(judge)[Level.FULL].gap) ** 2 / (1 + judge.slot_spread**2)
+        common = judge.shared + judge.repeats / 2  # errors that several verdicts about an answer share
+
+        def shown(count: int) -> float:
+            return once * count / (1 + (count - 1) * common) if count else 0.0
+
+        return max(LEAST_LEFT, shown(VERDICTS) - shown(asked)) if once else 0.0
 
     def _counts(self, pool: Pool, option: Option) -> tuple[int, ...]:
         """How many samples to start of each source: those worthwhile that do not run yet."""
@@ -199,8 +208,8 @@ class Adaptive:
         return 0 if pool.closed else max(0, self.most - sum(one.started for one in pool.sources))
 
 
-def _standings(pool: Pool, state: ContestState) -> tuple[list[float], list[list[int]]]:
-    """The chance of each answer, likeliest first, and its votes by source.
+def _standings(pool: Pool, state: ContestState) -> tuple[list[float], list[list[int]], list[int]]:
+    """The chance of each answer, likeliest first, its votes by source, and its number.
 
     Where several may be right, chances may add up to more than one; the unlikeliest are cut then.
     """
@@ -213,7 +222,8 @@ def _standings(pool: Pool, state: ContestState) -> tuple[list[float], list[list[
         found.append(min(left, best[answer]))
         left = max(0.0, left - found[-1])
     independent = [one.independent for one in pool.sources]
-    return found, [votes([pool.written_by[one] for one in members[k]], independent) for k in order]
+    counts = [votes([pool.written_by[one] for one in members[k]], independent) for k in order]
+    return found, counts, order
 
 
 def _promise(pool: Pool, number: int) -> float:
@@ -224,9 +234,3 @@ def _promise(pool: Pool, number: int) -> float:
 def _running(pool: Pool) -> int:
     """Samples under way, without those that are late."""
     return sum(one.running - one.late for one in pool.sources)
-
-
-def _question_price(pool: Pool, judge: JudgePrice) -> float:
-    """What a question about two candidates of usual length costs."""
-    full = sum(one.sizes[Level.FULL] for one in pool.entrants) / len(pool.entrants)
-    return judge.reply + judge.token * (judge.prompt + 2 * full)

@@ -8,12 +8,19 @@ with what is believed now. See docs/explanation/adaptive-sampling.md.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from caps.strategies.belief import normal_cdf
 
 CERTAINTY = 1.7  # samples that the quality of a generator counts for: a problem may be far easier or harder
 NEW_WRONG = 4.0
-TRACKED = 3  # likeliest answers that are told apart when more samples are imagined
+TRACKED = 6  # likeliest answers that are told apart when more samples are imagined
+DIVERSE = (
+    (NEW_WRONG, 0.7),
+    (40.0, 0.3),
+)  # odds of a new wrong answer that a problem may have, and how likely
+UNLIKELY = 1e-9
 
 
 class Rate(NamedTuple):
@@ -49,86 +56,101 @@ def _log_beta(x: float, y: float) -> float:
 
 
 class Standing(NamedTuple):
-    """An answer: how likely it is right, how often it came, and how often from one generator."""
+    """An answer: how likely it is right, how often it came, and how often from one generator.
+
+    `verdicts` is what verdicts may still show about it: the variance of its log-odds by them. Without a judge
+    it is 0.
+    """
 
     chance: float
     votes: int
     own: int
+    verdicts: float = 0.0
 
 
-def chance_of_new(standings: Sequence[Standing], rate: Rate, drawn: int) -> float:
-    """How likely the generator's next sample is right and gives an answer that has not come yet."""
-    return _unseen(standings) * rate.right / (rate.right + rate.wrong + drawn)
+def gain(
+    standings: Sequence[Standing],
+    rate: Rate,
+    drawn: int,
+    more: int,
+    *,
+    verdicts: float = 0.0,
+    votes: bool = True,
+) -> float:
+    """How much likelier the right answer is chosen in the end with `more` samples of a generator.
 
-
-def gain(standings: Sequence[Standing], rate: Rate, drawn: int, more: int) -> float:
-    """By how much the likeliest answer's chance is expected to rise with `more` samples of a generator.
-
-    `drawn` samples of it came before. All ways in which they may fall on the likeliest answers, on the first
-    new answer, and on all others are added up; of the others none is chosen.
+    `drawn` samples of it came before. If an answer is right, a number of the samples will repeat it, and in
+    the end it is chosen if votes and verdicts put it before the others: that is expected to happen for each
+    answer that came, and for the first right one that has not (`verdicts` is what may be shown about that).
+    Samples that are no independent `votes` can only add that one. Other new answers are left out.
     """
     front = sorted(standings, reverse=True)[:TRACKED]
-    tracked = [*front, Standing(_unseen(standings), 0, 0)]  # the last one is the first new answer
     total = sum(one.votes for one in standings)
-    rises = [_rising(float(one.votes), more) for one in front]
-    rises.append([1.0, *(NEW_WRONG * math.gamma(count) for count in range(1, more + 1))])
-    others = _others(float(total - sum(one.votes for one in front)), more)
-    rights = [_rising(rate.right + one.own, more) for one in tracked]
-    wrongs = [_rising(rate.wrong + drawn - one.own, more) for one in tracked]
-    both = _rising(rate.right + rate.wrong + drawn, more)[more]
-    missing = [_rising(NEW_WRONG + total - one.votes, more) for one in tracked]
-    expected = 0.0
-    for ways, parts in _splits(more, len(tracked) + 1):
-        *on, apart = parts
-        highest = 0.0
-        for k, one in enumerate(tracked):
-            if one.votes or on[k]:
-                likely = rights[k][on[k]] * wrongs[k][more - on[k]] / (both * missing[k][more - on[k]])
-                for j, count in enumerate(on):
-                    if j != k:
-                        likely *= rises[j][count]
-                highest = max(highest, one.chance * likely)
-        expected += ways * others[on[-1]][apart] * highest
-    return max(0.0, expected - max((one.chance for one in standings), default=0.0))
+    new = Standing(max(0.0, 1 - sum(one.chance for one in standings)), 0, 0, verdicts)
+    new_wrong = diversity([one.votes for one in standings])
+    found = _chosen(new, front, rate, drawn, more, total, new_wrong)
+    for one in front if votes else ():
+        rivals = [other for other in front if other is not one]
+        before = _chosen(one, rivals, rate, drawn, 0, total, new_wrong)
+        found += _chosen(one, rivals, rate, drawn, more, total, new_wrong) - before
+    return max(0.0, found)
 
 
-def _others(rest: float, most: int) -> list[list[float]]:
-    """Weight of samples that fall on no tracked answer, by how many fall on the first new one.
+def diversity(counts: Sequence[int]) -> float:
+    """The odds of a new wrong answer: the more the answers so far differ, the less they repeat by chance."""
+    total, different = sum(counts), len(counts)
+    logs = [
+        math.log(share) + different * math.log(odds) + math.lgamma(odds) - math.lgamma(odds + total)
+        for odds, share in DIVERSE
+    ]
+    weights = [math.exp(one - max(logs)) for one in logs]
+    return sum(weight * odds for weight, (odds, _) in zip(weights, DIVERSE, strict=True)) / sum(weights)
 
-    `rest` of them came before. Among the new ones, the first to come is the tracked one.
-    """
-    old, new = _rising(rest, most), _rising(NEW_WRONG, most)
-    found = [old]
-    for first in range(1, most + 1):
-        found.append(
-            [
-                sum(
-                    math.comb(count, n) * old[count - n] * new[n] * first / (first + n)
-                    for n in range(count + 1)
-                )
-                for count in range(most + 1)
-            ]
+
+def _chosen(  # noqa: PLR0917
+    one: Standing, rivals: Sequence[Standing], rate: Rate, drawn: int, more: int, total: int, new_wrong: float
+) -> float:
+    """How likely an answer is right and is chosen after `more` samples."""
+    if one.chance < UNLIKELY:
+        return 0.0
+    hits = _log_rising(rate.right + one.own, more)
+    misses = _log_rising(rate.wrong + drawn - one.own, more)
+    all_ways = _log_rising(rate.right + rate.wrong + drawn, more)[more]
+    if one.votes:
+        repeats = _log_rising(float(one.votes), more)
+    else:
+        repeats = [0.0, *(math.log(new_wrong) + math.lgamma(count) for count in range(1, more + 1))]
+    against = [
+        (
+            math.log(max(UNLIKELY, rival.chance)) + _log_rising(rate.wrong + drawn - rival.own, more)[more],
+            _log_rising(new_wrong + total - rival.votes, more),
         )
-    return found
+        for rival in rivals
+    ]
+    found = 0.0
+    for count in range(0 if one.votes else 1, more + 1):
+        seen = hits[count] + misses[more - count]
+        ways = math.comb(more, count) * math.exp(seen - all_ways)
+        odds = [known + repeats[count] - missing[count] for known, missing in against]
+        found += ways * _wins(math.log(one.chance) + seen, odds, one.verdicts)
+    return one.chance * found
 
 
-def _unseen(standings: Sequence[Standing]) -> float:
-    return max(0.0, 1 - sum(one.chance for one in standings))
+def _wins(own: float, rivals: Sequence[float], verdicts: float) -> float:
+    """How likely the right answer of this log-weight comes first, given what verdicts may still show."""
+    if not rivals:
+        return 1.0
+    highest = max(rivals)
+    if verdicts > 0:
+        others = highest + math.log(sum(math.exp(one - highest) for one in rivals))
+        return normal_cdf((own - others) / math.sqrt(verdicts) + math.sqrt(verdicts) / 2)
+    equal = sum(abs(own - one) < UNLIKELY for one in rivals)
+    return 1 / (1 + equal) if equal and abs(own - highest) < UNLIKELY else float(own > highest)
 
 
-def _rising(start: float, most: int) -> list[float]:
-    """start (start + 1) ... of 0 to `most` factors."""
-    found = [1.0]
+def _log_rising(start: float, most: int) -> list[float]:
+    """Logarithm of start (start + 1) ... of 0 to `most` factors."""
+    found = [0.0]
     for step in range(most):
-        found.append(found[-1] * (start + step))
+        found.append(found[-1] + math.log(start + step))
     return found
-
-
-def _splits(total: int, places: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """All ways to put samples into places: the number of orders in which they may come, and the numbers."""
-    if places == 1:
-        yield 1, (total,)
-        return
-    for first in range(total + 1):
-        for ways, rest in _splits(total - first, places - 1):
-            yield ways * math.comb(total, first), (first, *rest)

@@ -295,7 +295,7 @@ def _excess(behind: float, deviation: float) -> float:
     if deviation < 1e-9:
         return 0.0
     z = behind / deviation
-    return deviation * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * _phi(-z))
+    return deviation * (math.exp(-z * z / 2) / math.sqrt(2 * math.pi) - z * normal_cdf(-z))
 
 
 def exchange(kept: float, gained: float, sharpness: float) -> float:
@@ -309,8 +309,13 @@ def exchange(kept: float, gained: float, sharpness: float) -> float:
         return gained
     spread = math.sqrt(sharpness)
     middle = math.log(gained / kept) / spread
-    return gained * _phi(middle + spread / 2) - kept * _phi(middle - spread / 2) - max(0.0, gained - kept)
+    return (
+        gained * normal_cdf(middle + spread / 2)
+        - kept * normal_cdf(middle - spread / 2)
+        - max(0.0, gained - kept)
+    )
 
 
-def _phi(x: float) -> float:
+def normal_cdf(x: float) -> float:
+    """The distribution function of a normal number."""
     return math.erfc(-x * math.sqrt(0.5)) / 2
