@@ -47,6 +47,23 @@ def test_a_client_may_ask_for_auto_and_for_n_choices():
     assert "caps.max_n" in wrong.json["error"]["message"]
 
 
+@pytest.mark.parametrize("n", ["auto", 8])
+def test_a_budget_of_tokens_covers_samples_and_verdicts(n):
+    limited = [{"n": n, "budget_tokens": tokens} for tokens in (0, 200, 2000)]
+    with StubServer(upstream) as server:
+        bodies = [asked(max_tokens=50, caps=one) for one in ({"n": n}, *limited)]
+        free, none, few, most = (answer.json for answer in ask(server.url, *bodies))
+        sent = len(server.bodies)
+    assert none["caps"]["samples"] == 1  # there is always an answer
+    assert none["usage"]["total_tokens"] < few["usage"]["total_tokens"] <= 200
+    assert most["usage"]["total_tokens"] <= 2000
+    if n == 8:
+        assert free["usage"]["total_tokens"] > 2000  # with its verdicts
+        assert 1 < few["caps"]["samples"] < most["caps"]["samples"] == 8
+    calls = [one["usage"]["caps"] for one in (free, none, few, most)]
+    assert sum(one["generation"]["calls"] for one in calls) <= sent
+
+
 def test_streaming_clients_may_follow_the_progress():
     with StubServer(upstream) as server:
         body = asked("4?", stream=True, stream_options={"include_progress": True, "include_usage": True})

@@ -179,5 +179,20 @@ class CaseBudget:
         self._pool.settle(max_usage, NOTHING if replayed else spent)
 
 
+class PoolOfCase:
+    """The budget of a case as the pool of a smaller one: what the smaller one spends counts for both."""
+
+    def __init__(self, whole: CaseBudget) -> None:
+        self._whole, self.limited = whole, not whole.free
+
+    async def reserve(self, max_usage: Usage) -> bool:
+        """Reserve the maximum usage of a call."""
+        return await self._whole.reserve(max_usage)
+
+    def settle(self, max_usage: Usage, spent: Usage) -> None:
+        """Settle a call."""
+        self._whole.settle(max_usage, spent, replayed=False)
+
+
 def _tokens(usage: Usage) -> int:
     return usage.prompt + usage.output

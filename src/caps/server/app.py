@@ -260,7 +260,9 @@ async def _open_service(
             virtual[name] = VirtualModel(name, own, served)
         yield SelectionService(
             upstream=upstream,
-            selector=Selector(runner, judge, findings, texts, panel),
+            selector=Selector(
+                runner, judge, findings, texts, panel, judge_tokens=config.limits.max_judge_tokens or None
+            ),
             config=runner.config,
             model=generator.model or None,
             limits=config.limits,

@@ -166,10 +166,7 @@ def _options(base: RunConfig, limits: Limits) -> dict[str, Any]:
         "max_n": {"minimum": 1, "maximum": limits.max_samples},
         "target": {"minimum": 0, "maximum": 1},
         "budget_seconds": {"minimum": MIN_SECONDS, "maximum": limits.max_seconds},
-        "budget_tokens": {
-            "minimum": 0,
-            **({"maximum": limits.max_judge_tokens} if limits.max_judge_tokens else {}),
-        },
+        "budget_tokens": {"minimum": 0},
         "seed": {"minimum": -(2**63), "maximum": 2**63 - 1},
         "strategy": {"enum": list(strategy_names())},
         "domain": {"enum": known_domains()},

@@ -14,9 +14,10 @@ import msgspec
 from caps.config import Option, RunConfig, find_option, per_request_options
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
-from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem
+from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem, Usage
 from caps.datasets.case_files import parse_case
 from caps.datasets.media import MOST_PARTS, part_of, read_content
+from caps.engines.adaptive import USUAL_OUTPUT
 from caps.evidence.domains import domain_named, guess_domain, known_domains, local_fields
 from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
@@ -62,6 +63,13 @@ class ChatRequest:
         if self.virtual and self.config.generator:
             return str(self.config.generator[0]["model"])
         return self.model
+
+    @property
+    def most_usage(self) -> Usage:
+        """What one sample may cost at most, as far as the client limits it."""
+        limits = [self.fields.get(name) for name in (LIMIT_NAME, "max_completion_tokens")]
+        most = next((one for one in limits if isinstance(one, int)), USUAL_OUTPUT)
+        return Usage(sum(len(one.content) for one in self.problem.messages) // 4, most)
 
     def upstream_body(self, number: int, model: str | None = None, *, limit_name: str = LIMIT_NAME) -> bytes:
         """The body of the request for one sample; a seed of the client counts up from sample to sample."""
@@ -333,8 +341,6 @@ def request_config(given: object, base: RunConfig, limits: Limits, *, least: int
         raise invalid_value("caps.domain", f"must be one of {', '.join(known_domains())}")
     most = limits.max_samples
     bounds = {"samples": (1, most), "max_n": (1, most), "budget_seconds": (MIN_SECONDS, limits.max_seconds)}
-    if limits.max_judge_tokens:
-        bounds["budget_tokens"] = (0, limits.max_judge_tokens)
     for limited, (lowest, highest) in bounds.items():
         if changes.get(limited) not in (None, "auto") and not lowest <= changes[limited] <= highest:
             name = next(one for one in row if _option(one).name == limited)
@@ -360,7 +366,6 @@ def within_limits(base: RunConfig, limits: Limits) -> RunConfig:
         samples=base.samples if base.samples == "auto" else min(base.samples, limits.max_samples),
         max_n=min(base.max_n, limits.max_samples),
         budget_seconds=limits.max_seconds,
-        budget_tokens=limits.max_judge_tokens or base.budget_tokens,
     )
 
 

@@ -5,6 +5,8 @@ The client's body is sent upstream as it is, and the whole choice comes back. In
 * Only the model's name and the seed of the client's body change.
 * An error that every sample would hit is raised at once; any other costs one sample.
 * After a cancellation or the deadline no call to the upstream is left running.
+* `budget_tokens` limits samples and verdicts together; the choices that a client asks for are generated in
+  any case.
 """
 
 import asyncio
@@ -29,9 +31,11 @@ from caps.core.errors import (
 from caps.core.types import DEFAULT_ID, Candidate, Case, Selection, Usage
 from caps.engines.adaptive import Adapted, AdaptiveRun, Generator, Step
 from caps.engines.base import Outcome
+from caps.engines.budget import BudgetLimits, CaseBudget, PoolOfCase, RunBudget
 from caps.engines.local import LocalEngine
 from caps.evidence.profiles import profile_for, signature_named
 from caps.findings.base import Findings
+from caps.judging.base import NOTHING
 from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Model, Request
 from caps.models.http import Upstream
@@ -49,6 +53,7 @@ from caps.text_workers import TextWorkers
 
 FIRST_BATCH = 4
 SETTLED_PROBABILITY = 0.95
+NO_ROOM = "budget"  # the cause of a sample that was not sent
 SAMPLING_SHARE = 0.75  # of the time limit; the rest is for the judge
 FATAL_ERRORS = (AccessError, UnknownModelError, RefusedError, TooLongError)
 
@@ -104,8 +109,20 @@ class Samples:
         return tuple(one.sample.candidate for one in self.choices if one.sample.candidate is not None)
 
 
+def sampling_budget(request: ChatRequest) -> CaseBudget:
+    """The budget of a request's samples; what they leave of it is for the judge."""
+    limits = BudgetLimits(tokens=request.config.budget_tokens)
+    return CaseBudget(limits, None, RunBudget(BudgetLimits(), None))
+
+
 async def generate_samples(
-    model: Upstream, request: ChatRequest, texts: TextWorkers, *, start: float, deadline: float
+    model: Upstream,
+    request: ChatRequest,
+    texts: TextWorkers,
+    *,
+    start: float,
+    deadline: float,
+    budget: CaseBudget,
 ) -> Samples:
     """Generate all samples at once, or with `early_exit` in doubling batches until the answers settle."""
     samples, loop = Samples(request.fixed_samples), asyncio.get_running_loop()
@@ -114,14 +131,18 @@ async def generate_samples(
         total = max(FIRST_BATCH, 2 * done) if request.config.early_exit else samples.planned
         numbers = range(done, min(max(total, request.n), samples.planned))
         soft_deadline = start + SAMPLING_SHARE * (deadline - start)
-        samples.choices += await _generate_batch(
+        batch = await _generate_batch(
             model,
             request,
             numbers,
+            budget,
             soft_deadline=soft_deadline,
             deadline=deadline,
             has_answers=bool(samples.good),
         )
+        samples.choices += [one for one in batch if one.cause != NO_ROOM]
+        if len(samples.choices) < done + len(batch):
+            break
         if request.config.early_exit and has_settled(
             await _signatures(request, samples.candidates, texts, deadline)
         ):
@@ -147,6 +168,7 @@ async def _generate_batch(
     model: Upstream,
     request: ChatRequest,
     numbers: range,
+    budget: CaseBudget,
     *,
     soft_deadline: float,
     deadline: float,
@@ -155,7 +177,7 @@ async def _generate_batch(
     """Generate samples at once. After `soft_deadline`, late ones are dropped if there is any answer."""
     loop = asyncio.get_running_loop()
     model.expect(len(numbers))
-    tasks = [asyncio.ensure_future(_generate(model, request, number)) for number in numbers]
+    tasks = [asyncio.ensure_future(_generate(model, request, number, budget)) for number in numbers]
     try:
         done, late = await asyncio.wait(
             tasks, timeout=max(0.0, soft_deadline - loop.time()), return_when=asyncio.FIRST_EXCEPTION
@@ -178,10 +200,27 @@ async def _generate_batch(
 
 
 async def _generate(
-    model: Upstream, request: ChatRequest, number: int, name: str | None = None
+    model: Upstream, request: ChatRequest, number: int, budget: CaseBudget, name: str | None = None
 ) -> SampledChoice:
-    """One sample of the request's model, or of another one."""
-    name = name or request.model
+    """One sample of the request's model, or of another one, if the budget has room for the most it may cost.
+
+    The choices that the client asked for are generated in any case.
+    """
+    most = request.most_usage if budget.limited else NOTHING
+    if number < request.n:
+        most = NOTHING
+    elif not await budget.reserve(most):
+        return SampledChoice(Sample(number, None, failure="the budget has no room for it", cause=NO_ROOM))
+    spent = most  # if it is cancelled or fails
+    try:
+        done = await _exchange(model, request, number, name or request.model)
+        spent = done.usage
+        return done
+    finally:
+        budget.settle(most, spent, replayed=False)
+
+
+async def _exchange(model: Upstream, request: ChatRequest, number: int, name: str) -> SampledChoice:
     prompt = Request(request.problem.messages, name)  # to estimate the usage, if the upstream reports none
 
     def read(reply: Any) -> tuple[Completion, dict[str, Any]]:
@@ -260,7 +299,7 @@ class Selector:
     """Runs contests with one judge server or a panel, each with the limits of its own request.
 
     The judge model is the configured one, else the model that generated the candidates. `panel` holds the
-    models of a panel's judges.
+    models of a panel's judges, and `judge_tokens` limits the judge of each request.
     """
 
     def __init__(
@@ -270,9 +309,11 @@ class Selector:
         findings: Findings | None,
         texts: TextWorkers,
         panel: Mapping[Endpoint, Model] | None = None,
+        *,
+        judge_tokens: int | None = None,
     ) -> None:
         self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
-        self._panel = panel or {}
+        self._panel, self._judge_tokens = panel or {}, judge_tokens
 
     @property
     def judge(self) -> str | None:
@@ -287,6 +328,8 @@ class Selector:
         self, case: Case, config: RunConfig, *, generator: str, deadline: float
     ) -> ContestResult:
         """Run the contest of a case; when time or tokens run out, the ranking so far is the result."""
+        limits = [one for one in (config.budget_tokens, self._judge_tokens) if one is not None]
+        config = replace(config, budget_tokens=min(limits, default=None))
         runner, engine = self._open(config, generator, deadline)
         applied = runner.apply_to_case(case)
         if isinstance(applied, InputError):
@@ -307,14 +350,14 @@ class Selector:
         As soon as the choice is settled, samples under way are cancelled.
         """
         runner, engine = self._open(request.config, request.judge_fallback, deadline)
-        together = isinstance(runner.strategy, Posterior)
+        together, budget = isinstance(runner.strategy, Posterior), engine.new_budget()
         run = AdaptiveRun(
             Case(DEFAULT_ID, request.problem, ()),
             make_policy(runner, least=request.n, eager=True),
             [
                 Generator(
                     one.source.where.model,
-                    partial(_sample, one, request),
+                    partial(_sample, one, request, budget.at(one.source.price)),
                     one.source.price,
                     one.source.quality,
                 )
@@ -323,7 +366,7 @@ class Selector:
             engine,
             asks=together and runner.asks_judge,
             seed=request.config.seed,
-            budget=engine.new_budget(),
+            budget=self._of_judge(budget, runner),
             price=runner.price,
             progress=progress,
             describe=partial(_described, request),
@@ -333,11 +376,19 @@ class Selector:
         if adapted.outcome is None:
             return samples, None
         if not together:
+            config = budget_left(request.config, samples.choices)
             result = await self.select(
-                adapted.case, request.config, generator=request.judge_fallback, deadline=deadline
+                adapted.case, config, generator=request.judge_fallback, deadline=deadline
             )
             return samples, result
         return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner)
+
+    def _of_judge(self, budget: CaseBudget, runner: Runner) -> CaseBudget:
+        """The part of a request's budget that its judge may spend."""
+        if self._judge_tokens is None:
+            return budget
+        limits = BudgetLimits(tokens=self._judge_tokens)
+        return CaseBudget(limits, runner.price, PoolOfCase(budget), deadline=budget.deadline)
 
     def _open(self, config: RunConfig, generator: str, deadline: float) -> tuple[Runner, LocalEngine]:
         """The runner and the engine of one request."""
@@ -353,12 +404,24 @@ class Selector:
         return runner, runner.local_engine(models, texts=self._texts, findings=self._findings)
 
 
+def budget_left(config: RunConfig, choices: Sequence[SampledChoice]) -> RunConfig:
+    """The config with what samples have left of the budget of tokens."""
+    if config.budget_tokens is None:
+        return config
+    spent = sum(one.usage.prompt + one.usage.output for one in choices)
+    return replace(config, budget_tokens=max(0, config.budget_tokens - spent))
+
+
 async def _sample(
-    generator: ServedGenerator, request: ChatRequest, number: int, pool: Sequence[Candidate]
+    generator: ServedGenerator,
+    request: ChatRequest,
+    budget: CaseBudget,
+    number: int,
+    pool: Sequence[Candidate],
 ) -> SampledChoice:
     """One sample of a generator; an error that every sample would hit is raised unless there is an answer."""
     try:
-        return await _generate(generator.upstream, request, number, generator.source.where.model)
+        return await _generate(generator.upstream, request, number, budget, generator.source.where.model)
     except FATAL_ERRORS as error:
         if not pool:
             raise

@@ -42,7 +42,14 @@ from caps.server.requests import (
     upstream_model,
 )
 from caps.server.rerank import case_fields, parse_large_ranking, rank_options, ranking
-from caps.server.selection import ContestResult, Samples, Selector, generate_samples
+from caps.server.selection import (
+    ContestResult,
+    Samples,
+    Selector,
+    budget_left,
+    generate_samples,
+    sampling_budget,
+)
 from caps.server.spending import Meter
 from caps.server.virtual_models import ServedGenerator, VirtualModel
 from caps.text_workers import TextWorkers
@@ -112,15 +119,15 @@ class SelectionService:
                     raise _no_candidates_error(samples)
                 return await self._completion(request, samples, found, run)
             samples = await generate_samples(
-                self.upstream, request, self.texts, start=start, deadline=deadline
-            )
+                self.upstream, request, self.texts, start=start, deadline=deadline,
+                budget=sampling_budget(request),
+            )  # fmt: skip
             if not samples.candidates:
                 raise _no_candidates_error(samples)
             domain, guessed = request.domain(samples.candidates)
             case = Case(DEFAULT_ID, request.problem, samples.candidates, domain, guessed)
-            result = await self.selector.select(
-                case, request.config, generator=request.model, deadline=deadline
-            )
+            config = budget_left(request.config, samples.choices)
+            result = await self.selector.select(case, config, generator=request.model, deadline=deadline)
         return await self._completion(request, samples, result, run)
 
     async def _completion(
