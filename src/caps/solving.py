@@ -30,6 +30,7 @@ from caps.judging.base import Budget
 from caps.registry import DEFAULT_DOMAIN
 from caps.runner import Runner, Session
 from caps.sampling.base import Grading, Ranking, Sample, Sampled, SamplingTools, record_step
+from caps.sampling.generators import Quality
 from caps.sampling.methods import Aggregate, Independent, Rsa, visible_text
 from caps.sampling.sampler import Sampler, none_succeeded, sample_all
 from caps.strategies.adaptive import Adaptive
@@ -39,7 +40,6 @@ EVENT = "event of a question"
 LOG_VERSION = "caps-events-2"
 REWRITTEN = 1_000_000  # numbers of rewritten samples follow this one
 QUALITIES = -1  # the step under which the qualities of the generators are stored
-EXPECTED = 4.0  # samples that the expected quality of a generator counts for
 Watch = Callable[[Sample], object]
 Progress = Callable[[Step], object]
 
@@ -213,24 +213,6 @@ async def _rewrite(  # noqa: PLR0917
 
 def _rewrites(method: object) -> bool:
     return isinstance(method, Aggregate | Rsa)
-
-
-@dataclass(slots=True)
-class Quality:
-    """The share of a model's samples that is right: what was expected, and what agreement showed since."""
-
-    expected: float
-    right: float = 0.0
-    seen: int = 0
-
-    @property
-    def mean(self) -> float:
-        """The share as it is known now."""
-        return (EXPECTED * self.expected + self.right) / (EXPECTED + self.seen)
-
-    def add(self, chance: float) -> None:
-        """Count a sample that is right with this chance."""
-        self.right, self.seen = self.right + chance, self.seen + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,9 @@ def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
 
     table = {"team": {"generators": ["small", "large"], "judge": "large", "max_n": 12}}
     with StubServer(team, models=("small", "large")) as server:
-        answer, listed = ask(
-            server.url, asked("2 + 2?", model="caps/team"), None, config={"models": table, "samples": 8}
+        question = asked("2 + 2?", model="caps/team")
+        answer, *again, listed = ask(
+            server.url, question, question, question, None, config={"models": table, "samples": 8}
         )
     said = answer.json
     assert said["model"] == "caps/team"
@@ -95,6 +96,12 @@ def test_a_virtual_model_asks_several_models_and_says_who_wrote_the_winner():
     assert said["caps"]["model"] in ("small", "large")
     assert {one["model"] for one in said["usage"]["caps"]["generators"]} == {"small", "large"}
     assert "caps/team" in {one["id"] for one in listed.json["data"]}
+    first, *_, last = (
+        {one["model"]: one["quality"] for one in each.json["usage"]["caps"]["generators"]}
+        for each in (answer, *again)
+    )
+    assert first == {"small": 0.6, "large": 0.6}
+    assert last["large"] > last["small"]  # learned from who agreed with what was chosen
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ class GeneratorLedger:
 
     name: str
     price: Price | None
+    quality: float = 0.6  # that was expected
     started: int = 0
     ended: int = 0
     failed: int = 0
@@ -186,7 +187,7 @@ class AdaptiveRun(Generic[D]):
         known = all(one.price is not None for one in generators) and (price is not None or not asks)
         self._prices = [one.price if known and one.price else UNPRICED for one in generators]
         self._judge_price = price if known and price is not None else UNPRICED
-        self._ledgers = [GeneratorLedger(one.name, one.price) for one in generators]
+        self._ledgers = [GeneratorLedger(one.name, one.price, one.quality) for one in generators]
         self._waiting = set[tuple[int, int]]()  # started by the policy, not sent: the record names others
         self._tasks: dict[tuple[int, int], asyncio.Task[D]] = {}
         self._numbers: list[list[int]] = [[] for _ in generators]  # not used for lack of budget
@@ -355,14 +356,19 @@ class AdaptiveRun(Generic[D]):
         for source, _ in self._waiting:  # an earlier run has paid for it and cancelled it
             ledger = self._ledgers[source]
             ledger.cancelled += 1
-            ledger.usage += self._estimate(ledger, 0.0)
+            ledger.usage += self._estimate(ledger, None)
 
-    def _estimate(self, ledger: GeneratorLedger, seconds: float) -> Usage:
-        """The usage of a cancelled sample: the usual prompt, and output in proportion to its time."""
+    def _estimate(self, ledger: GeneratorLedger, seconds: float | None) -> Usage:
+        """The usage of a cancelled sample: the usual prompt, and output by its time and the measured speed.
+
+        A sample that is cancelled has often run longer than those that ended, so it may have written more.
+        Without a time or a speed the usual output is taken.
+        """
         prompt, output = self._usual(ledger)
-        usual = median(ledger.seconds) if ledger.seconds else None
-        share = 1.0 if usual is None or usual <= 0 else min(1.0, seconds / usual)
-        return Usage(round(prompt), round(output * share), estimated=True)
+        if seconds is not None and sum(ledger.seconds) > 0:
+            written = ledger.paid.output - ledger.cancelled_usage.output
+            output = seconds * written / sum(ledger.seconds)
+        return Usage(round(prompt), round(output), estimated=True)
 
     def _usual(self, ledger: GeneratorLedger) -> tuple[float, float]:
         """Usual tokens of a sample's prompt and output."""

@@ -29,6 +29,7 @@ def generator_line(ledger: GeneratorLedger) -> Line:
     """What one generator was asked for and what that cost."""
     return {
         "model": ledger.name,
+        "quality": round(ledger.quality, 4),
         "samples": ledger.started,
         "failed": ledger.failed,
         "cancelled": ledger.cancelled,

@@ -1,6 +1,7 @@
 """Generators: the models that write the answers of one pool, as `[[generator]]` tables state them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -9,6 +10,27 @@ from caps.core.settings import nearest
 from caps.costs.prices import Price
 
 QUALITY = 0.6
+EXPECTED = 4.0  # samples that the expected quality of a generator counts for
+REMEMBERED = 1000  # samples; beyond, earlier ones count for less, so that a model that changes is noticed
+
+
+@dataclass(slots=True)
+class Quality:
+    """The share of a model's samples that is right: what was expected, and what agreement showed since."""
+
+    expected: float = QUALITY
+    right: float = 0.0
+    seen: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The share as it is known now."""
+        return (EXPECTED * self.expected + self.right) / (EXPECTED + self.seen)
+
+    def add(self, chance: float) -> None:
+        """Count a sample that is right with this chance."""
+        kept = 1.0 if self.seen < REMEMBERED else 1 - 1 / REMEMBERED
+        self.right, self.seen = kept * self.right + chance, kept * self.seen + 1
 
 
 class GeneratorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -42,6 +42,7 @@ from caps.models.http import Upstream
 from caps.models.wire import read_completion, sanitize
 from caps.runner import Endpoint, Runner
 from caps.sampling.base import Sample
+from caps.sampling.generators import Quality
 from caps.sampling.sampler import to_sample
 from caps.server.errors import ApiError, internal_error
 from caps.server.requests import ChatRequest, as_json, field_error, tool_calls_of
@@ -314,6 +315,7 @@ class Selector:
     ) -> None:
         self._runner, self._model, self._findings, self._texts = runner, model, findings, texts
         self._panel, self._judge_tokens = panel or {}, judge_tokens
+        self._qualities: dict[Endpoint, Quality] = {}  # of the generators of virtual models
 
     @property
     def judge(self) -> str | None:
@@ -351,6 +353,7 @@ class Selector:
         """
         runner, engine = self._open(request.config, request.judge_fallback, deadline)
         together, budget = isinstance(runner.strategy, Posterior), engine.new_budget()
+        qualities = [self._quality_of(one, alone=len(generators) == 1) for one in generators]
         run = AdaptiveRun(
             Case(DEFAULT_ID, request.problem, ()),
             make_policy(runner, least=request.n, eager=True),
@@ -359,9 +362,9 @@ class Selector:
                     one.source.where.model,
                     partial(_sample, one, request, budget.at(one.source.price)),
                     one.source.price,
-                    one.source.quality,
+                    known.mean,
                 )
-                for one in generators
+                for one, known in zip(generators, qualities, strict=True)
             ],
             engine,
             asks=together and runner.asks_judge,
@@ -375,6 +378,9 @@ class Selector:
         samples = Samples(len(adapted.samples), adapted.samples, adapted)
         if adapted.outcome is None:
             return samples, None
+        if (chosen := adapted.outcome.selection) is not None:
+            for number, source in enumerate(adapted.written_by):
+                qualities[source].add(chosen.scores.get(number, 0.0))
         if not together:
             config = budget_left(request.config, samples.choices)
             result = await self.select(
@@ -382,6 +388,11 @@ class Selector:
             )
             return samples, result
         return samples, ContestResult(adapted.outcome, _selection(adapted.outcome), runner)
+
+    def _quality_of(self, generator: ServedGenerator, *, alone: bool) -> Quality:
+        """What is known of a generator: learned for those of virtual models, which compete."""
+        expected = Quality(generator.source.quality)
+        return expected if alone else self._qualities.setdefault(generator.source.where, expected)
 
     def _of_judge(self, budget: CaseBudget, runner: Runner) -> CaseBudget:
         """The part of a request's budget that its judge may spend."""
