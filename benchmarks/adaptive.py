@@ -5,7 +5,9 @@
 
 The candidates are real, labelled and drawn in random order. A sample costs its output at four times the
 price of input; every started sample is paid in full. The judge replies with `--reply` tokens and costs as
-much per token as the generator, or a fifth. Intervals are paired bootstraps over problems.
+much per token as the generator, or a fifth. Intervals are paired bootstraps over problems. "Difficulty known"
+is a bound: the best fixed N for each share of right candidates that a problem of a pool has, which no rule
+knows before it samples.
 """
 
 import argparse
@@ -115,7 +117,9 @@ def adaptive(drawn: Shuffled, policy: Adaptive, price: float | None, reply: int,
     return Row(drawn.right(done.selection.winner), generated, judged, done.started)
 
 
-VALUES = (0.006, 0.012, 0.018)
+VALUES = (0.01, 0.03, 0.06)
+FIXED = (1, 2, 4, 8, 16)
+PRICES = (1.0, 0.2)  # of the judge, in prices of the generator
 
 
 def curves(pools: dict[str, Sequence[LabelledPool]], given: argparse.Namespace) -> list[dict[str, object]]:
@@ -130,11 +134,12 @@ def curves(pools: dict[str, Sequence[LabelledPool]], given: argparse.Namespace) 
                 for one in problems[: given.limit]
                 for turn in range(given.turns)
             ]
-            found.append({"method": name, "judge price": price, "pool": pool, "rows": rows})
+            shares = [sum(one.correct) / len(one.correct) for one in problems[: given.limit]]
+            found.append({"method": name, "judge price": price, "pool": pool, "rows": rows, "shares": shares})
             print(".", end="", flush=True, file=sys.stderr)
 
-    for price in (1.0, 0.2):
-        for n in (1, 2, 4, 8, 16):
+    for price in PRICES:
+        for n in FIXED:
             for name, strategy in (("majority", majority), ("posterior", posterior)):
                 add(
                     f"N = {n}, {name}", price,
@@ -158,30 +163,57 @@ def report(found: Sequence[dict[str, Any]]) -> None:
     """Tables: accuracy and cost of each method on each workload, against fixed N with `posterior`."""
     for workload, names in WORKLOADS.items():
         base_n = 8 if workload == "mixed" else 16
-        for price in (1.0, 0.2):
-            stacked = {}
+        for price in PRICES:
+            stacked: dict[str, list[Row]] = {}
+            shares: dict[str, list[tuple[str, int]]] = {}
             for one in found:
-                if one["pool"] in names:
-                    free = "majority" in one["method"] or "votes" in one["method"]
-                    if one["judge price"] == (1.0 if free else price):
-                        stacked.setdefault(one["method"], []).extend(Row(*row) for row in one["rows"])
-            base = stacked[f"N = {base_n}, posterior"]
+                free = "majority" in one["method"] or "votes" in one["method"]
+                if one["pool"] in names and one["judge price"] == (1.0 if free else price):
+                    stacked.setdefault(one["method"], []).extend(Row(*row) for row in one["rows"])
+                    of = shares.setdefault(one["method"], [])
+                    of += [(one["pool"], sum(share > edge for edge in EDGES)) for share in one["shares"]]
+            base, kinds = stacked[f"N = {base_n}, posterior"], shares[f"N = {base_n}, posterior"]
+            stacked |= difficulty_known(stacked, kinds)
             cost = fmean(row.cost for row in base)
             print(
-                f"\n{workload}: {len(base)} answers, judge at {price:g} of the generator's price; "
-                f"cost in per cent of N = {base_n} with posterior"
+                f"\n{workload}: {len(kinds)} problems, {len(base)} answers, judge at {price:g} of the "
+                f"generator's price; cost in per cent of N = {base_n} with posterior"
             )
             for name, rows in stacked.items():
                 gap = np.array([100.0 * (a.right - b.right) for a, b in zip(rows, base, strict=True)])
+                gap = gap.reshape(len(kinds), -1).mean(axis=1)
                 draws = np.random.default_rng(1).choice(gap, (2000, len(gap))).mean(axis=1)
                 low, high = np.quantile(draws, [0.025, 0.975])
                 print(
                     f"  {name:24s} right {100 * fmean(row.right for row in rows):5.1f} "
-                    f"({gap.mean():+.1f} [{low:+.1f}, {high:+.1f}])  cost "
-                    f"{100 * fmean(row.cost for row in rows) / cost:5.1f} %  samples "
-                    f"{fmean(row.samples for row in rows):4.1f}  judging "
+                    f"({gap.mean():+.1f} [{low:+.1f}, {high:+.1f}], every second problem "
+                    f"{gap[1::2].mean():+.1f})  cost {100 * fmean(row.cost for row in rows) / cost:5.1f} %  "
+                    f"samples {fmean(row.samples for row in rows):4.1f}  judging "
                     f"{100 * sum(row.judged for row in rows) / sum(row.cost for row in rows):3.0f} % of it"
                 )
+
+
+EDGES = (0.05, 0.15, 0.25, 0.4, 0.6, 0.8, 0.93, 0.99)  # between kinds of problems, by right candidates
+
+
+def difficulty_known(stacked: dict[str, list[Row]], kinds: Sequence[tuple[str, int]]) -> dict[str, list[Row]]:
+    """For several prices of a right answer, the fixed N with `posterior` that is best for each kind."""
+    columns = [stacked[f"N = {n}, posterior"] for n in FIXED]
+    turns, found = len(columns[0]) // len(kinds), dict[str, list[Row]]()
+    for price in (4e-6, 8e-6, 1.2e-5, 1.6e-5):
+        best = {}
+        for kind in set(kinds):
+            places = [k * turns + t for k, one in enumerate(kinds) if one == kind for t in range(turns)]
+            best[kind] = max(
+                range(len(FIXED)),
+                key=lambda n, places=places, price=price: sum(
+                    columns[n][place].right - price * columns[n][place].cost for place in places
+                ),
+            )
+        found[f"difficulty known {price:g}"] = [
+            columns[best[kind]][k * turns + t] for k, kind in enumerate(kinds) for t in range(turns)
+        ]
+    return found
 
 
 def main() -> None:

@@ -136,3 +136,12 @@ def test_answers_that_do_not_fit_the_action_are_refused():
     run = PolicyRun(Adaptive(), Event(Pool((Source(1.0, 0.5),))))
     with pytest.raises(AnswerError):
         run.tell(Event(run.pool, (Verdict(9, 3),)))
+
+
+def test_a_clearly_worse_generator_is_not_asked_however_cheap_it_is():
+    def first(*qualities):
+        sources = tuple(Source(price, quality) for price, quality in zip((3.0, 1.0), qualities, strict=True))
+        return next(Adaptive().play(Event(Pool(sources)), Random(1))).counts
+
+    assert first(0.75, 0.7) == (0, 2)
+    assert first(0.75, 0.45) == (2, 0)

@@ -23,6 +23,7 @@ from caps.strategies.verdicts import scales
 AHEAD = (1, 2, 3, 5, 8, 12)  # how many samples may be needed before they change anything
 STAGE = "ask"
 LEAST_LEFT = 0.05  # of the variance of log-odds: another verdict may always show a little
+CLEARLY_WORSE = 0.1  # in quality: such a generator is not asked if there is a better one
 VERDICTS = 3  # about one answer, that are expected to be asked in the end
 
 Rounds: TypeAlias = Sequence[tuple[Sequence[Ask], Sequence[Answer]]]
@@ -158,8 +159,8 @@ class Adaptive:
         chances, counts, answers = _standings(pool, state)
         asked = Counter(state.answer_of[one] for asks, _ in rounds for ask in asks for one in ask.entrants)
         left = [self._verdicts_left(pool, asked[answer]) for answer in answers]
-        for number, source in enumerate(pool.sources):
-            own = [row[number] for row in counts]
+        for number in _worth_asking(pool):
+            source, own = pool.sources[number], [row[number] for row in counts]
             known = [
                 Standing(chance, sum(row), mine, verdicts)
                 for chance, row, mine, verdicts in zip(chances, counts, own, left, strict=True)
@@ -200,7 +201,7 @@ class Adaptive:
         """The first samples: of the source that promises most right answers for its price."""
         wanted = max(self.first, min(self.least, self.at_once)) - _running(pool)
         more = max(0, min(wanted, self._room(pool)))
-        best = max(range(len(pool.sources)), key=lambda k: (_promise(pool, k), -k))
+        best = max(_worth_asking(pool), key=lambda k: (_promise(pool, k), -k))
         return tuple(more * (k == best) for k in range(len(pool.sources)))
 
     def _room(self, pool: Pool) -> int:
@@ -224,6 +225,16 @@ def _standings(pool: Pool, state: ContestState) -> tuple[list[float], list[list[
     independent = [one.independent for one in pool.sources]
     counts = [votes([pool.written_by[one] for one in members[k]], independent) for k in order]
     return found, counts, order
+
+
+def _worth_asking(pool: Pool) -> list[int]:
+    """The sources that are not clearly worse than the best.
+
+    What a worse model gets wrong it gets wrong again and again: its votes mislead on hard problems, however
+    cheap they are.
+    """
+    best = max(one.quality for one in pool.sources)
+    return [number for number, one in enumerate(pool.sources) if one.quality >= best - CLEARLY_WORSE]
 
 
 def _promise(pool: Pool, number: int) -> float:
