@@ -361,13 +361,13 @@ class AdaptiveRun(Generic[D]):
     def _estimate(self, ledger: GeneratorLedger, seconds: float | None) -> Usage:
         """The usage of a cancelled sample: the usual prompt, and output by its time and the measured speed.
 
-        A sample that is cancelled has often run longer than those that ended, so it may have written more.
-        Without a time or a speed the usual output is taken.
+        A sample that is cancelled has often run longer than those that ended, so it may have written more: up
+        to what a late one would, since it may be stuck as well. Without time or speed: the usual output.
         """
         prompt, output = self._usual(ledger)
         if seconds is not None and sum(ledger.seconds) > 0:
             written = ledger.paid.output - ledger.cancelled_usage.output
-            output = seconds * written / sum(ledger.seconds)
+            output = min(LATE * output, seconds * written / sum(ledger.seconds))
         return Usage(round(prompt), round(output), estimated=True)
 
     def _usual(self, ledger: GeneratorLedger) -> tuple[float, float]:
