@@ -79,8 +79,10 @@ async def rebuild(
     case = job.case
     if result.found is None:
         return Outcome(job.number, case.id, failure=result.failure)
-    pairs = zip(case.candidates, result.found, strict=True)
-    known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
+    known = case
+    if any(result.found):
+        pairs = zip(case.candidates, result.found, strict=True)
+        known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
     try:
         if result.texts is not None and isinstance(prepare, CasePreparation):
             prepared = prepare.restore(known, result.texts)
