@@ -70,8 +70,12 @@ def connect(cluster: Cluster) -> Any:
             ray.init(address=cluster.address, **quiet)
     except Exception as error:  # Ray raises many types
         reason = str(error).partition(". ")[0].partition("\n")[0]
-        what = "cannot start one here" if cluster.address in LOCAL else f"cannot join {cluster.address!r}"
-        raise SettingError(f"--ray-address: Ray {what} ({reason})") from None
+        if cluster.address in LOCAL:
+            raise SettingError(f"--ray-address: Ray cannot start a cluster here ({reason})") from None
+        raise SettingError(
+            f"--ray-address: Ray cannot join {cluster.address!r} ({reason}): if it asks for a token, "
+            "set RAY_AUTH_MODE=token and have the token of its first machine here (~/.ray/auth_token)"
+        ) from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # Ray reports dead workers on standard output, where results go; there is no public switch for it.
     ray._private.worker._worker_logs_enabled = False
