@@ -58,11 +58,13 @@ def run(words: list[str], strike: Callable[[int], None] | None = None, at: int =
         for number, line in enumerate(process.stdout, 1):
             times.append(time.perf_counter())
             row = json.loads(line)
-            results[row["id"]] = (row["winner"], row["calls"], row["tokens"])
+            results[row["id"]] = (row["winner"], row["calls"], row["tokens"]["asked"])
             if strike is not None and number == at:
                 strike(process.pid)
         code = process.wait()
         errors.seek(0)
+        if code and strike is None:
+            sys.exit(errors.read())
         return Seen(results, times[-1] - times[0] if times else 0.0, code, errors.read()[-600:])
 
 
@@ -158,7 +160,7 @@ def main() -> None:
             )
             journal, before = Path(folder) / "head.sqlite", asked(url)
             struck = run(words(journal, address, 2), lambda _: kill("gcs_server"), given.cases // 3)
-            last = struck.error.strip().splitlines()[-1:]
+            last = [line for line in struck.error.splitlines() if line.startswith("caps:")]
             print(
                 f"the head killed   exit {struck.code} after {len(struck.results)} results: {last}",
                 flush=True,
