@@ -117,7 +117,7 @@ def adaptive(drawn: Shuffled, policy: Adaptive, price: float | None, reply: int,
     return Row(drawn.right(done.selection.winner), generated, judged, done.started)
 
 
-VALUES = (0.01, 0.03, 0.06)
+VALUES = (0.006, 0.01, 0.03, 0.06)
 FIXED = (1, 2, 4, 8, 16)
 PRICES = (1.0, 0.2)  # of the judge, in prices of the generator
 
