@@ -1,10 +1,11 @@
 """How well running programs tells them apart: clusters that mix right and wrong, and `tests-first` alone.
 
 For each pool of labelled programs: the share of problems with a cluster of both right and wrong programs,
-the separating inputs kept, seconds a case, and how often `tests-first` chooses a right program. No judge is
-asked. Some labels were made by running programs differently from `caps` (a function's body without its
-head), so the programs of mixed clusters are graded again on the tests of the pool, where it has some: `still
-mixed` counts what remains. `--against` names the `src` folder of another version, measured in the same run.
+the separating inputs kept, seconds a case, the share of cases whose time ended first, and how often
+`tests-first` chooses a right program. No judge is asked. Some labels were made by running programs
+differently from `caps` (a function's body without its head), so the programs of mixed clusters are graded
+again on the tests of the pool, where it has some: `still mixed` counts what remains. `--against` names the
+`src` folder of another version, measured in the same run.
 
     python -m benchmarks.separating --data DIR [--pools apps,mbpp] [--limit N] [--against OTHER/src]
 """
@@ -44,6 +45,7 @@ POOLS = {
     "mbpp": "pools/mbpp_mapcoder",
     "ice": "judgments/recorded/ice_python",
 }
+TIME_ENDED = "the time for further inputs ended"  # as findings say it; versions before did not have it
 SEEDS = 40  # ties are broken at random
 AT_ONCE = 4  # cases, as in a run
 
@@ -60,6 +62,7 @@ class Measured:
     right: float
     best: float
     kept: float
+    cut: float
     seconds: float
 
 
@@ -97,7 +100,7 @@ async def find(cases: Sequence[Case], journal: Path) -> tuple[list[Case], float]
 def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
     """The figures of a pool whose programs were run."""
     prepare = make_prepare(findings=True)
-    mixed, still, split, right, kept = [], [], [], [], []
+    mixed, still, split, right, kept, cut = [], [], [], [], [], []
     for case in cases:
         entrants, labels = prepare(case).evidence.entrants, [bool(one.correct) for one in case.candidates]
         clusters = defaultdict[str | None, list[int]](list)
@@ -110,6 +113,7 @@ def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
         winners = [_winner(TestsFirst(), entrants, seed) for seed in range(SEEDS)]
         right.append(fmean(labels[one] for one in winners))
         kept.append(max((len(getattr(one.found, "runs", ())) for one in case.candidates), default=0))
+        cut.append(any(one.found is not None and one.found.note == TIME_ENDED for one in case.candidates))
     best = fmean(any(one.correct for one in case.candidates) for case in cases)
     return Measured(
         pool,
@@ -120,6 +124,7 @@ def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
         fmean(right),
         best,
         fmean(kept),
+        fmean(cut),
         seconds / len(cases),
     )
 
@@ -166,6 +171,7 @@ def main() -> None:
     if options.against:
         command = [sys.executable, __file__, "--data", options.data, "--pools", options.pools, "--json"]
         command += [] if options.limit is None else ["--limit", str(options.limit)]
+        command += [] if options.journals is None else ["--journals", str(Path(options.journals, "before"))]
         environment = {**os.environ, "PYTHONPATH": options.against}
         other = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603
         before = [Measured(**json.loads(line)) for line in other.stdout.splitlines()]
@@ -185,7 +191,7 @@ def _print(one: Measured, when: str) -> None:
         f"clusters with right ones {one.split:4.2f}",
         f"tests-first {one.right:6.1%} (best {one.best:.1%})",
         f"inputs kept {one.kept:4.1f}",
-        f"{one.seconds:5.2f} s a case",
+        f"{one.seconds:5.2f} s a case, cut short {one.cut:5.1%}",
     )
     print("  ".join(parts), flush=True)
 
