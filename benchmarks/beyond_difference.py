@@ -33,6 +33,7 @@ from caps.studies.simulation import LabelledPool
 from caps.studies.suites import pool_of
 
 ASSUMED = {"equal": 0.0, "5 points better": 0.05, "5 points worse": -0.05}
+CASCADES = ("caps-r", APART)
 HALVES = {"even": 0, "odd": 1}
 BEFORE = "behaviour-2"  # the finder of the version before; the rest of its name is as now
 USUAL = "posterior, usual views"
@@ -78,13 +79,13 @@ def _played(
     usual, shown = now
     each = max(1, round(given.contests / len(usual.merged)))
     judge, believed = simulated(accuracy, given.shared), ours(accuracy, given.shared, **dict(given.set))
-    rivals = {name: make_strategy(name) for name in ("tests-first", "caps-r")}
-    rivals[APART] = make_strategy("caps-r", {"shortlist": "tests"})
+    everyone = {name: make_strategy(name) for name in ("tests-first", "caps-r")}
+    everyone |= {APART: make_strategy("caps-r", {"shortlist": "tests"}), USUAL: believed}
     found = dict[str, Played]()
     for earlier, _ in before:
-        old = contests(earlier, rivals | {USUAL: believed}, judge, given.seeds, each)
+        old = contests(earlier, everyone, judge, given.seeds, each, apart=CASCADES)
         found |= {f"{name}, before": one for name, one in old.items()}
-    found |= contests(usual, rivals | {USUAL: believed}, judge, given.seeds, each)
+    found |= contests(usual, everyone, judge, given.seeds, each, apart=CASCADES)
     for name, more in ASSUMED.items():
         assumed = replace(judge, accuracy_difference=accuracy + more)
         after = contests(shown, {name: believed}, assumed, given.seeds, each)
@@ -131,7 +132,7 @@ def main() -> None:
     for accuracy, cells in zip(given.accuracy, zip(*rows, strict=True), strict=True):
         print(f"SIMULATED judge, {100 * accuracy:.0f} % on full views; mean of {len(cells)} pools")
         print("\n".join(table(cells)))
-        for name, cell in zip(names, cells, strict=True):
+        for name, cell in zip(names, cells, strict=True) if len(names) > 1 else ():
             print(f"{name}\n" + "\n".join(table([cell])), flush=True)
 
 

@@ -123,7 +123,7 @@ def test_rows_stay_as_long_as_each_other_and_a_square_stays_one():
 def test_texts_meet_what_the_programs_look_for():
     hints = Hints.of("", ["import re\nre.search('^[a-z]+_[a-z]+$', s)", "s.startswith('p')"])
     source = CallInputs([["ab cd"]], [], hints, Random(1))
-    changed = [text for _ in range(200) for (text,) in [source.change(["ab cd"])]]
+    changed = [text for _ in range(600) for (text,) in [source.change(["ab cd"])]]
     assert any("_" in text for text in changed)
     assert any(" p" in text for text in changed)
     assert any(sum(map(str.isdigit, text)) > 2 for text in changed)

@@ -6,7 +6,7 @@ Everything is a function of the examples, the hints and the seed.
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, zip_longest
 from random import Random
 from typing import Any
 
@@ -54,17 +54,18 @@ class CallInputs:
                     yield [*basis[:place], edge, *basis[place + 1 :]]
 
     def related(self) -> Iterator[list[Any]]:
-        """Examples with two arguments exchanged, one made from the others, or a whole number as a float."""
-        for basis in self._different()[:4]:
-            for a, b in combinations(range(len(basis)), 2):
-                if type(basis[a]) is type(basis[b]):
-                    exchanged = list(basis)
-                    exchanged[a], exchanged[b] = basis[b], basis[a]
-                    yield exchanged
+        """Examples with two arguments exchanged, one made from the others, or a whole number as a float.
+
+        The most telling ones come first, in turn for all examples and places.
+        """
+        kinds = list[list[list[Any]]]()
+        for basis in self._different()[:3]:
             for place, value in enumerate(basis):
-                fitting = list(self._made_from_others(basis, place))
-                fitting += [float(value)] if type(value) is int and place in self._either else []
-                yield from ([*basis[:place], one, *basis[place + 1 :]] for one in fitting)
+                fitting = [float(value)] if type(value) is int and place in self._either else []
+                fitting += self._made_from_others(basis, place)
+                kinds.append([[*basis[:place], one, *basis[place + 1 :]] for one in fitting])
+            kinds.append(list(_exchanged(basis)))
+        yield from (one for row in zip_longest(*kinds) for one in row if one is not None)
 
     def _different(self) -> list[Sequence[Any]]:
         """The examples, first one of each combination of types."""
@@ -228,11 +229,11 @@ class CallInputs:
             if letters:
                 letters[rng.randrange(len(letters))] = rng.choice(alphabet)
         dice = rng.random()
-        if dice < 0.3:
+        if dice < 0.35:
             kind = rng.choice(self._kinds)
-            for _ in range(rng.choice((1, 1, 2, 4))):
+            for _ in range(rng.choice((1, 2, 4))):
                 letters.insert(rng.randint(0, len(letters)), rng.choice(kind))
-        elif dice < 0.4 and self._hints.texts:
+        elif dice < 0.45 and self._hints.texts:
             starts = [0, len(letters), *(k + 1 for k, one in enumerate(letters) if one == " ")]
             letters.insert(rng.choice(starts), rng.choice(self._hints.texts))
         return "".join(letters)
@@ -255,14 +256,23 @@ class CallInputs:
         return items[:MAX_ITEMS]
 
 
+def _exchanged(values: Sequence[Any]) -> Iterator[list[Any]]:
+    """Two arguments of the same type in each other's place."""
+    for a, b in combinations(range(len(values)), 2):
+        if type(values[a]) is type(values[b]):
+            yield [values[{a: b, b: a}.get(k, k)] for k in range(len(values))]
+
+
 def _made_from(value: Any, others: Sequence[Any], rng: Random) -> Iterator[Any]:
     """Values in place of one that programs may compare with the other arguments, or look up in them."""
     sequences = [one for one in others if isinstance(one, list | tuple)]
     if type(value) in (int, float):
+        for items in sequences:
+            yield from (sum(pair) for pair in [_two_of(items, rng)] if {*map(type, pair)} <= {int, float})
+        yield from (len(one) for one in others if isinstance(one, list | tuple | str))
         numbers = [one for one in others if type(one) in (int, float)]
-        yield from (*numbers, sum(numbers), *(a - b for a, b in pairwise(numbers)), *(2 * a for a in numbers))
-        for one in (*sequences, *(one for one in others if isinstance(one, str))):
-            yield from (len(one), len(one) - 1, rng.randint(0, len(one)))
+        yield from (sum(numbers), *(a - b for a, b in pairwise(numbers)), *numbers, *(2 * a for a in numbers))
+        yield from (rng.randint(0, len(one)) for one in others if isinstance(one, list | tuple | str))
     elif isinstance(value, str):
         for text in (one for one in others if isinstance(one, str)):
             yield from (text, text[::-1], text[: len(text) // 2], text + value)
@@ -273,6 +283,10 @@ def _made_from(value: Any, others: Sequence[Any], rng: Random) -> Iterator[Any]:
         )
     if isinstance(value, int | float | str):
         yield from (rng.choice(one) for one in sequences if one)
+
+
+def _two_of(items: Sequence[Any], rng: Random) -> Sequence[Any]:
+    return rng.sample(list(items), min(2, len(items)))
 
 
 def _values_in(value: Any) -> Iterator[Any]:

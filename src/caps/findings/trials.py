@@ -21,7 +21,7 @@ ATTEMPTS = 8  # changes tried for each new input; most that fail were made befor
 MAX_HEADERS = 16  # programs that are searched for annotations
 LARGEST = 3  # inputs as large as the statement allows
 EDGES = 0.5  # share of edge cases in the first inputs
-RELATED = 0.2  # share of those in which arguments have to do with each other
+RELATED = 0.25  # share of those in which arguments have to do with each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,11 @@ class FurtherInputs:
 
     def first(self, count: int) -> list[Any]:
         """The seeds of the trial, edge cases, and changed examples."""
-        related, edges = list(self._related()), list(self._edges())
-        self._rng.shuffle(related)
+        edges = list(self._edges())
         self._rng.shuffle(edges)
         chosen = [*self._new(self._trial.seeds, count)]
-        chosen += self._new(related, int(count * RELATED))
-        chosen += self._new(edges, int(count * EDGES) - len(chosen))
+        chosen += self._new(self._related(), int(count * RELATED))
+        chosen += self._new(edges, int(count * EDGES) - len(chosen) // 2)
         return chosen + self.changed(self._trial.known, count - len(chosen))
 
     def more(self, parents: Sequence[Any], count: int) -> list[Any]:
