@@ -59,7 +59,7 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
 
 @needs_bubblewrap
 def test_what_continues_a_program_has_the_imports_of_that_program_only():
-    head = "def f(x):\n    \"\"\"Cut.\n    >>> f(2.5)\n    2\n    \"\"\"\n"
+    head = 'def f(x):\n    """Cut.\n    >>> f(2.5)\n    2\n    """\n'
     bodies = ("    return math.floor(x)\n", "    return int(x // 1)\n")
     one = replace(case(*bodies, entry_point="f"), problem=Problem.of(head))
     assert [each.passed for each in asyncio.run(look(BehaviourFinder(), one))] == [0, 1]
