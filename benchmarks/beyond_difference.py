@@ -55,7 +55,7 @@ def read(name: str, given: argparse.Namespace) -> list[tuple[Pools, Pools]]:
     cases = list(cases_of(given.data / f"{POOLS[name]}.jsonl.gz", None))
     if given.half:
         cases = cases[HALVES[given.half] :: 2]
-    found, _ = asyncio.run(find(cases, given.journals / f"{name}.sqlite"))
+    found, _ = asyncio.run(find(cases, given.journals / f"{name}.sqlite", given.seconds))
     pools = [pools_of(name, found)]
     if given.before:
         version = " ".join([BEFORE, *BehaviourFinder().version.split()[1:4]])
@@ -124,6 +124,7 @@ def main() -> None:
     options.add_argument("--shared", type=float, default=0.5)
     options.add_argument("--seeds", type=int, default=50)
     options.add_argument("--contests", type=int, default=300, help="of a pool, at least one a problem")
+    options.add_argument("--seconds", type=float, help="the limit of a case that the findings had")
     options.add_argument("--set", type=_setting, nargs="*", default=[], help="NAME=NUMBER of posterior")
     given = options.parse_args()
     names = given.pools.split(",")

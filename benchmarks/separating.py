@@ -80,11 +80,12 @@ def cases_of(path: Path, limit: int | None) -> Iterator[Case]:
             yield parse_row(row, default_id=str(number))
 
 
-async def find(cases: Sequence[Case], journal: Path) -> tuple[list[Case], float]:
-    """The cases with their findings, and the seconds it took."""
+async def find(cases: Sequence[Case], journal: Path, limit: float | None = None) -> tuple[list[Case], float]:
+    """The cases with their findings, and the seconds it took; `limit`: of each case, unless the usual."""
     started, free = time.perf_counter(), asyncio.Semaphore(AT_ONCE)
     with Journal.open(journal) as opened:
-        findings = Findings({"code": BehaviourFinder()}, opened, insist=True)
+        finder = BehaviourFinder() if limit is None else BehaviourFinder(seconds=limit)
+        findings = Findings({"code": finder}, opened, insist=True)
 
         async def one(case: Case) -> Case:
             async with free:
@@ -154,7 +155,7 @@ def run(options: argparse.Namespace) -> Iterator[Measured]:
     folder.mkdir(parents=True, exist_ok=True)
     for pool in options.pools.split(","):
         cases = list(cases_of(Path(options.data, f"{POOLS[pool]}.jsonl.gz"), options.limit))
-        found, seconds = asyncio.run(find(cases, folder / f"{pool}.sqlite"))
+        found, seconds = asyncio.run(find(cases, folder / f"{pool}.sqlite", options.seconds))
         yield measure(pool, found, seconds)
 
 
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="problems of each pool")
     parser.add_argument("--against", help="the src folder of another version")
     parser.add_argument("--journals", help="keep the findings here; what is there is not run again")
+    parser.add_argument("--seconds", type=float, help="limit of a case, for a machine busy with other work")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.against:
