@@ -6,9 +6,9 @@
 `posterior` with the usual partial views and `posterior` that shows separating inputs (`code-difference`),
 beside `tests-first`, `caps-r`, and `caps-r` with failing programs left out. How well a judge decides about
 differences is an assumption: as well as on full views, 5 points better, 5 points worse. `posterior` always
-counts such a verdict as one on full views. `--before` plays with the findings of the version before, too. The
-programs run once, in `benchmarks.separating`. Intervals are paired bootstraps over problems; `--half` takes
-every second problem.
+counts such a verdict as one on full views. `--before` plays with the findings and settings of the version
+before, too. The programs run once, in `benchmarks.separating`. Intervals are paired bootstraps over problems;
+`--half` takes every second problem.
 """
 
 import argparse
@@ -36,6 +36,7 @@ ASSUMED = {"equal": 0.0, "5 points better": 0.05, "5 points worse": -0.05}
 CASCADES = ("caps-r", APART)
 HALVES = {"even": 0, "odd": 1}
 BEFORE = "behaviour-2"  # the finder of the version before; the rest of its name is as now
+OLD_SETTINGS = {"impure": 0.12}
 USUAL = "posterior, usual views"
 
 
@@ -83,7 +84,8 @@ def _played(
     everyone |= {APART: make_strategy("caps-r", {"shortlist": "tests"}), USUAL: believed}
     found = dict[str, Played]()
     for earlier, _ in before:
-        old = contests(earlier, everyone, judge, given.seeds, each, apart=CASCADES)
+        as_before = {USUAL: ours(accuracy, given.shared, **OLD_SETTINGS)}
+        old = contests(earlier, everyone | as_before, judge, given.seeds, each, apart=CASCADES)
         found |= {f"{name}, before": one for name, one in old.items()}
     found |= contests(usual, everyone, judge, given.seeds, each, apart=CASCADES)
     for name, more in ASSUMED.items():

@@ -114,7 +114,7 @@ def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
         winners = [_winner(TestsFirst(), entrants, seed) for seed in range(SEEDS)]
         right.append(fmean(labels[one] for one in winners))
         kept.append(max((len(getattr(one.found, "runs", ())) for one in case.candidates), default=0))
-        cut.append(any(one.found is not None and one.found.note == TIME_ENDED for one in case.candidates))
+        cut.append(any(getattr(one.found, "note", "") == TIME_ENDED for one in case.candidates))
     best = fmean(any(one.correct for one in case.candidates) for case in cases)
     return Measured(
         pool,
