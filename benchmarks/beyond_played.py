@@ -1,7 +1,7 @@
 """Contests of `beyond.py`, played against the SIMULATED judge, and what is made of their rows."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -97,17 +97,21 @@ def contests(
     each: int,
     *,
     hostile: bool = False,
+    apart: Collection[str] = (APART,),
 ) -> dict[str, Played]:
-    """Play every strategy; each problem meets `each` of the judge seeds, other problems other ones."""
+    """Play every strategy; each problem meets `each` of the judge seeds, other problems other ones.
+
+    Those named in `apart` do not merge what behaves alike.
+    """
     rows: dict[str, list[list[float]]] = {name: [] for name in strategies}
-    for merged, apart in zip(pools.merged, pools.apart, strict=True):
+    for merged, by_syntax in zip(pools.merged, pools.apart, strict=True):
         wrong = [one.id for one, right in zip(merged.entrants, merged.correct, strict=True) if not right]
         for turn in range(each):
             seed = (7 * merged.number + turn * max(1, seeds // each)) % seeds
             judge = SimulatedJudge(model, merged.entrants, merged.correct, seed=seed, case=merged.number)
             charmed = Hostile(judge, wrong[seed % len(wrong)] if hostile and wrong else None)
             for name, strategy in strategies.items():
-                rows[name].append(_play(apart if name == APART else merged, strategy, charmed, seed))
+                rows[name].append(_play(by_syntax if name in apart else merged, strategy, charmed, seed))
     return {name: Played(np.array(found)) for name, found in rows.items()}
 
 

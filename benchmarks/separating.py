@@ -1,10 +1,11 @@
 """How well running programs tells them apart: clusters that mix right and wrong, and `tests-first` alone.
 
 For each pool of labelled programs: the share of problems with a cluster of both right and wrong programs,
-the separating inputs kept, seconds a case, and how often `tests-first` chooses a right program. No judge is
-asked. Some labels were made by running programs differently from `caps` (a function's body without its
-head), so the programs of mixed clusters are graded again on the tests of the pool, where it has some: `still
-mixed` counts what remains. `--against` names the `src` folder of another version, measured in the same run.
+the separating inputs kept, seconds a case, the share of cases whose time ended first, and how often
+`tests-first` chooses a right program. No judge is asked. Some labels were made by running programs
+differently from `caps` (a function's body without its head), so the programs of mixed clusters are graded
+again on the tests of the pool, where it has some: `still mixed` counts what remains. `--against` names the
+`src` folder of another version, measured in the same run.
 
     python -m benchmarks.separating --data DIR [--pools apps,mbpp] [--limit N] [--against OTHER/src]
 """
@@ -44,6 +45,7 @@ POOLS = {
     "mbpp": "pools/mbpp_mapcoder",
     "ice": "judgments/recorded/ice_python",
 }
+TIME_ENDED = "the time for further inputs ended"  # as findings say it; versions before did not have it
 SEEDS = 40  # ties are broken at random
 AT_ONCE = 4  # cases, as in a run
 
@@ -60,6 +62,7 @@ class Measured:
     right: float
     best: float
     kept: float
+    cut: float
     seconds: float
 
 
@@ -77,11 +80,12 @@ def cases_of(path: Path, limit: int | None) -> Iterator[Case]:
             yield parse_row(row, default_id=str(number))
 
 
-async def find(cases: Sequence[Case], journal: Path) -> tuple[list[Case], float]:
-    """The cases with their findings, and the seconds it took."""
+async def find(cases: Sequence[Case], journal: Path, limit: float | None = None) -> tuple[list[Case], float]:
+    """The cases with their findings, and the seconds it took; `limit`: of each case, unless the usual."""
     started, free = time.perf_counter(), asyncio.Semaphore(AT_ONCE)
     with Journal.open(journal) as opened:
-        findings = Findings({"code": BehaviourFinder()}, opened, insist=True)
+        finder = BehaviourFinder() if limit is None else BehaviourFinder(seconds=limit)
+        findings = Findings({"code": finder}, opened, insist=True)
 
         async def one(case: Case) -> Case:
             async with free:
@@ -97,7 +101,7 @@ async def find(cases: Sequence[Case], journal: Path) -> tuple[list[Case], float]
 def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
     """The figures of a pool whose programs were run."""
     prepare = make_prepare(findings=True)
-    mixed, still, split, right, kept = [], [], [], [], []
+    mixed, still, split, right, kept, cut = [], [], [], [], [], []
     for case in cases:
         entrants, labels = prepare(case).evidence.entrants, [bool(one.correct) for one in case.candidates]
         clusters = defaultdict[str | None, list[int]](list)
@@ -110,6 +114,7 @@ def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
         winners = [_winner(TestsFirst(), entrants, seed) for seed in range(SEEDS)]
         right.append(fmean(labels[one] for one in winners))
         kept.append(max((len(getattr(one.found, "runs", ())) for one in case.candidates), default=0))
+        cut.append(any(getattr(one.found, "note", "") == TIME_ENDED for one in case.candidates))
     best = fmean(any(one.correct for one in case.candidates) for case in cases)
     return Measured(
         pool,
@@ -120,6 +125,7 @@ def measure(pool: str, cases: Sequence[Case], seconds: float) -> Measured:
         fmean(right),
         best,
         fmean(kept),
+        fmean(cut),
         seconds / len(cases),
     )
 
@@ -149,7 +155,7 @@ def run(options: argparse.Namespace) -> Iterator[Measured]:
     folder.mkdir(parents=True, exist_ok=True)
     for pool in options.pools.split(","):
         cases = list(cases_of(Path(options.data, f"{POOLS[pool]}.jsonl.gz"), options.limit))
-        found, seconds = asyncio.run(find(cases, folder / f"{pool}.sqlite"))
+        found, seconds = asyncio.run(find(cases, folder / f"{pool}.sqlite", options.seconds))
         yield measure(pool, found, seconds)
 
 
@@ -161,11 +167,13 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="problems of each pool")
     parser.add_argument("--against", help="the src folder of another version")
     parser.add_argument("--journals", help="keep the findings here; what is there is not run again")
+    parser.add_argument("--seconds", type=float, help="limit of a case, for a machine busy with other work")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.against:
         command = [sys.executable, __file__, "--data", options.data, "--pools", options.pools, "--json"]
         command += [] if options.limit is None else ["--limit", str(options.limit)]
+        command += [] if options.journals is None else ["--journals", str(Path(options.journals, "before"))]
         environment = {**os.environ, "PYTHONPATH": options.against}
         other = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603
         before = [Measured(**json.loads(line)) for line in other.stdout.splitlines()]
@@ -185,7 +193,7 @@ def _print(one: Measured, when: str) -> None:
         f"clusters with right ones {one.split:4.2f}",
         f"tests-first {one.right:6.1%} (best {one.best:.1%})",
         f"inputs kept {one.kept:4.1f}",
-        f"{one.seconds:5.2f} s a case",
+        f"{one.seconds:5.2f} s a case, cut short {one.cut:5.1%}",
     )
     print("  ".join(parts), flush=True)
 

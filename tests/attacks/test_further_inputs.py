@@ -155,7 +155,7 @@ def test_odd_arguments_can_be_changed(argument):
 
 
 def test_constants_of_hostile_programs_are_bounded():
-    numbers, texts = constants_of(
+    numbers, texts, _ = constants_of(
         ["x = [" + "1," * 20_000 + "]", "(" * 5_000, "y = 9" + "9" * 4_000, "z = 'a'"]
     )
     assert len(numbers) <= 60

@@ -92,6 +92,43 @@ def test_what_the_statement_rules_out_is_not_tried():
     assert all(xs and min(xs) > 0 for (xs,) in edges)
 
 
+def test_numbers_may_be_negative_or_zero_where_the_statement_says_so():
+    both = Hints.of("The largest of the negative integers, and the smallest of the positive integers.", [])
+    assert any(min(xs) < 0 for (xs,) in CallInputs([[[3, 1, 2]]], ["xs"], both, Random(1)).edges() if xs)
+    stated = Hints.of("Given a positive integer k, 0 <= k <= len(arr)", [])
+    edges = [k for _, k in CallInputs([[[3, 1], 2]], ["arr", "k"], stated, Random(1)).edges()]
+    assert (min(edges), -1 in edges) == (0, False)
+
+
+def test_arguments_are_exchanged_and_made_from_each_other():
+    made = list(CallInputs([[5, 2, 7], [3.6, -2.2, 2]], [], Hints(), Random(1)).related())
+    assert [7, 2, 5] in made
+    assert [5, 2, 5.0 + 2] in made
+    assert [5.0, 2, 7] in made  # the second example has a float there
+    assert [0.0 - 2.2 + 2, -2.2, 2] in made
+    made = list(CallInputs([[[8, 9], 70, "ab"]], [], Hints(), Random(1)).related())
+    assert {2, 1} <= {k for _, k, _ in made}
+
+
+def test_rows_stay_as_long_as_each_other_and_a_square_stays_one():
+    square = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    source = CallInputs([[square]], [], Hints(), Random(1))
+    changed = [rows for _ in range(60) for (rows,) in [source.change([square])] if len(rows) > 1]
+    shaped = [
+        rows for rows in changed if len({len(row) for row in rows}) == 1 == len({len(rows), len(rows[0])})
+    ]
+    assert len(shaped) > len(changed) / 2
+
+
+def test_texts_meet_what_the_programs_look_for():
+    hints = Hints.of("", ["import re\nre.search('^[a-z]+_[a-z]+$', s)", "s.startswith('p')"])
+    source = CallInputs([["ab cd"]], [], hints, Random(1))
+    changed = [text for _ in range(600) for (text,) in [source.change(["ab cd"])]]
+    assert any("_" in text for text in changed)
+    assert any(" p" in text for text in changed)
+    assert any(sum(map(str.isdigit, text)) > 2 for text in changed)
+
+
 @pytest.mark.parametrize(
     ("annotation", "kind"),
     [

@@ -50,10 +50,21 @@ def test_programs_that_do_the_same_are_alike_and_examples_are_counted():
     )
     right, same, minus, constant, unparsed, failing = found
     assert right == same == replace(right, passed=2, examples=2, parses=True)
-    assert len({right.cluster, minus.cluster, constant.cluster}) == 3
+    assert right.cluster is not None
+    assert minus.cluster is constant.cluster is None  # what fails an example runs on too few inputs
     assert (minus.passed, constant.passed) == (0, 1)
     assert (unparsed.cluster, unparsed.passed, unparsed.parses) == (None, 0, False)
     assert (failing.cluster, failing.passed, failing.parses) == (None, 0, True)
+
+
+@needs_bubblewrap
+def test_what_continues_a_program_has_the_imports_of_that_program_only():
+    head = 'def f(x):\n    """Cut.\n    >>> f(2.5)\n    2\n    """\n'
+    bodies = ("    return math.floor(x)\n", "    return int(x // 1)\n")
+    one = replace(case(*bodies, entry_point="f"), problem=Problem.of(head))
+    assert [each.passed for each in asyncio.run(look(BehaviourFinder(), one))] == [0, 1]
+    imported = replace(one, problem=Problem.of(f"import math\n{head}"))
+    assert [each.passed for each in asyncio.run(look(BehaviourFinder(), imported))] == [1, 1]
 
 
 @needs_bubblewrap

@@ -6,7 +6,7 @@ Everything is a function of the examples, the hints and the seed.
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise, zip_longest
 from random import Random
 from typing import Any
 
@@ -14,6 +14,9 @@ from caps.evidence.input_hints import Hints, Range, is_item, is_length
 
 MAX_HEADER_LINES = 30
 MAX_ITEMS = 200  # items of a list or characters of a text
+ANEW = 0.15  # how often a list of numbers is made anew
+MATRICES = 0.7  # how often a list of lists has rows of the same length
+RELATED = 0.25  # how often an argument is made from the others
 UNSTATED = 10**9  # the largest number where the statement gives no range
 _LETTERS = "abcde"
 _SEEDS = 8  # argument lists made from annotations where there are no examples
@@ -31,6 +34,12 @@ class CallInputs:
             self._pool.setdefault(type(value), []).append(value)
         self._pool.setdefault(int, []).extend(hints.numbers)
         self._pool.setdefault(str, []).extend(hints.texts)
+        self._kinds = [_LETTERS, "AZ", "0192", " .,-", *([hints.marks] if hints.marks else [])]
+        self._either = {
+            place
+            for place in range(min(map(len, self._examples), default=0))
+            if {int, float} <= {type(one[place]) for one in self._examples}
+        }
         self._sorted = {
             place
             for place in range(max(map(len, self._examples), default=0))
@@ -39,16 +48,56 @@ class CallInputs:
 
     def edges(self) -> Iterator[list[Any]]:
         """Each argument of the examples replaced by edge cases, one at a time."""
-        for basis in self._examples[:3]:
+        for basis in self._different()[:3]:
             for place, value in enumerate(basis):
                 for edge in self._edges(value, place):
                     yield [*basis[:place], edge, *basis[place + 1 :]]
 
+    def related(self) -> Iterator[list[Any]]:
+        """Examples with two arguments exchanged, one made from the others, or a whole number as a float.
+
+        The most telling ones come first, in turn for all examples and places.
+        """
+        kinds = list[list[list[Any]]]()
+        for basis in self._different()[:3]:
+            for place, value in enumerate(basis):
+                fitting = [float(value)] if type(value) is int and place in self._either else []
+                fitting += self._made_from_others(basis, place)
+                kinds.append([[*basis[:place], one, *basis[place + 1 :]] for one in fitting])
+            kinds.append(list(_exchanged(basis)))
+        yield from (one for row in zip_longest(*kinds) for one in row if one is not None)
+
+    def _different(self) -> list[Sequence[Any]]:
+        """The examples, first one of each combination of types."""
+        first = dict[tuple[type, ...], Sequence[Any]]()
+        for one in self._examples:
+            first.setdefault(tuple(map(type, one)), one)
+        chosen = list(first.values())
+        return chosen + [one for one in self._examples if not any(one is other for other in chosen)]
+
     def change(self, basis: Sequence[Any]) -> list[Any]:
-        """Change one to all of the arguments."""
+        """Change one to all of the arguments, or make one of them fit another."""
         rng, count = self._rng, len(basis)
         chosen = rng.sample(range(count), rng.randint(1, count)) if count else []
-        return [self._change(value, place) if place in chosen else value for place, value in enumerate(basis)]
+        changed = [
+            self._change(value, place) if place in chosen else value for place, value in enumerate(basis)
+        ]
+        if count > 1 and rng.random() < RELATED:
+            place = rng.randrange(count)
+            changed[place] = self._related(changed, place)
+        return changed
+
+    def _related(self, values: Sequence[Any], place: int) -> Any:
+        """An argument made from the others, if it can be."""
+        found = list(self._made_from_others(values, place))
+        return self._rng.choice(found) if found else values[place]
+
+    def _made_from_others(self, values: Sequence[Any], place: int) -> Iterator[Any]:
+        """What may stand in a place: lengths and sums of the other arguments, their items, the same."""
+        value, others = values[place], [one for k, one in enumerate(values) if k != place]
+        for one in _made_from(value, others, self._rng):
+            if type(one) is type(value) and (type(one) is not int or self._range(place, value).holds([one])):
+                yield one
 
     def _edges(self, value: Any, place: int) -> Iterator[Any]:
         if isinstance(value, bool):
@@ -100,6 +149,7 @@ class CallInputs:
             if name and about == name and is_item(stated) == item and not is_length(stated):
                 return Range(min(limits.low, value), max(limits.high, value))
         low = 1 if self._hints.positive else 0 if self._hints.never_negative else -UNSTATED
+        low = self._hints.lowest.get(name, low) if not item else low
         return Range(min(low, value), max(UNSTATED, value))
 
     def largest(self) -> Iterator[list[Any]]:
@@ -130,9 +180,13 @@ class CallInputs:
         if isinstance(value, str):
             return self._change_text(value)
         if isinstance(value, list | tuple):
+            if _is_matrix(value):
+                return type(value)(self._change_matrix(value, place, depth))
             items = [self._change(one, place, depth + 1) for one in self._resize(list(value))]
             if place in self._sorted and not depth:
                 items.sort()
+            elif items and depth < 2 and all(type(one) is int for one in items) and rng.random() < ANEW:
+                items = self._numbers(items, place)
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, set | frozenset):
             items = sorted(value, key=repr)
@@ -142,6 +196,19 @@ class CallInputs:
                 key: self._change(one, place, depth + 1) for key, one in value.items() if rng.random() < 0.9
             }
         return value
+
+    def _numbers(self, items: Sequence[int], place: int) -> list[int]:
+        """As many numbers of a small range, so that some are equal and, if allowed, some negative."""
+        low = max(self._range(place, min(items), item=True).low, -3)
+        high = low + self._rng.choice((2, 6, 12))
+        return [self._rng.randint(low, high) for _ in items]
+
+    def _change_matrix(self, rows: Sequence[Any], place: int, depth: int) -> list[Any]:
+        """Change rows and columns so that all rows stay as long as each other; a square stays one."""
+        kind, width = type(rows[0]), len(rows[0])
+        across = self._resize(list(range(width)))
+        down = across if len(rows) == width else self._resize(list(range(len(rows))))
+        return [kind(self._change(rows[i][j], place, depth + 2) for j in across) for i in down]
 
     def _change_number(self, value: int, place: int, *, item: bool) -> int:
         rng, limits = self._rng, self._range(place, value, item=item)
@@ -154,14 +221,21 @@ class CallInputs:
         return min(max(rng.choice(wanted), limits.low), limits.high)
 
     def _change_text(self, value: str) -> str:
+        """Change letters to others of the text, put in some of one kind, or what programs compare with."""
         rng = self._rng
         letters = self._resize(list(value))
         alphabet = list(value) or list(_LETTERS)
         for _ in range(rng.randrange(3)):
             if letters:
                 letters[rng.randrange(len(letters))] = rng.choice(alphabet)
-        if rng.random() < 0.15:
-            letters.insert(rng.randint(0, len(letters)), rng.choice(_LETTERS + "AZ 19.,-"))
+        dice = rng.random()
+        if dice < 0.35:
+            kind = rng.choice(self._kinds)
+            for _ in range(rng.choice((1, 2, 4))):
+                letters.insert(rng.randint(0, len(letters)), rng.choice(kind))
+        elif dice < 0.45 and self._hints.texts:
+            starts = [0, len(letters), *(k + 1 for k, one in enumerate(letters) if one == " ")]
+            letters.insert(rng.choice(starts), rng.choice(self._hints.texts))
         return "".join(letters)
 
     def _resize(self, items: list[Any]) -> list[Any]:
@@ -182,6 +256,39 @@ class CallInputs:
         return items[:MAX_ITEMS]
 
 
+def _exchanged(values: Sequence[Any]) -> Iterator[list[Any]]:
+    """Two arguments of the same type in each other's place."""
+    for a, b in combinations(range(len(values)), 2):
+        if type(values[a]) is type(values[b]):
+            yield [values[{a: b, b: a}.get(k, k)] for k in range(len(values))]
+
+
+def _made_from(value: Any, others: Sequence[Any], rng: Random) -> Iterator[Any]:
+    """Values in place of one that programs may compare with the other arguments, or look up in them."""
+    sequences = [one for one in others if isinstance(one, list | tuple)]
+    if type(value) in (int, float):
+        for items in sequences:
+            yield from (sum(pair) for pair in [_two_of(items, rng)] if {*map(type, pair)} <= {int, float})
+        yield from (len(one) for one in others if isinstance(one, list | tuple | str))
+        numbers = [one for one in others if type(one) in (int, float)]
+        yield from (sum(numbers), *(a - b for a, b in pairwise(numbers)), *numbers, *(2 * a for a in numbers))
+        yield from (rng.randint(0, len(one)) for one in others if isinstance(one, list | tuple | str))
+    elif isinstance(value, str):
+        for text in (one for one in others if isinstance(one, str)):
+            yield from (text, text[::-1], text[: len(text) // 2], text + value)
+    elif isinstance(value, list | tuple):
+        yield from (type(value)([*value[: rng.randint(0, len(value))], *one]) for one in sequences)
+        yield from (
+            type(value)([*value[:-1], one]) for one in others if value and type(one) is type(value[0])
+        )
+    if isinstance(value, int | float | str):
+        yield from (rng.choice(one) for one in sequences if one)
+
+
+def _two_of(items: Sequence[Any], rng: Random) -> Sequence[Any]:
+    return rng.sample(list(items), min(2, len(items)))
+
+
 def _values_in(value: Any) -> Iterator[Any]:
     """The numbers and texts in nested values."""
     if isinstance(value, list | tuple):
@@ -189,6 +296,12 @@ def _values_in(value: Any) -> Iterator[Any]:
             yield from _values_in(one)
     elif isinstance(value, int | float | str):
         yield value
+
+
+def _is_matrix(value: Sequence[Any]) -> bool:
+    """Whether these are at least two lists of the same length."""
+    alike = {(type(one), len(one)) if isinstance(one, list | tuple) else None for one in value}
+    return len(value) > 1 and len(alike) == 1 and None not in alike and len(value[0]) > 1
 
 
 def _is_sorted(value: Any) -> bool:
@@ -214,10 +327,28 @@ def generated_arguments(source: str, name: str, rng: Random, count: int = _SEEDS
     annotations = annotations_of(source, name)
     if not annotations:
         return []
+    types = list(map(_type_by_name, annotations, parameters_of(source, name)))
     try:
-        return [[random_value(annotation, rng) for annotation in annotations] for _ in range(count)]
+        return [_fitting([random_value(one, rng) for one in types], rng) for _ in range(count)]
     except LookupError:
         return []
+
+
+def _type_by_name(annotation: ast.expr, name: str) -> ast.expr:
+    """The type that the name of a parameter suggests where its annotation says nothing."""
+    if _type_name(annotation) in {"Any", "object"}:
+        for words, kind in _TYPES_OF_NAMES.items():
+            if re.search(words, name.lower()):
+                return ast.parse(kind, mode="eval").body
+    return annotation
+
+
+def _fitting(values: list[Any], rng: Random) -> list[Any]:
+    """The same arguments; every second time, whole numbers are at most the length of a list beside them."""
+    lengths = [len(one) for one in values if isinstance(one, list | tuple)]
+    if not lengths or rng.random() < 0.5:
+        return values
+    return [rng.randint(0, rng.choice(lengths)) if type(one) is int else one for one in values]
 
 
 def annotations_of(source: str, name: str) -> list[ast.expr] | None:
@@ -252,8 +383,14 @@ _SCALARS: dict[str, Callable[[Random], Any]] = {
     "float": lambda rng: round(rng.choice((0.0, 1.0, rng.uniform(-10, 10), rng.uniform(0, 100))), 3),
     "bool": lambda rng: rng.random() < 0.5,
     "str": lambda rng: "".join(rng.choice(_LETTERS + "AB 1") for _ in range(rng.randrange(9))),
-    "Any": lambda rng: rng.randint(0, 9),
+    "Any": lambda rng: rng.choice(
+        (rng.randint(0, 9), rng.randint(0, 9), rng.randint(-99, 99), rng.choice(_LETTERS))
+    ),
 }
+_TYPES_OF_NAMES = {  # where an annotation is `Any`
+    r"tup": "Tuple[int, ...]", r"dict|map": "Dict[str, int]", r"str|text|word": "str",
+    r"lis|lst|arr|nums|seq|items|elements|values": "List[int]",
+}  # fmt: skip
 _CONTAINERS = {"list": list, "sequence": list, "iterable": list, "set": set, "frozenset": frozenset}
 
 
@@ -270,6 +407,12 @@ def random_value(annotation: ast.expr, rng: Random) -> Any:
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     kind = name.lower()
     if kind in _CONTAINERS:
+        if (
+            _CONTAINERS[kind] is list
+            and _type_name(parts[0]).lower() in _CONTAINERS
+            and rng.random() < MATRICES
+        ):
+            return _random_matrix(parts[0], rng)
         return _CONTAINERS[kind](random_value(parts[0], rng) for _ in range(rng.randrange(6)))
     if kind == "tuple":
         parts = [one for one in parts if not (isinstance(one, ast.Constant) and one.value is ...)]
@@ -281,6 +424,14 @@ def random_value(annotation: ast.expr, rng: Random) -> Any:
     if kind in {"optional", "union"}:
         return random_value(rng.choice(parts), rng)
     raise LookupError(name)
+
+
+def _random_matrix(annotation: ast.expr, rng: Random) -> list[Any]:
+    """Rows of the same length, mostly as many as columns."""
+    inner = annotation.slice if isinstance(annotation, ast.Subscript) else ast.Name("int")
+    size = rng.randint(1, 4)
+    width = size if rng.random() < 0.6 else rng.randint(1, 4)
+    return [[random_value(inner, rng) for _ in range(width)] for _ in range(size)]
 
 
 def _type_name(annotation: ast.expr) -> str:

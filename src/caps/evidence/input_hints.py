@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 MAX_STATEMENT = 20_000  # characters that are searched for constraints
+MAX_TEXT, MAX_PATTERN = 12, 60  # characters of a text in a program, and of one whose punctuation is used
 LARGE = 100_000  # larger constants of programs are left out
 
 
@@ -31,6 +32,7 @@ _LESS = r"\s{0,2}(?:<=|≤|⩽|&lt;=?|<|\\leqslant|\\leq?|\\lt)\s{0,2}"
 _CONSTRAINT = re.compile(
     rf"(?P<low>{_BOUND})(?P<first>{_LESS})(?P<names>[^<>≤⩽\n]{{1,60}}?)(?P<second>{_LESS})(?P<high>{_BOUND})"
 )
+_LOWEST = re.compile(rf"(?P<low>{_BOUND})(?P<less>{_LESS})(?P<name>[A-Za-z_]\w{{0,30}})\b")
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _STRICT = {"<", "&lt;", "\\lt"}
@@ -51,6 +53,14 @@ def read_constraints(statement: str) -> dict[str, Range]:
             if cleaned and low <= high:
                 found.setdefault(cleaned, Range(low, high))
     return found
+
+
+def read_lowest(statement: str) -> dict[str, int]:
+    """The smallest values that a statement gives for names, also where the largest is no number."""
+    found = (
+        (one["name"], _number(one["low"]), one["less"]) for one in _LOWEST.finditer(statement[:MAX_STATEMENT])
+    )
+    return {name: low + (less.strip() in _STRICT) for name, low, less in found if low is not None}
 
 
 def _number(text: str) -> int | None:
@@ -75,9 +85,9 @@ def is_length(name: str) -> bool:
     return name.startswith(("|", "len(")) or "length" in name or ".size" in name
 
 
-def constants_of(sources: Iterable[str], *, at_most: int = 60) -> tuple[list[int], list[str]]:
-    """Whole numbers and short texts in programs: comparing with them is what most branches do."""
-    numbers, texts = dict[int, None](), dict[str, None]()
+def constants_of(sources: Iterable[str], *, at_most: int = 60) -> tuple[list[int], list[str], str]:
+    """Numbers, short texts and punctuation in programs: comparing with them is what most branches do."""
+    numbers, texts, marks = dict[int, None](), dict[str, None](), set[str]()
     for source in sources:
         try:
             tree = ast.parse(source)
@@ -87,9 +97,11 @@ def constants_of(sources: Iterable[str], *, at_most: int = 60) -> tuple[list[int
             if isinstance(node, ast.Constant):
                 if type(node.value) is int and abs(node.value) <= LARGE:
                     numbers.update(dict.fromkeys((node.value, node.value + 1, node.value - 1)))
-                elif isinstance(node.value, str) and 0 < len(node.value) <= 12:
-                    texts[node.value] = None
-    return list(numbers)[:at_most], list(texts)[:at_most]
+                elif isinstance(node.value, str) and 0 < len(node.value) <= MAX_PATTERN:
+                    marks.update(one for one in node.value if one.isprintable() and not one.isalnum())
+                    if len(node.value) <= MAX_TEXT:
+                        texts[node.value] = None
+    return list(numbers)[:at_most], list(texts)[:at_most], "".join(sorted(marks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +112,10 @@ class Hints:
     """
 
     constraints: Mapping[str, Range] = field(default_factory=dict)
+    lowest: Mapping[str, int] = field(default_factory=dict)
     numbers: Sequence[int] = ()
     texts: Sequence[str] = ()
+    marks: str = ""
     positive: bool = False
     never_negative: bool = False
     never_empty: bool = False
@@ -110,13 +124,17 @@ class Hints:
     @classmethod
     def of(cls, statement: str, sources: Iterable[str]) -> "Hints":
         """The hints of a statement and of the programs written for it."""
-        numbers, texts = constants_of(sources)
+        numbers, texts, marks = constants_of(sources)
         lowered = statement[:MAX_STATEMENT].lower()
+        negative = bool(re.search(r"(?<!non)(?<!non[-\s])\bnegative\b", lowered))
         return cls(
             read_constraints(statement),
+            read_lowest(statement),
             numbers,
             texts,
-            positive=bool(re.search(r"\b(?:positive|natural) (?:whole )?(?:integer|number)", lowered)),
+            marks,
+            positive=not negative
+            and bool(re.search(r"\b(?:positive|natural) (?:whole )?(?:integer|number)", lowered)),
             never_negative=bool(re.search(r"\bnon-?\s?negative\b", lowered)),
             never_empty=bool(re.search(r"\bnon-?\s?empty\b|won't be empty|not be empty", lowered)),
             letters=bool(

@@ -23,7 +23,7 @@ from caps.core.errors import UserError
 from caps.core.types import Case, Found, Run
 from caps.findings.separation import Observed, ProgramRuns, Separation, credible, interesting
 from caps.findings.trials import FurtherInputs, Trial, trial_of
-from caps.graders.code import entry_of, language_of, program_text
+from caps.graders.code import entry_of, language_of, program_text, prompt_text
 from caps.graders.results import Reading, ResultReader
 from caps.graders.test_suites import Examples, arguments, expected_text, expected_values
 from caps.judging.base import together
@@ -55,6 +55,7 @@ class _Trials:
     trial: Trial
     programs: list[ProgramRuns]
     deadline: float
+    prelude: bool = True
     inputs: list[Any] = field(default_factory=list)
     readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
     running: dict[int, "_Running"] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class BehaviourFinder:
         """The Python version, the limits of a run and the number of inputs."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
         limits = f"{self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
-        return f"behaviour-3 {python} {limits} {self._further} inputs {self._seconds:g}s"
+        return f"behaviour-4 {python} {limits} {self._further} inputs {self._seconds:g}s"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """Run all distinct programs of a case; `TimeoutError` if they take too long together."""
@@ -118,7 +119,8 @@ class BehaviourFinder:
         runnable = [one for one in programs if why_not(trial, one.language) is None]
         if programs and not runnable:
             raise UserError(why_not(trial, programs[0].language) or "")
-        trials = _Trials(trial, runnable, time.monotonic() + self._seconds)
+        prelude = not prompt_text(case, trial.entry_point)  # what continues a program has its imports only
+        trials = _Trials(trial, runnable, time.monotonic() + self._seconds, prelude)
         try:
             async with asyncio.timeout_at(until):
                 await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
@@ -172,7 +174,9 @@ class BehaviourFinder:
         given += [(one, FURTHER_SECONDS) for one in trials.inputs[start:]]
         timeouts = sum(one.status == "timeout" for one in tested.further.values())
         if id(tested) not in trials.running:
-            program = Program(tested.source, entry, trace=True, language=tested.language)
+            program = Program(
+                tested.source, entry, prelude=trials.prelude, trace=True, language=tested.language
+            )
             asked: list[tuple[Any, float]] = []
             trials.running[id(tested)] = _Running(
                 asked, outcomes_of(sandbox, program, asked, limits=self._limits)

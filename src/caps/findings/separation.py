@@ -126,10 +126,14 @@ class Separation:
         return counted.most_common(1)[0][0] if counted else ("", "")
 
     def cluster(self, program: ProgramRuns) -> str | None:
-        """A digest of all results on valid inputs; None if they are too few, unreadable or all failures."""
-        runs = [(n, program.further[n]) for n in self.valid if n in program.further]
-        worked = sum(one.status == "ok" for _, one in runs)
-        if worked < MIN_FURTHER or not program.is_readable:
+        """A digest of all results on valid inputs; None if too few worked, or one is missing or unreadable.
+
+        A program that fails an example runs on few inputs, which is not enough to call it equal to another.
+        """
+        if not program.is_readable or any(n not in program.further for n in self.valid):
+            return None
+        runs = [(n, program.further[n]) for n in self.valid]
+        if sum(one.status == "ok" for _, one in runs) < MIN_FURTHER:
             return None
         examples = [f"{one.status} {one.digest}" for one in program.examples]
         further = [f"{n} {one.status} {one.digest}" for n, one in runs]

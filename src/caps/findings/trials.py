@@ -21,6 +21,7 @@ ATTEMPTS = 8  # changes tried for each new input; most that fail were made befor
 MAX_HEADERS = 16  # programs that are searched for annotations
 LARGEST = 3  # inputs as large as the statement allows
 EDGES = 0.5  # share of edge cases in the first inputs
+RELATED = 0.25  # share of those in which arguments have to do with each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class FurtherInputs:
         self._seen = {repr(one.input) for one in trial.examples}
         hints = Hints.of(case.problem.text, sources)
         self._edges: Callable[[], Iterator[Any]]
+        self._related: Callable[[], Iterator[Any]] = lambda: iter(())
         self._largest: Callable[[], Iterator[Any]]
         self._change: Callable[[Any], Any]
         if trial.style == "stdin":
@@ -98,6 +100,7 @@ class FurtherInputs:
             calls = CallInputs([arguments(one) for one in trial.known], trial.parameters, hints, self._rng)
             self._edges = lambda: map(self._as_given, calls.edges())
             self._largest = lambda: map(self._as_given, calls.largest())
+            self._related = lambda: map(self._as_given, calls.related())
             self._change = lambda basis: self._as_given(calls.change(arguments(basis)))
 
     def first(self, count: int) -> list[Any]:
@@ -105,7 +108,8 @@ class FurtherInputs:
         edges = list(self._edges())
         self._rng.shuffle(edges)
         chosen = [*self._new(self._trial.seeds, count)]
-        chosen += self._new(edges, int(count * EDGES) - len(chosen))
+        chosen += self._new(self._related(), int(count * RELATED))
+        chosen += self._new(edges, int(count * EDGES) - len(chosen) // 2)
         return chosen + self.changed(self._trial.known, count - len(chosen))
 
     def more(self, parents: Sequence[Any], count: int) -> list[Any]:

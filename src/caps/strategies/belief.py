@@ -31,7 +31,7 @@ class UncertainJudge(JudgeProfile):
 
     doubt: float = setting(0.15, "chance that the judge is worse than its profile says", least=0, most=1)
     impure: float = setting(
-        0.12, "how often two that behave alike are not both right or both wrong", least=0, most=1
+        0.05, "how often two that behave alike are not both right or both wrong", least=0, most=1
     )
     difference: str = setting(
         "full",
