@@ -1,7 +1,7 @@
 """Receipts: how a case was decided, as data: judge calls, clusters, prompts, replies, decisive verdicts."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -300,6 +300,8 @@ class Receipt:
 
     def right(self, one: int | None) -> bool | None:
         """Return the label of a candidate, if it is known."""
+        if one is not None and one < len(self.candidates) and self.candidates[one].id == one:
+            return self.candidates[one].right
         return next((each.right for each in self.candidates if each.id == one), None)
 
     def name(self, one: int | None) -> str:
@@ -454,7 +456,7 @@ def _from_beliefs(
     groups = [
         AnswerGroup(
             tuple(sorted(group.members, key=lambda one: (one != winner, -chances[-1][one]))),
-            tuple(max(step[one] for one in group.members) for step in chances),
+            _likeliest(chances, group.members),
         )
         for group in common["answers"]
     ]
@@ -480,6 +482,14 @@ def _from_beliefs(
         influences=influences,
         **{**common, "answers": tuple(groups), "score_kind": "probability"},
     )
+
+
+def _likeliest(chances: Sequence[Mapping[int, float]], members: Sequence[int]) -> tuple[float, ...]:
+    """The probability of the likeliest member after each step."""
+    if len(members) == 1:
+        (one,) = members
+        return tuple([step[one] for step in chances])
+    return tuple([max([step[one] for one in members]) for step in chances])
 
 
 def _believed_flips(
