@@ -160,7 +160,10 @@ def _code(digest: bytes, length: int) -> str:
 def _visible(text: str) -> str:
     """The text in plain letters without zero-width characters, as a model may repeat it."""
     signs = _unusual(text)
-    if not signs:
+    forms = {sign: _ascii_form(sign) for sign in signs}
+    if "" not in forms.values():  # the usual case: none, or signs such as … whose plain form is ASCII
+        for sign, form in forms.items():
+            text = text.replace(sign, form)
         return text
     plain = normalize("NFKC", _BREAKS.sub("\n", text) if any(map(_BREAKS.match, signs)) else text)
     # Few different characters of a text are beyond ASCII: each is looked up once.
@@ -172,6 +175,13 @@ def _unusual(text: str) -> set[str]:
     """The different characters of a text that are not printable ASCII, tab or line feed."""
     rest = text.encode("utf-8", "surrogatepass").translate(None, _USUAL)
     return set(rest.decode("utf-8", "surrogatepass"))
+
+
+@lru_cache(maxsize=4096)
+def _ascii_form(sign: str) -> str:
+    """The plain form of a character if that is printable ASCII; else an empty text."""
+    form = normalize("NFKC", sign)
+    return "" if _unusual(form) else form
 
 
 @lru_cache(maxsize=4096)

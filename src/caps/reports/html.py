@@ -19,7 +19,6 @@ _INVISIBLE = re.compile(
 )
 _VOID = frozenset({"br", "hr", "input", "meta", "wbr"})
 _ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
-_UNSAFE = re.compile("[<>&\u2028\u2029]")
 
 
 class TextRef(msgspec.Struct, frozen=True, gc=False, rename={"pieces": "t"}):
@@ -180,7 +179,9 @@ def _children(value: Value) -> Sequence[Child]:
 def safe_json(value: object) -> str:
     """Encode JSON that can be embedded in a page or a script without ending it."""
     text = msgspec.json.encode(value).decode()
-    return _UNSAFE.sub(lambda match: _ESCAPES[match[0]], text)
+    for sign, escape in _ESCAPES.items():  # much faster than a regular expression: prompts are full of them
+        text = text.replace(sign, escape)
+    return text
 
 
 def _number(value: str | float) -> str:

@@ -143,7 +143,7 @@ def headline(receipt: Receipt) -> list[Child]:
         return ["No answer was chosen."]
     parts = [_votes(receipt, one, count), *_tests(receipt, one), *_verdicts(receipt, one)]
     if receipt.probability is not None:
-        parts.append(f"{share(receipt.probability)} sure")
+        parts.append(f"{share(receipt.probability)} sure".replace(" ", "\u00a0"))  # on one line
     text: list[Child] = [el("strong", f"{'; '.join(parts)}.")]
     if receipt.probability is not None and not receipt.calibrated:
         text.append(" The probability follows from stated defaults, not from cases with known answers.")

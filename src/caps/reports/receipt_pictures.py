@@ -114,9 +114,11 @@ def bracket(receipt: Receipt) -> Node | None:
     canvas = _Canvas()
     height = _leaves(canvas, receipt, stages)
     heads = [el("text", "answers", x=0, y=14, class_="head")]
+    numbered = len({stage.name for stage in stages}) < len(stages)
     for index, stage in enumerate(stages):
         x = PILL + GAP + index * (CARD + GAP)
         name = f"stage {stage.name}" if len(stage.name) == 1 else stage.name
+        name = f"round {index + 1}" if numbered else name
         heads.append(_head(x + CARD / 2, f"{name} · {_levels(stage)}"))
         _round(canvas, receipt, stage, x)
     x = PILL + GAP + len(stages) * (CARD + GAP)
