@@ -158,17 +158,21 @@ class LiveReport:
 
     def _waiting(self) -> Page:
         """The page before the first case is decided."""
-        words = "It appears here as soon as its first case is decided."
+        name = self._path.resolve().name
+        title, words = (
+            f"Waiting for the run in {name}",
+            "It appears here as soon as its first case is decided.",
+        )
         if self._batch.read() is not None:
+            title = f"Batch run in {name}"
             words = "It goes through batch files; the cases appear when the last answers have been read."
         elif not (self._path / "run.json").is_file():
             words = "It appears here as soon as it begins. Start it with --out and this folder."
-        name = self._path.resolve().name
         about = el("p", words, class_="lead")
         return Page(
             title=f"{name} · caps report",
-            figures=head(f"Waiting for the run in {name}", about),
-            footer=footer(),
+            figures=head(title, about),
+            footer=footer(live=True),
             status="waiting",
             live=True,
         )

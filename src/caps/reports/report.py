@@ -98,7 +98,7 @@ def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Pa
         details=run_details(report),
         after=[_details(run)],
         listing=Listing(context.columns, FILTERS, run_rows(report.lines, context)),
-        footer=footer(),
+        footer=footer(live=live),
         status=status(report),
         live=live,
     )
@@ -256,12 +256,14 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
     return {**line, "games": games}
 
 
-def footer() -> str:
-    """Return the footer with the version of caps."""
+def footer(*, live: bool = False) -> str:
+    """Return the footer with the version of caps, and what the page asks of the network."""
     try:
         name = f"caps {version('caps-select')}"
     except PackageNotFoundError:
         name = "caps"
+    if live:
+        return f"Served by {name}. This page asks nothing of any other machine."
     return f"Written by {name}. This page makes no network requests."
 
 
