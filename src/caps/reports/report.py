@@ -13,7 +13,7 @@ from caps.reports import compare
 from caps.reports.cases import CaseFacts, case_facts
 from caps.reports.html import Node, TextTable, el
 from caps.reports.page import Page, head, receipt_json
-from caps.reports.receipt import GameExchange, Receipt, exchanges_of, receipt_of
+from caps.reports.receipt import GameExchange, Receipt, exchanges_of, games_of, receipt_of
 from caps.reports.receipt_page import receipt_view
 from caps.reports.run_page import (
     FILTERS,
@@ -123,7 +123,7 @@ def run_figures(report: RunReport) -> list[Node]:
         *head(
             report.name,
             lead(run.file.config, figures, finished=run.finished),
-            cards(figures, report.choices),
+            cards(figures, report.choices, is_baseline=run.file.config.strategy == "v1-infer"),
         ),
         *accuracy_view(figures, report.choices),
     ]
@@ -271,10 +271,11 @@ def _receipt(
     run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
 ) -> tuple[Receipt, list[GameExchange]]:
     prepared = None if case is None else run.runner.prepare(case)
-    receipt = receipt_of(run, line, prepared, with_flips=with_flips)
+    games = games_of(run.calls.get(line["id"], []))
+    receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
     if not texts:
         return replace(receipt, names=()), []  # a short answer is a text of a candidate too
-    return receipt, list(exchanges_of(run, prepared, line["id"]))
+    return receipt, list(exchanges_of(run, prepared, games))
 
 
 def _timestamps(run: RebuiltRun) -> list[tuple[float, str]]:

@@ -111,13 +111,13 @@ def is_unsure(line: Line) -> bool:
     return bool(line.get("abstain")) or (probability is not None and probability < UNSURE)
 
 
-def cards(figures: Figures, choices: Choices) -> Node:
-    """Show the main figures."""
+def cards(figures: Figures, choices: Choices, *, is_baseline: bool = False) -> Node:
+    """Show the main figures; what was read is not compared with the baseline where it is the baseline."""
     shown = [_accuracy_card(figures)]
     if choices.stated:
         shown.append(_probability_card(figures, choices))
     shown.append(_cost_card(figures))
-    if figures.total.calls:
+    if figures.total.calls and not is_baseline:
         shown.append(_reading_card(figures))
     shown.append(_trouble_card(figures))
     return el("div", *shown, class_="cards")
