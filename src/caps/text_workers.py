@@ -17,12 +17,13 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
 from importlib import import_module
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,6 +42,8 @@ MEMORY = 2 << 30
 LONGEST_REPLY = 256 << 20
 _SIZE = 8  # bytes of a length field
 _SHORT = 200  # characters: shorter texts are part of the JSON
+_PLAIN = frozenset({type(None), bool, int, float})  # what JSON has itself
+_REQUIRED = object()
 
 
 class TextWorkers:
@@ -168,16 +171,21 @@ class Codec:
         sizes = _sizes(await stream.readexactly(count * _SIZE))
         if sum(sizes) > longest:
             raise ValueError("too long")
-        plain, *blobs = [await stream.readexactly(size) for size in sizes]
-        return _unpack(json.loads(plain), blobs)
+        return _loaded(await stream.readexactly(sum(sizes)), sizes)
 
     def load_now(self, file: BinaryIO) -> Any:
         """Read the next job; `EOFError` at the end."""
         head = file.read(_SIZE)
         if len(head) < _SIZE:
             raise EOFError
-        plain, *blobs = [file.read(size) for size in _sizes(file.read(int.from_bytes(head) * _SIZE))]
-        return _unpack(json.loads(plain), blobs)
+        sizes = _sizes(file.read(int.from_bytes(head) * _SIZE))
+        return _loaded(file.read(sum(sizes)), sizes)
+
+
+def _loaded(data: bytes, sizes: Sequence[int]) -> Any:
+    """The message of which `data` is all that follows the sizes."""
+    plain, *blobs = [data[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    return _unpack(json.loads(plain), blobs)
 
 
 def _sizes(data: bytes) -> list[int]:
@@ -186,15 +194,34 @@ def _sizes(data: bytes) -> list[int]:
 
 def _pack(value: Any, blobs: list[bytes]) -> Any:
     """Convert a value for JSON; anything but a plain value becomes a list of its kind and its parts."""
-    if isinstance(value, Enum):
-        return ["enum", _name_of(type(value)), value.value]
-    if value is None or isinstance(value, bool | int | float):
+    kind: Any = type(value)
+    if kind in _PLAIN:
         return value
-    if isinstance(value, str):
+    if kind is str:
         if len(value) <= _SHORT:
             return value
         blobs.append(value.encode("utf-8", "surrogatepass"))
         return ["text", len(blobs) - 1]
+    if kind is tuple or kind is list:
+        return [kind.__name__, *[_pack(one, blobs) for one in value]]
+    if (known := _fields_of(kind)) is not None:
+        return _pack_fields(value, known, blobs)
+    return _pack_other(value, blobs)
+
+
+def _pack_fields(value: Any, known: "_Fields", blobs: list[bytes]) -> list[Any]:
+    """Convert an object to its fields; the last ones are left out as far as they have their defaults."""
+    parts = [getattr(value, name) for name in known.names]
+    if known.by_name:
+        return ["named", known.type, _pack(dict(zip(known.names, parts, strict=True)), blobs)]
+    while parts and (parts[-1] is (default := known.defaults[len(parts) - 1]) or default == parts[-1] == {}):
+        parts.pop()
+    return ["object", known.type, *[_pack(one, blobs) for one in parts]]
+
+
+def _pack_other(value: Any, blobs: list[bytes]) -> Any:
+    if isinstance(value, Enum):
+        return ["enum", _name_of(type(value)), value.value]
     if isinstance(value, bytes):
         blobs.append(value)
         return ["bytes", len(blobs) - 1]
@@ -203,28 +230,49 @@ def _pack(value: Any, blobs: list[bytes]) -> Any:
         return ["work", _name_of(value.func), *arguments]
     if isinstance(value, Mapping):
         return ["dict", [[_pack(one, blobs) for one in pair] for pair in value.items()]]
-    return _pack_object(value, blobs)
-
-
-def _pack_object(value: Any, blobs: list[bytes]) -> Any:
-    """Convert an object of this package, a path or a sequence."""
     if isinstance(value, CapsError):
         return ["error", _name_of(type(value)), _pack(str(value), blobs)]
-    if isinstance(value, msgspec.Struct):
-        parts = [getattr(value, name) for name in value.__struct_fields__]
-        return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in parts)]
-    if is_dataclass(value) and not isinstance(value, type):
-        given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
-        if any(one.kw_only for one in fields(value)):
-            return ["named", _name_of(type(value)), _pack(given, blobs)]
-        return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in given.values())]
     if isinstance(value, Path):
         return ["path", str(value)]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return ["object", _name_of(type(value)), *(_pack(one, blobs) for one in value)]
-    if isinstance(value, list | tuple):
-        return [type(value).__name__, *(_pack(one, blobs) for one in value)]
+    plain: Any  # a subclass of such a type is sent as the type
+    for plain in (str, int, float, list, tuple):
+        if isinstance(value, plain):
+            return _pack(plain(value), blobs)
     raise TypeError(f"{type(value).__name__} cannot be sent to another process, or back")
+
+
+class _Fields(NamedTuple):
+    """How objects of a type are sent: their fields in order, or by name; `_REQUIRED` is no default."""
+
+    type: str
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    by_name: bool
+
+
+@cache
+def _fields_of(kind: Any) -> _Fields | None:
+    """The fields of a dataclass, a struct or a named tuple."""
+    found: list[tuple[str, Any]]
+    by_name = False
+    if issubclass(kind, msgspec.Struct):
+        found = [(one.name, _default(one)) for one in msgspec.structs.fields(kind)]
+    elif is_dataclass(kind):
+        found = [(one.name, _default(one)) for one in fields(kind) if one.init]
+        by_name = any(one.kw_only for one in fields(kind))
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        found = [(name, _REQUIRED) for name in kind._fields]
+    else:
+        return None
+    names, defaults = zip(*found, strict=True) if found else ((), ())
+    return _Fields(_name_of(kind), names, defaults, by_name)
+
+
+def _default(field: Any) -> Any:
+    """The default of a field, if it is one value or an empty dictionary."""
+    if field.default_factory is dict:
+        return {}
+    return _REQUIRED if field.default in (MISSING, msgspec.NODEFAULT) else field.default
 
 
 def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from caps.cli.run import Calibrator
+from caps.cli.calibrator import Calibrator
 from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile

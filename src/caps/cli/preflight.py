@@ -12,9 +12,8 @@ from caps.config import Keys, RunConfig
 from caps.core.contest import Contest
 from caps.core.errors import InputError, SettingError
 from caps.core.play import Strategy
-from caps.core.text import number
+from caps.core.text import CHARACTERS_PER_TOKEN, number
 from caps.core.types import Case, shown_size
-from caps.costs.forecast import PER_CHARACTER
 from caps.files import is_stream
 from caps.judge_presets import suggested_preset
 from caps.reports.console import table
@@ -93,7 +92,7 @@ def refuse_if_too_expensive(
             "--max-usd needs a file of cases, since standard input and pipes can be read only once"
         )
     prepare = runner.preparation(findings=False)
-    tokens, seed, rate = 0, runner.config.seed, PER_CHARACTER
+    tokens, seed, rate = 0, runner.config.seed, 1 / CHARACTERS_PER_TOKEN
     if runner.tokenizer is not None:
         rate = runner.tokenizer.rate(texts_of(read())) or rate
     for place, case in enumerate(map(runner.apply_to_case, read())):

@@ -7,15 +7,14 @@ from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from caps.cli.output import FailureLog, say, stderr, stdout, write_result
 from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
-from caps.core.errors import InputError, SettingError
-from caps.core.play import Strategy
+from caps.core.errors import InputError
 from caps.core.settings import settings_of
 from caps.core.text import number, plural
 from caps.core.types import Case
@@ -25,7 +24,6 @@ from caps.files import file_errors
 from caps.judging.base import Ruling
 from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
-from caps.reports import calibration
 from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
@@ -34,10 +32,12 @@ from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import Line, json_lines, ruling_lines, selection_line
 from caps.runs.run_file import RunFile, new_run_file
 from caps.runs.summary import Summary
-from caps.statistics.judge_measures import LEAST_CASES_TO_LEARN
-from caps.studies.calibration import Calibration, believer_of, calibrate, probe_of
+
+if TYPE_CHECKING:
+    from caps.cli.calibrator import Calibrator
 
 FENCES = ("```", "~~~")
+JUDGE_FILE = "judge.json"
 NO_STATEMENTS = ("#", "//", "/*", "*", "import ", "from ", "using ", "@", '"""', "'''")
 DEFINITIONS = ("def ", "async def ", "class ", "fn ", "func ", "function ")
 
@@ -112,7 +112,6 @@ def report_batches(engine: Engine, *, quiet: bool) -> None:
             engine.batch_client.on_progress = say
 
 
-MOST_CASES = 2000  # they are held in memory until the last of them has been asked about
 Source = Iterable[Case | InputError]
 
 
@@ -124,50 +123,6 @@ def _each(*counters: Callable[[Ruling], object]) -> Callable[[Ruling], None]:
             one(ruling)
 
     return count
-
-
-class Calibrator:
-    """`--calibrate K`: estimates the judge's accuracy on the first K cases."""
-
-    def __init__(self, runner: Runner) -> None:
-        config = runner.config
-        self.count, self._runner = config.calibrate or 0, runner
-        if not LEAST_CASES_TO_LEARN <= self.count <= MOST_CASES:
-            raise SettingError(
-                f"--calibrate {self.count}: must be from {LEAST_CASES_TO_LEARN} to {MOST_CASES} cases; "
-                "50 are a good start"
-            )
-        if config.journal is None:
-            raise SettingError(
-                "--calibrate asks about the first cases before they are judged, and without a journal those "
-                "calls would be paid for twice: leave out --no-journal"
-            )
-        if config.engine != "local":
-            raise SettingError(f"--calibrate works with --engine local only, not with {config.engine}")
-        self._changes = {name.replace("-", "_"): str(value) for name, value in config.settings.items()}
-        self._believer = believer_of(runner.strategy, runner.strategy_name)
-
-    def probes(self, place: int, case: Case) -> tuple[Strategy, ...]:
-        """The strategies that ask about a case before the run, by its position."""
-        return (probe_of(case, self._believer),) if place < self.count else ()
-
-    async def learn(
-        self, session: Session, source: Source, *, advance: Callable[[], object]
-    ) -> tuple[Calibration, Strategy, Source]:
-        """Ask about the first cases; return the estimate, the strategy that uses it, and all cases."""
-        cases, runner = iter(source), self._runner
-        first = list(islice(cases, self.count))
-        readable = [case for case in map(runner.apply_to_case, first) if isinstance(case, Case)]
-        found = await calibrate(
-            session.engine,
-            readable,
-            self._believer,
-            seed=runner.config.seed,
-            fixed=self._changes,
-            advance=advance,
-        )
-        informed = found.inform(runner.strategy, runner.strategy_name, self._changes)
-        return found, informed, chain(first, cases)
 
 
 class Run:
@@ -182,10 +137,9 @@ class Run:
         quiet: bool,
         bracket: bool,
         lines: bool,
-        first: Calibrator | None = None,
+        first: "Calibrator | None" = None,
     ) -> None:
         self._first = first
-        self._calibration: Calibration | None = None
         self._runner, self._quiet, self._bracket, self._lines = runner, quiet, bracket, lines
         self._limit, self._force = limit, force
         self._summary = Summary()
@@ -224,7 +178,7 @@ class Run:
                 ready.engine.watch = _each(meter.count, self._live.count)
                 report_batches(ready.engine, quiet=self._quiet)
                 outcomes = ready.run(self._live.watch(source), self._runner.strategy)
-                kept = {} if self._calibration is None else self._judge_row(self._calibration, cases, ready)
+                kept = {} if self._first is None else self._first.judge_file(cases, ready)
                 self._servers = ready.servers
                 await self.deliver(outcomes, out, self._file(cases, ready), meter.advance, kept)
             if ready.findings is not None:
@@ -254,7 +208,7 @@ class Run:
             else nullcontext() as folder,
         ):
             if folder is not None and judge:
-                folder.write_json(calibration.FILE, judge)
+                folder.write_json(JUDGE_FILE, judge)
             async with aclosing(outcomes):
                 async for outcome in outcomes:
                     self._count(outcome)
@@ -274,7 +228,7 @@ class Run:
                 folder.finish(self._summary.as_line(self._runner.price))
 
     async def _calibrate(
-        self, first: Calibrator, ready: Session, source: Iterable[Case | InputError], total: int | None
+        self, first: "Calibrator", ready: Session, source: Iterable[Case | InputError], total: int | None
     ) -> Iterable[Case | InputError]:
         """Estimate the judge's accuracy on the first cases; return all cases."""
         cases = first.count if total is None else min(first.count, total)
@@ -283,24 +237,10 @@ class Run:
             found, informed, source = await first.learn(ready, source, advance=meter.advance)
         fitted = replace(self._runner.config, settings=settings_of(informed), judge_profile=None)
         self._runner = self._runner.with_config(fitted)
-        self._calibration = found
         self._summary.ledger.add(found.ledger)
         if not self._quiet:
-            say(calibration.calibration_text(found), "yellow" if found.learned.silent else "dim")
+            say(first.text(), "yellow" if found.learned.silent else "dim")
         return source
-
-    def _judge_row(self, found: Calibration, cases: str, ready: Session) -> dict[str, Any]:
-        runner = self._runner
-        alone = runner.asks_model and not runner.members
-        partial = runner.endpoints.partial.model if alone else runner.judge_name
-        about = {
-            "source": f"caps select {cases} --calibrate {0 if self._first is None else self._first.count}",
-            "model": runner.judge_name,
-            "model_e1": None if partial == runner.judge_name else partial,
-            "confidence": ready.confidence,
-            "seed": self._runner.config.seed,
-        }
-        return calibration.judge_row(found, about)
 
     def _count(self, outcome: Outcome) -> None:
         self._summary.add(outcome)
@@ -368,5 +308,4 @@ class Run:
             confidence=ready.confidence,
             findings={} if ready.findings is None else ready.findings.versions,
         )
-        found = None if self._calibration is None else calibration.calibration_row(self._calibration)
-        return replace(file, calibration=found)
+        return replace(file, calibration=None if self._first is None else self._first.row())

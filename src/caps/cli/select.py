@@ -16,7 +16,7 @@ from caps.cli.help import FILES
 from caps.cli.options import JsonFlag, configured
 from caps.cli.output import say
 from caps.cli.preflight import checked_source, print_first_round, refuse_if_too_expensive, runner_for
-from caps.cli.run import Calibrator, Run
+from caps.cli.run import Run
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
@@ -98,7 +98,11 @@ def select_cases(
     read = partial(cases_for, config.engine, Runner(config).cluster, cases, config.map)
     source = checked_source(partial(read, say), limit)
     with runner_for(config, keys, quiet=quiet) as runner:
-        first = None if config.calibrate is None else Calibrator(runner)
+        first = None
+        if config.calibrate is not None:
+            from caps.cli.calibrator import Calibrator  # noqa: PLC0415
+
+            first = Calibrator(runner)
         if max_usd is not None:
             probes = None if first is None else first.probes
             refuse_if_too_expensive(

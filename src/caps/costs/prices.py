@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from caps.core.errors import InputError, SettingError
 from caps.costs.ledger import Sums
 from caps.journal.database import explain, inspect
 
 MILLION = 1_000_000
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,10 @@ class PanelPrice(Price):
 def listed_price(model: str, base_url: str) -> Price | None:
     """Look up a model in the offline table by its address; None if it is not listed."""
     try:
+        if urlsplit(base_url).hostname in LOOPBACK:  # not listed, and loading the table takes a while
+            return None
         from genai_prices import Usage, calc_price  # noqa: PLC0415
-    except ImportError:
+    except (ImportError, ValueError):  # the table is not installed, or this is no address
         return None
 
     def dollars(**tokens: int) -> float:

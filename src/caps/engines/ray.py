@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from caps.core.errors import CapsError, InputError, MissingExtraError, SettingError
+from caps.core.errors import CapsError, InputError, JournalError, MissingExtraError, SettingError
 from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.case_files import cases_in, cases_in_rows
@@ -70,8 +71,12 @@ def connect(cluster: Cluster) -> Any:
             ray.init(address=cluster.address, **quiet)
     except Exception as error:  # Ray raises many types
         reason = str(error).partition(". ")[0].partition("\n")[0]
-        what = "cannot start one here" if cluster.address in LOCAL else f"cannot join {cluster.address!r}"
-        raise SettingError(f"--ray-address: Ray {what} ({reason})") from None
+        if cluster.address in LOCAL:
+            raise SettingError(f"--ray-address: Ray cannot start a cluster here ({reason})") from None
+        raise SettingError(
+            f"--ray-address: Ray cannot join {cluster.address!r} ({reason}): if it asks for a token, "
+            "set RAY_AUTH_MODE=token and have the token of its first machine here (~/.ray/auth_token)"
+        ) from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # Ray reports dead workers on standard output, where results go; there is no public switch for it.
     ray._private.worker._worker_logs_enabled = False
@@ -109,6 +114,8 @@ def _check_address(address: str) -> None:
 
 START_SECONDS = 120.0
 CLOSE_SECONDS = 5.0
+HEAD_SECONDS, HEAD_CHECKS = 4.0, 3  # between two looks at the head, and how many have to fail
+HEAD_TIMEOUT = 20.0  # seconds: on a busy machine, this process may come to it late
 
 
 class RayEngine(RemoteEngine):
@@ -158,15 +165,20 @@ class RayEngine(RemoteEngine):
             max_concurrency=self._capacity + 1,
         )
         self.workers = [worker_actor.remote(f"worker {i}") for i in range(self._cluster.workers)]
+        head = asyncio.ensure_future(_lost(ray.get_runtime_context().gcs_address))
         try:
             await self._wait_ready(coordinator)
-            yield WorkerPool(coordinator, self.workers, self._capacity)
+            pool = WorkerPool(coordinator, self.workers, self._capacity)
+            head.add_done_callback(partial(_end, pool.fatal))
+            yield pool
         finally:
-            with suppress(Exception):  # an actor that does not close in time is killed
-                await self._call_all("close", seconds=self._grace + CLOSE_SECONDS)
-                await asyncio.wait_for(remote_result(coordinator.close.remote()), CLOSE_SECONDS)
-            for actor in (*self.workers, coordinator):
-                ray.kill(actor)
+            if not head.done():  # else nothing can be called any more
+                head.cancel()
+                with suppress(Exception):  # an actor that does not close in time is killed
+                    await self._call_all("close", seconds=self._grace + CLOSE_SECONDS)
+                    await asyncio.wait_for(remote_result(coordinator.close.remote()), CLOSE_SECONDS)
+                for actor in (*self.workers, coordinator):
+                    ray.kill(actor)
             self.workers = []
 
     async def _wait_ready(self, coordinator: Any) -> None:
@@ -182,6 +194,31 @@ class RayEngine(RemoteEngine):
         """Call a method of every worker and wait for all."""
         calls = [remote_result(getattr(worker, method).remote(*arguments)) for worker in self.workers]
         await asyncio.wait_for(asyncio.gather(*calls), seconds)
+
+
+async def _lost(address: str) -> CapsError:
+    """Wait until the head of the cluster is gone; a minute later Ray itself ends the process."""
+    host, _, port = address.rpartition(":")
+    failures = 0
+    while failures < HEAD_CHECKS:
+        await asyncio.sleep(HEAD_SECONDS)
+        try:
+            async with asyncio.timeout(HEAD_TIMEOUT):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            writer.close()
+            failures = 0
+        except (OSError, TimeoutError):
+            failures += 1
+    return JournalError(
+        f"the head of the Ray cluster at {address} is gone: start the cluster again, then run the same "
+        "command; every reply so far is in the journal"
+    )
+
+
+def _end(fatal: "asyncio.Future[CapsError]", head: "asyncio.Future[CapsError]") -> None:
+    """End a run whose cluster was lost."""
+    if not head.cancelled() and not fatal.done():
+        fatal.set_result(head.result())
 
 
 # Cases read by Ray Data: JSONL or Parquet at an address such as `s3://…`, or in a folder. Any machine of the

@@ -79,8 +79,10 @@ async def rebuild(
     case = job.case
     if result.found is None:
         return Outcome(job.number, case.id, failure=result.failure)
-    pairs = zip(case.candidates, result.found, strict=True)
-    known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
+    known = case
+    if any(result.found):
+        pairs = zip(case.candidates, result.found, strict=True)
+        known = replace(case, candidates=tuple(replace(one, found=found) for one, found in pairs))
     try:
         if result.texts is not None and isinstance(prepare, CasePreparation):
             prepared = prepare.restore(known, result.texts)
@@ -351,9 +353,13 @@ READ_AHEAD = 4  # cases read, as a multiple of those running: one slow case hold
 
 
 class WorkerPool:
-    """Workers with their coordinator; the worker with the fewest cases gets the next."""
+    """Workers with their coordinator; the worker with the fewest cases gets the next.
+
+    `fatal` gets the error that ends the run, if there is one.
+    """
 
     def __init__(self, coordinator: Any, workers: Sequence[Any], capacity: int) -> None:
+        self.fatal: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
         self._coordinator, self._workers, self._running = coordinator, workers, [0] * len(workers)
         self._slots = asyncio.Semaphore(capacity * len(workers))
 
@@ -401,13 +407,13 @@ class RemoteEngine(ABC):
         seconds = self._budget.seconds
         async with self._start_workers() as worker_pool:
             deadline = None if seconds is None else time.time() + seconds
-            fatal: asyncio.Future[CapsError] = asyncio.get_running_loop().create_future()
+            fatal = worker_pool.fatal
             jobs = enumerate(_jobs(cases, strategy, seed, deadline))
             tasks: deque[asyncio.Task[Outcome]] = deque()
             try:
                 while True:
                     for number, job in islice(jobs, max_tasks - len(tasks)):
-                        tasks.append(asyncio.ensure_future(self._run_job(worker_pool, number, job, fatal)))
+                        tasks.append(asyncio.ensure_future(self._run_job(worker_pool, number, job)))
                     if not tasks:
                         return
                     await asyncio.wait((tasks[0], fatal), return_when=asyncio.FIRST_COMPLETED)
@@ -419,17 +425,15 @@ class RemoteEngine(ABC):
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run_job(
-        self, worker_pool: WorkerPool, number: int, job: Job | InputError, fatal: "asyncio.Future[CapsError]"
-    ) -> Outcome:
-        """The outcome of a case; an error that would stop all others too becomes the result of `fatal`."""
+    async def _run_job(self, worker_pool: WorkerPool, number: int, job: Job | InputError) -> Outcome:
+        """The outcome of a case; an error that would stop all others too ends the run."""
         if isinstance(job, InputError):
             return Outcome(number, "", failure=str(job))
         try:
             result = await worker_pool.run(job)
         except CapsError as error:
-            if not fatal.done():
-                fatal.set_result(error)
+            if not worker_pool.fatal.done():
+                worker_pool.fatal.set_result(error)
             raise
         except Exception as error:  # the worker died repeatedly
             reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -37,7 +37,7 @@ class Forms(NamedTuple):
     """
 
     keyed: Reader
-    key_only: re.Pattern[str]
+    key_only: forms.Form
     below: Reader
     bare: Reader
     sentence: Reader
@@ -344,7 +344,7 @@ def _any_line(text: str, kinds: Collection[Forms]) -> bool:
 
 
 def _resembles(text: str, kinds: Collection[Forms]) -> bool:
-    hints = list[re.Pattern[str]]()
+    hints = list[forms.Form]()
     if SIDE in kinds:
         lowered = text.lower()
         tied = any(word in lowered for word in forms.TIE_WORDS) or not text.isascii()

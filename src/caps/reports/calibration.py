@@ -9,8 +9,6 @@ from caps.judging.profiles import profile_row
 from caps.runs.result_lines import tokens_line
 from caps.studies.calibration import Calibration
 
-FILE = "judge.json"
-
 
 def calibration_text(calibration: Calibration) -> str:
     """Describe a calibration in one line."""
