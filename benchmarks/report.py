@@ -1,4 +1,4 @@
-"""The page of a large run in a real browser: its size, and how long scripts take to open, filter and sort it.
+"""The page of a large run in a real browser: its size, when it is usable, how long filters and sorting take.
 
 Plays 10,000 cases of 16 candidates (18 games each) with a scripted judge, writes the page as `caps report`
 does, and opens it from disk in Chromium. Run it with `python benchmarks/report.py [--cases 10000]`; a run
@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -95,22 +96,28 @@ def write(run: Path) -> tuple[list[Path], float]:
     """The page and the files beside it."""
     started = time.process_time()
     with open_run(run) as run_:
-        report = load_report(run_)
+        report = load_report(run_, keep_cases=True)
         files = write_page(run_page(report), receipts(report), run / "report.html")
     return files, time.process_time() - started
 
 
-def look(path: Path) -> Iterator[tuple[str, float, float]]:
-    """What is done with a page, the seconds scripts took for it, and the seconds until it is drawn."""
+def look(path: Path, opened: dict[str, float]) -> Iterator[tuple[str, float, float]]:
+    """What is done with a page, the seconds scripts took for it, and the seconds until it is drawn.
+
+    `opened` receives the seconds until the page can be used, and the megabytes of its scripts' memory.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
         clock = page.context.new_cdp_session(page)
         clock.send("Performance.enable")
 
-        def scripts() -> float:
+        def metric(name: str) -> float:
             found = clock.send("Performance.getMetrics")["metrics"]
-            return next(one["value"] for one in found if one["name"] == "ScriptDuration")
+            return next(one["value"] for one in found if one["name"] == name)
+
+        def scripts() -> float:
+            return metric("ScriptDuration")
 
         def timed(name: str, act: Callable[[], object]) -> tuple[str, float, float]:
             before, started = scripts(), time.perf_counter()
@@ -121,6 +128,8 @@ def look(path: Path) -> Iterator[tuple[str, float, float]]:
             return name, after - before if after > before else after, seconds
 
         yield timed("open", lambda: page.goto(path.as_uri()))
+        opened["seconds"] = page.evaluate(_USABLE) / 1000
+        opened["megabytes"] = metric("JSHeapUsedSize") / 1e6
         yield timed("filter: wrong", lambda: _click(page, r"^wrong"))
         yield timed("filter: all", lambda: _click(page, r"^all"))
         yield timed("next page", lambda: page.get_by_role("button", name="Next rows").click())
@@ -129,6 +138,9 @@ def look(path: Path) -> Iterator[tuple[str, float, float]]:
         yield timed("find 'case 77'", lambda: page.get_by_label("Find a case").fill("case 77"))
         yield timed("open a receipt", lambda: _receipt(page))
         browser.close()
+
+
+_USABLE = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"  # scripts have run
 
 
 def _click(page: Page, name: str) -> None:
@@ -152,12 +164,18 @@ def main() -> None:
         played = 0.0 if (folder / "run" / "selections.jsonl").exists() else play(folder, asked.cases)
         (page, *beside), wrote = write(folder / "run")
         table = Table("", "scripts, s", "until drawn, s", title=f"the page of {asked.cases:,} cases")
-        for name, script, drawn in look(page):
+        opened = dict[str, float]()
+        for name, script, drawn in look(page, opened):
             table.add_row(name, f"{script:.3f}", f"{drawn:.3f}")
         sizes = page.stat().st_size, sum(one.stat().st_size for one in beside)
     console = Console()
     console.print(table)
     console.print(f"page {sizes[0] / 1e6:.1f} MB; {len(beside)} files beside it, {sizes[1] / 1e6:.0f} MB")
+    console.print(
+        f"usable {opened['seconds']:.2f} s after it was opened, {opened['megabytes']:.0f} MB of script memory"
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    console.print(f"written with at most {peak:.0f} MB of memory")
     console.print(f"played in {played:.0f} s, written in {wrote:.0f} s of processor time")
 
 

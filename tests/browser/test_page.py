@@ -1,24 +1,35 @@
 """The page in a real browser, open_run from disk: it works, it is silent, and hostile words stay words."""
 
+import asyncio
 import json
 import re
 import shutil
 import subprocess
 import tarfile
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 import pytest
+from aiohttp import web
 
 from caps.cli.report import _write, open_run
+from caps.core.types import Case, Problem
 from caps.judging.simulated import PRESETS
 from caps.reports import page as pages
 from caps.reports.diagnosis import JudgeLabel
 from caps.reports.diagnosis_page import diagnosis_page
+from caps.reports.live import HOST, LiveReport
 from caps.reports.simulation_page import simulation_page, simulation_picture
+from caps.reports.study import Chapter, studies_page
+from caps.runs.progress_file import ProgressFile
 from caps.studies.advice import conclude
 from caps.studies.diagnosis import Plan, of_pools, schedule, simulate
+from caps.studies.metrics import Figure
 from caps.studies.simulation import PoolModel, generated_pools
+from caps.studies.tables import Cell, Table
 from judging import QUALITY, case_line, spread
 from running import by_quality, run_cases
 
@@ -32,7 +43,11 @@ PLACES = (
     ("report.html", "#case=case%201"),
     ("diagnosis.html", "#"),
     ("simulation.html", "#"),
+    ("compared.html", "#"),
+    ("compared.html", "#case=case%201"),
+    ("study.html", "#"),
 )
+HOSTILE_NAME = "b<img src=x onerror=alert(1)>"
 OWN = ("file:", "data:image/svg+xml", "blob:")  # data and blobs are made by the page, to save a picture
 HOSTILE = "<script>document.title='owned'</script></style></script><img src=x onerror=alert(1)>\u202egnihsif\u2066 javascript:alert(1)"
 
@@ -54,7 +69,9 @@ def folder(tmp_path_factory):
     lines.append(json.dumps(bad))
     (place / "cases.jsonl").write_text("\n".join(lines) + "\n")
     run_cases(place / "cases.jsonl", place / "run", reply=reply)
-    with open_run(place / "run") as run:
+    run_cases(place / "cases.jsonl", place / HOSTILE_NAME, reply=reply, strategy="majority")
+    with open_run(place / "run") as run, open_run(place / HOSTILE_NAME) as other:
+        _write([run, other], None, place / "compared.html", texts=True)
         _write([run], None, place / "report.html", texts=True)
         inline_limit, pages.INLINE_LIMIT = pages.INLINE_LIMIT, 1000
         try:
@@ -86,6 +103,14 @@ def write_findings(place):
     }  # fmt: skip
     picture = simulation_picture(about, [row, {**row, "strategy": "other", "pass_at_1": 0.55}])
     pages.write_page(simulation_page(about, picture, baseline="v1"), (), place / "simulation.html")
+    cells = [Cell("pass_at_1", Figure(share, share - 0.1, share + 0.1), 60.0) for share in (0.5, 0.6)]
+    table = Table(
+        "t", HOSTILE, "method", (HOSTILE, "other"), ((HOSTILE, cells), ("plain", cells)), (HOSTILE,)
+    )
+    chapter = Chapter(HOSTILE, HOSTILE, f"caps bench {HOSTILE}", [table], "pools and verdicts")
+    pages.write_page(
+        studies_page(HOSTILE, HOSTILE, [chapter, replace(chapter, title="Again")]), (), place / "study.html"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +155,7 @@ def go_to(page, place):
     """Follow a link within the page, and be there."""
     page.evaluate(f"location.hash = {place!r}")
     if "case=" in place:
-        page.locator("article").wait_for()
+        page.locator("article").first.wait_for()
 
 
 def names(page):
@@ -239,11 +264,87 @@ def test_one_case_is_readable_with_scripts_off(visit):
     assert len(QUALITY.findall(page.locator("#g0 .fold pre").inner_text())) == 2
 
 
-@pytest.mark.parametrize("name", ["diagnosis.html", "simulation.html"])
-def test_pictures_and_their_numbers_need_no_script_and_hostile_names_stay_names(visit, name):
+def test_compared_runs_are_searched_filtered_and_opened_side_by_side(visit):
+    page = visit("compared.html")
+    assert HOSTILE_NAME in page.locator("h1").inner_text()
+    assert len(names(page)) == 4
+    page.get_by_role("button", name=re.compile("^different")).click()
+    assert 0 < len(names(page)) < 5
+    page.get_by_role("button", name="all 4").click()
+    page.get_by_label("Find a case").fill("case 2")
+    assert names(page) == ["case 2"]
+    page.keyboard.press("Escape")
+    go_to(page, "#case=case%201&game=2")
+    page.locator("#g2[open]").wait_for()
+    articles = page.locator("#receipt article")
+    assert articles.locator(".run-name").all_inner_texts() == ["Run run", f"Run {HOSTILE_NAME}"]
+    assert articles.locator("svg.drawing").count() == 2
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert articles.locator(".problem:visible").count() == 1  # the same for all runs
+    assert page.locator("main :is(script, img, style)").count() == 0
+
+
+def test_the_live_page_waits_shows_how_far_the_run_is_and_then_its_cases(folder, browser, axe):
+    out, troubles = folder / "live", []
+    with serving_live(out) as address, closing(browser.new_page()) as page:
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda request: request.url.startswith(address) or troubles.append(request.url))
+        page.goto(address)
+        page.get_by_role("heading", name="Waiting for the run in live").wait_for()
+        out.mkdir()
+        with ProgressFile(out, 9, what="cases") as progress:
+            list(progress.watch([Case(HOSTILE, Problem.of("?"), ())]))
+            progress.finish(more=2)
+            page.locator("#progress", has_text="2 of 9 cases").wait_for()
+            assert "<script>document.title='owned'" in page.locator("#progress").inner_text()
+            page.evaluate(axe)
+            assert page.evaluate("axe.run().then((found) => found.violations.map((one) => one.id))") == []
+        for name in ("rulings.jsonl", "selections.jsonl", "run.json"):
+            shutil.copy(folder / "run" / name, out / name)
+        page.get_by_role("link", name="case 1").click()
+        page.locator("svg.bracket").wait_for()
+        assert page.evaluate(CONTRAST) == []
+        assert page.title() == "live · caps report"
+    assert troubles == []
+
+
+@contextmanager
+def serving_live(path):
+    """Serve the live page of a folder from a thread; the address."""
+    loop, started = asyncio.new_event_loop(), Queue()
+
+    async def serve():
+        runner = web.AppRunner(LiveReport(path, open_run, poll_seconds=0.05).app(), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, HOST, 0).start()
+        ended = asyncio.Event()
+        started.put((f"http://{HOST}:{runner.addresses[0][1]}/", ended))
+        await ended.wait()
+        await runner.cleanup()
+
+    thread = Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    address, ended = started.get(timeout=30)
+    yield address
+    loop.call_soon_threadsafe(ended.set)
+    thread.join()
+    loop.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [
+        ("diagnosis.html", ".picture table"),
+        ("simulation.html", ".picture table"),
+        ("study.html", "section table"),
+    ],
+)
+def test_pictures_and_their_numbers_need_no_script_and_hostile_names_stay_names(visit, name, tables):
     page = visit(name, java_script_enabled=False, width=390)
-    assert page.locator("svg.chart:visible").count() == page.locator(".picture table").count() >= 1
-    assert "⟦U+202E⟧" in page.locator(".picture table").last.inner_text()
+    assert page.locator("svg.chart:visible").count() == page.locator(tables).count() >= 1
+    assert "⟦U+202E⟧" in page.locator(tables).last.inner_text()
     assert page.locator("main script, main img, main style").count() == 0
     assert page.title().endswith("caps report")
     assert page.locator("html").evaluate("(root) => root.scrollWidth <= innerWidth")

@@ -111,7 +111,7 @@ def test_a_link_opens_a_case_at_one_game_and_a_dot_of_the_picture_makes_such_a_l
 def test_the_sentence_and_the_picture_say_which_answer_and_how_sure(visit):  # noqa: F811
     page = visit("report.html#case=sum")
     story = page.locator(".story").inner_text()
-    assert re.search(r"2 of 5 agreed on 36; .* verdicts? confirmed it.*; \d+ % sure\.", story)
+    assert re.search(r"2 of 5 agreed on 36; .* verdicts? confirmed it.*; \d+\s%\ssure\.", story)
     assert "win rate" not in page.locator("article").inner_text()
     assert page.locator(".chosen-answer .answer").inner_text() == "36"
     assert page.locator("svg.beliefs .pill").count() == 3

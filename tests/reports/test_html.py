@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caps.reports.html import TextTable, el, markup, safe_json, visible
+from caps.reports.html import Template, TextTable, el, markup, safe_json, visible
 
 HOSTILE = "</script></style><!--<script>alert(1)</script>\u2028\u202e&amp;\x00\ud800"
 
@@ -66,3 +66,22 @@ def test_a_text_shown_often_is_kept_once_and_reads_the_same():
     assert texts.texts == ["head", "x" * 50, "y"]
     assert markup(el("pre", two), texts.texts) == "<pre>\nheady</pre>"
     assert safe_json(el("pre", one)) == '["pre",{},[{"t":[0,1]}]]'
+
+
+def test_a_template_is_filled_like_an_element_and_its_values_stay_text():
+    row = Template("test-row", 4, lambda call, title, more, tone: el(
+        "a", el("b", title), more, href="#g" + call, class_=tone))  # fmt: skip
+    filled = row(7, HOSTILE, [el("i", "x"), row(1.25, "y", None, None)], None)
+    found = read(markup(filled))
+    assert found.tags == ["a", "b", "i", "a", "b"]
+    assert found.attributes == [("href", "#g7"), ("href", "#g1.2")]
+    assert found.text == f"{visible(HOSTILE)}xy"
+    assert json.loads(safe_json(filled)) == {
+        "f": "test-row",
+        "v": [
+            7,
+            visible(HOSTILE),
+            [["i", {}, ["x"]], {"f": "test-row", "v": [1.2, "y", None, None]}],
+            None,
+        ],
+    }

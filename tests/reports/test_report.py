@@ -155,7 +155,7 @@ def test_probabilities_of_a_receipt_are_those_of_the_run_and_each_verdict_is_a_s
     assert all(flip.winner not in (None, receipt.winner) for flip in receipt.flips)
     told = "".join(one if isinstance(one, str) else "".join(one.children) for one in headline(receipt))
     assert told.startswith(f"{line['winner']} was chosen among 16 different answers; ")
-    assert f"{line['probability']:.0%}".replace("%", " % sure") in told
+    assert f"{line['probability']:.0%}".replace("%", "\u00a0%\u00a0sure") in told
 
 
 def test_short_formulas_become_plain_signs():

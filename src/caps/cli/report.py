@@ -100,10 +100,10 @@ def _write(runs: list[RebuiltRun], case: str | None, output: Path | None, *, tex
         name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in case)
         page, usual = case_page(runs[0], case), f"receipt-{name}.html"
     elif len(runs) == 1:
-        loaded = load_report(runs[0])
+        loaded = load_report(runs[0], keep_cases=True)
         page, held, usual = run_page(loaded, texts=texts), receipts(loaded, texts=texts), "report.html"
     else:
-        all_ = [load_report(run) for run in runs]
+        all_ = [load_report(run, keep_cases=True) for run in runs]
         held = chain.from_iterable(receipts(one, texts=texts) for one in all_)
         page, usual = comparison_page(all_, texts=texts), "compared.html"
     out = output or runs[0].path / usual

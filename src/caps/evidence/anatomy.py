@@ -285,7 +285,7 @@ def final_answer(candidate: Candidate) -> str | None:
     return (candidate.answer or "").strip() or _extract_answer(candidate.text)
 
 
-@lru_cache(maxsize=2)  # a view and a signature ask one after the other
+@lru_cache(maxsize=32)  # views, signatures and reports ask about all candidates of a case in turn
 def _extract_answer(text: str) -> str | None:
     if boxes := find_boxes(text):
         return _join_boxes(text, boxes)

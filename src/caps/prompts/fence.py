@@ -85,7 +85,7 @@ _FILLERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
     + "".join(map(chr, range(0xFE00, 0xFE10)))
 )
-_UNUSUAL = re.compile(r"[^\t\n -~]+")
+_USUAL = bytes((9, 10, *range(32, 127)))
 _BREAKS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 # Letters that look like those of a verdict: Greek, Cyrillic, Armenian, and some Latin ones beyond ASCII.
 _ALIKE = str.maketrans(
@@ -159,9 +159,13 @@ def _code(digest: bytes, length: int) -> str:
 
 def _visible(text: str) -> str:
     """The text in plain letters without zero-width characters, as a model may repeat it."""
-    if text.isascii() and len(text.encode().translate(None, _CONTROLS)) == len(text):
+    signs = _unusual(text)
+    forms = {sign: _ascii_form(sign) for sign in signs}
+    if "" not in forms.values():  # the usual case: none, or signs such as … whose plain form is ASCII
+        for sign, form in forms.items():
+            text = text.replace(sign, form)
         return text
-    plain = normalize("NFKC", _BREAKS.sub("\n", text))
+    plain = normalize("NFKC", _BREAKS.sub("\n", text) if any(map(_BREAKS.match, signs)) else text)
     # Few different characters of a text are beyond ASCII: each is looked up once.
     changed = {ord(sign): None if _hidden(sign) else _ALIKE.get(ord(sign), sign) for sign in _unusual(plain)}
     return plain.translate(changed) if any(sign != chr(code) for code, sign in changed.items()) else plain
@@ -169,7 +173,15 @@ def _visible(text: str) -> str:
 
 def _unusual(text: str) -> set[str]:
     """The different characters of a text that are not printable ASCII, tab or line feed."""
-    return set().union(*_UNUSUAL.findall(text))
+    rest = text.encode("utf-8", "surrogatepass").translate(None, _USUAL)
+    return set(rest.decode("utf-8", "surrogatepass"))
+
+
+@lru_cache(maxsize=4096)
+def _ascii_form(sign: str) -> str:
+    """The plain form of a character if that is printable ASCII; else an empty text."""
+    form = normalize("NFKC", sign)
+    return "" if _unusual(form) else form
 
 
 @lru_cache(maxsize=4096)

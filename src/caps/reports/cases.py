@@ -12,7 +12,6 @@ from caps.evidence.anatomy import dissect, final_answer, spoken
 from caps.evidence.domains import domain_named
 from caps.evidence.profiles import profile_for, profile_named, signature_named, with_findings, with_views
 from caps.evidence.signatures import verbatim
-from caps.findings.base import recall
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
 
@@ -36,22 +35,16 @@ class CaseFacts:
 
 
 def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
-    """Read a case and its result."""
-    known = case
-    if run.journal is not None and run.file.findings and run.runner.merges_found:
-        try:
-            known = recall(run.journal, run.file.findings, case)
-        except CapsError:
-            known = case
-    candidates = known.candidates
-    sign = _signature(run, known.domain)
+    """Read a case, with its findings, and its result."""
+    candidates = case.candidates
+    sign = _signature(run, case.domain)
     signatures = [sign(one) or verbatim(one) for one in candidates]
     votes = Counter(signatures)
     winner = line.get("winner")
     chosen = candidates[winner] if isinstance(winner, int) and 0 <= winner < len(candidates) else None
     signature = None if chosen is None else signatures[winner or 0]
     most = max(votes.values(), default=0)
-    short = domain_named(known.domain).short_answers
+    short = domain_named(case.domain).short_answers
     others = dict.fromkeys(
         answer_text(candidates[signatures.index(one)], short=True) for one in votes if one != signature
     )

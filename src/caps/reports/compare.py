@@ -102,7 +102,7 @@ def _pair_words(first: ComparedRun, second: ComparedRun) -> str:
     else:
         text += (
             f" Only {first.name} is right on {found.only_first}, only {second.name} on {found.only_second}: "
-            f"{_meaning(found.p)} (McNemar's exact test, p = {found.p:.3g})."
+            f"{_meaning(found.p)} (McNemar's exact test, p {_p(found.p)})."
         )
     tokens = [_tokens_per_case(one) for one in (first, second)]
     if all(tokens):
@@ -110,6 +110,10 @@ def _pair_words(first: ComparedRun, second: ComparedRun) -> str:
         share = f"{percent(ratio)} % of" if ratio < 2 else f"{number(ratio, 1)} times"
         text += f" {second.name} reads {share} the tokens of {first.name}."
     return text
+
+
+def _p(p: float) -> str:
+    return f"= {p:.2g}" if p >= 0.001 else "< 0.001"
 
 
 def _meaning(p: float) -> str:
@@ -128,7 +132,7 @@ def runs_view(runs: Sequence[ComparedRun]) -> list[Node]:
         low, high = one.interval
         share = one.pass_at_1
         right = "–" if share is None else f"{percent(share)} % ({percent(low)} to {percent(high)})"
-        money = "unknown" if one.usd is None else dollars(one.usd)
+        money = "unknown" if one.usd is None and one.total.calls else dollars(one.usd or 0.0)
         rows.append(
             (
                 run.name, run.strategy, run.model, number(one.cases, 0), right, number(one.total.calls, 0),
@@ -155,7 +159,7 @@ def pairs_view(runs: Sequence[ComparedRun]) -> Node | None:
         found = compare_runs(first, one)
         said = _meaning(found.p) if found.labelled else "no labels"
         counts = (found.shared, found.different, found.only_first, found.only_second)
-        rows.append((one.name, *(number(count, 0) for count in counts), f"{found.p:.3g}", said))
+        rows.append((one.name, *(number(count, 0) for count in counts), _p(found.p).removeprefix("= "), said))
     heads = (
         "run", "common cases", "different answers", f"only {first.name} right", "only this one right",
         "p (McNemar)", "meaning",

@@ -17,7 +17,7 @@ from typing import Any
 
 from caps.core.errors import InputError
 from caps.files import Output, file_errors, write_file
-from caps.reports.html import Node, TextTable, el, markup, safe_json
+from caps.reports.html import TEMPLATES, Node, TextTable, el, markup, safe_json
 from caps.reports.run_page import Listing, listing_view
 
 STYLES = ("style.css", "chart.css", "views.css", "receipt.css")
@@ -79,6 +79,7 @@ def page_html(page: Page, receipts: StoredReceipts) -> str:
         "columns": () if listing is None else listing.columns,
         "filters": () if listing is None else listing.filters,
         "rows": () if listing is None else listing.rows,
+        "templates": TEMPLATES if receipts.inline or receipts.folder else {},
         "folder": receipts.folder,
         "shards": receipts.starts,
         "live": page.live,

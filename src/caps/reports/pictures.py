@@ -57,7 +57,7 @@ def write_pictures(pictures: Sequence[Picture], folder: Path) -> list[Path]:
 def svg_text(picture: Picture) -> str:
     """Return a picture as an SVG file with the light theme and a background."""
     drawing = picture.draw(WIDTH)
-    _, _, width, height = map(float, drawing.attributes["viewBox"].split())
+    _, _, width, height = map(float, str(drawing.attributes["viewBox"]).split())
     box = (-MARGIN, -MARGIN / 2, width + 2 * MARGIN, height + MARGIN)
     background = el("rect", x=box[0], y=box[1], width=box[2], height=box[3], class_="ground")
     (title, *rest) = drawing.children

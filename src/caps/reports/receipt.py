@@ -1,7 +1,7 @@
 """Receipts: how a case was decided, as data: judge calls, clusters, prompts, replies, decisive verdicts."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -72,12 +72,16 @@ class Stage:
 
 
 class Asked(NamedTuple):
-    """A question of a run with its stage, its answer (None if there is none) and what a page shows of it."""
+    """A question of a run with its stage, its answer (None if there is none) and what a page shows of it.
+
+    `attempts` are the lines of its calls.
+    """
 
     stage: str
     ask: Ask
     answer: Answer | None
     game: Game
+    attempts: Sequence[Line]
 
 
 def games_of(lines: list[Line]) -> list[Asked]:
@@ -104,7 +108,7 @@ def games_of(lines: list[Line]) -> list[Asked]:
             opinions=_opinions_text(ask, opinions_of(last)),
             criteria=tuple((last.get("criteria") or {}).items()),
         )
-        games.append(Asked(last["stage"], ask, answer, game))
+        games.append(Asked(last["stage"], ask, answer, game, attempts))
     return games
 
 
@@ -300,6 +304,8 @@ class Receipt:
 
     def right(self, one: int | None) -> bool | None:
         """Return the label of a candidate, if it is known."""
+        if one is not None and one < len(self.candidates) and self.candidates[one].id == one:
+            return self.candidates[one].right
         return next((each.right for each in self.candidates if each.id == one), None)
 
     def name(self, one: int | None) -> str:
@@ -318,13 +324,19 @@ class Receipt:
 
 
 def receipt_of(
-    run: RebuiltRun, line: Line, prepared: PreparedCase | None, *, with_flips: bool = True
+    run: RebuiltRun,
+    line: Line,
+    prepared: PreparedCase | None,
+    *,
+    with_flips: bool = True,
+    games: list[Asked] | None = None,
 ) -> Receipt:
     """Create the receipt of a result line; `with_flips` looks for decisive verdicts.
 
-    Where the strategy gives probabilities, the recorded answers suffice; other contests are replayed.
+    Where the strategy gives probabilities, the recorded answers suffice; other contests are replayed. `games`
+    are those of the case, if they are known.
     """
-    games = games_of(run.calls.get(line["id"], []))
+    games = games_of(run.calls.get(line["id"], [])) if games is None else games
     if prepared is not None and "winner" in line:
         found = _from_beliefs(run, line, prepared, games, with_flips=with_flips)
         if found is not None:
@@ -413,7 +425,7 @@ def _names(case: Case, groups: Sequence[tuple[int, ...]]) -> tuple[str, ...]:
 
 def _from_lines(run: RebuiltRun, line: Line, prepared: PreparedCase | None, games: list[Asked]) -> Receipt:
     stages: list[tuple[str, str, list[Game]]] = []
-    for name, _, _, game in games:
+    for name, _, _, game, _ in games:
         if not stages or stages[-1][:2] != (name, game.level):
             stages.append((name, game.level, []))
         stages[-1][2].append(game)
@@ -454,7 +466,7 @@ def _from_beliefs(
     groups = [
         AnswerGroup(
             tuple(sorted(group.members, key=lambda one: (one != winner, -chances[-1][one]))),
-            tuple(max(step[one] for one in group.members) for step in chances),
+            _likeliest(chances, group.members),
         )
         for group in common["answers"]
     ]
@@ -480,6 +492,14 @@ def _from_beliefs(
         influences=influences,
         **{**common, "answers": tuple(groups), "score_kind": "probability"},
     )
+
+
+def _likeliest(chances: Sequence[Mapping[int, float]], members: Sequence[int]) -> tuple[float, ...]:
+    """The probability of the likeliest member after each step."""
+    if len(members) == 1:
+        (one,) = members
+        return tuple([step[one] for step in chances])
+    return tuple([max([step[one] for one in members]) for step in chances])
 
 
 def _believed_flips(
@@ -574,19 +594,19 @@ class GameExchange:
     difference: tuple[str, ...] = ()
 
 
-def exchanges_of(run: RebuiltRun, prepared: PreparedCase | None, name: str) -> Iterator[GameExchange]:
+def exchanges_of(
+    run: RebuiltRun, prepared: PreparedCase | None, games: Sequence[Asked]
+) -> Iterator[GameExchange]:
     """Yield prompt and replies of each game of a case: prompts rendered again, replies from the journal."""
-    lines = run.calls.get(name, [])
-    keys = [line["key"] for line in lines if line.get("key")]
+    keys = [line["key"] for one in games for line in one.attempts if line.get("key")]
     stored = {} if run.journal is None else run.journal.get_many(keys)
-    for attempts in group_by_ask(lines):
+    for _, ask, _, _, attempts in games:
         replies = []
         for line in attempts:
             if "attempt" in line:
                 reply = stored.get(line["key"])
                 text, reasoning = (None, "") if reply is None else (reply.text, reply.reasoning)
                 replies.append(JudgeReply(text, reasoning, line["how"], line["cause"], line["finish"]))
-        ask = ask_of(attempts[0])
         difference, shown = tuple[str, ...](), tuple[str, ...]()
         if prepared is not None:
             shown, known = prepared.evidence.shown(ask), prepared.evidence.differences

@@ -5,7 +5,6 @@ the page's script when they are opened (web/rich.js).
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from caps.core.domains import Domain
 from caps.core.errors import SettingError
@@ -13,7 +12,7 @@ from caps.core.text import number, plural
 from caps.core.types import Case
 from caps.evidence.anatomy import final_answer
 from caps.evidence.domains import GENERAL, domain_named
-from caps.reports.html import Child, Node, TextRef, TextTable, el
+from caps.reports.html import Child, Element, Filled, Node, Template, TextTable, el
 from caps.reports.receipt import Game, GameExchange, JudgeReply, Receipt, Standing
 from caps.reports.receipt_pictures import describe, mark, name_of, picture_of, share, timeline
 from caps.reports.run_page import section
@@ -39,7 +38,8 @@ def receipt_view(
     receipt: Receipt, exchanges: Sequence[GameExchange], case: Case | None, texts: TextTable
 ) -> Node:
     """Show a receipt; long texts are stored in `texts`."""
-    picture = picture_of(receipt)
+    described = [describe(game, receipt) for game in receipt.games]
+    picture = picture_of(receipt, described)
     return el(
         "article",
         el("h1", "Case ", el("bdi", receipt.case)),
@@ -48,11 +48,11 @@ def receipt_view(
         el("p", *headline(receipt), class_="lead story"),
         el("p", *_cost(receipt), class_="note"),
         None if picture is None else section(picture[0], None, _framed(picture[2], picture[0], picture[1])),
-        _moves(receipt),
+        _moves(receipt, described),
         _timeline(receipt),
         _flips(receipt),
         section("Candidates", None, *_candidates(receipt, case, texts)),
-        section("Judge calls", None, *_games(receipt, exchanges, texts)),
+        section("Judge calls", None, *_games(receipt, described, exchanges, texts)),
         class_="receipt",
     )
 
@@ -68,9 +68,12 @@ def _framed(picture: Node, name: str, about: str) -> Node:
 # The problem and the answer
 
 
-def rich(texts: TextTable, text: str, kind: str = "") -> Node:
+_RICH = Template("rich", 2, lambda text, kind: el("div", text, class_="rich", data_kind=kind, tabindex=0))
+
+
+def rich(texts: TextTable, text: str, kind: str = "") -> Filled:
     """A text that the page's script renders as what it is; `kind` says what it is where that is known."""
-    return el("div", texts.add([text]), class_="rich", data_kind=kind or None, tabindex=0)
+    return _RICH(texts.add([text]), kind or None)
 
 
 def kind_of(case: Case | None, text: str) -> str:
@@ -140,7 +143,7 @@ def headline(receipt: Receipt) -> list[Child]:
         return ["No answer was chosen."]
     parts = [_votes(receipt, one, count), *_tests(receipt, one), *_verdicts(receipt, one)]
     if receipt.probability is not None:
-        parts.append(f"{share(receipt.probability)} sure")
+        parts.append(f"{share(receipt.probability)} sure".replace(" ", "\u00a0"))  # on one line
     text: list[Child] = [el("strong", f"{'; '.join(parts)}.")]
     if receipt.probability is not None and not receipt.calibrated:
         text.append(" The probability follows from stated defaults, not from cases with known answers.")
@@ -230,23 +233,50 @@ INFLUENCES = {
 }
 
 
-def _moves(receipt: Receipt) -> Node | None:
+_MOVE = Template(
+    "move",
+    3,
+    lambda what, chance, change: el("tr", el("td", what, class_="text"), el("td", chance), el("td", change)),
+)
+_CALL_MOVE = Template(
+    "call-move",
+    6,
+    lambda call, place, name, what, chance, change: el(
+        "tr",
+        el("td", el("a", name, href=place, data_game=call), ": ", what, class_="text"),
+        el("td", chance),
+        el("td", change),
+    ),
+)
+
+
+def _moves(receipt: Receipt, described: Sequence[str]) -> Node | None:
     """The probability of the chosen answer step by step, as a table."""
     group = receipt.answer_of(receipt.winner)
     if group is None or not group.chances:
         return None
-    rows: list[Node] = []
+    rows: list[Element] = []
     before = 0.0
     for one in receipt.influences:
-        rows.append(_move(INFLUENCES.get(one.what, one.what), one.probability, before if rows else None))
+        change = _points(one.probability - before) if rows else ""
+        rows.append(_MOVE(INFLUENCES.get(one.what, one.what), share(one.probability), change))
         before = one.probability
     if not receipt.influences:
-        rows.append(_move("votes and findings", group.chances[0], None))
         before = group.chances[0]
+        rows.append(_MOVE("votes and findings", share(before), ""))
     answered = [game for stage in receipt.stages if stage.name != "not answered" for game in stage.games]
     for game, chance in zip(answered, group.chances[1:], strict=True):
-        link = el("a", f"call {game.number + 1}", href=f"#g{game.number}", data_game=game.number)
-        rows.append(_move(link, chance, before, f": {describe(game, receipt)}"))
+        call = game.number
+        rows.append(
+            _CALL_MOVE(
+                call,
+                f"#g{call}",
+                f"call {call + 1}",
+                described[call],
+                share(chance),
+                _points(chance - before),
+            )
+        )
         before = chance
     head = el("tr", *(el("th", name, scope="col", class_="text" if name == "step" else None)
                       for name in ("step", "probability", "change in points")))  # fmt: skip
@@ -255,9 +285,9 @@ def _moves(receipt: Receipt) -> Node | None:
     return el("details", el("summary", title), _scrolled(table, "the steps"), class_="fold")
 
 
-def _move(what: Child, chance: float, before: float | None, more: str = "") -> Node:
-    change = "" if before is None else f"{100 * (chance - before):+.1f}".replace("-", "−")
-    return el("tr", el("td", what, more, class_="text"), el("td", share(chance)), el("td", change))
+def _points(change: float) -> str:
+    """A change of a probability in points of a hundred."""
+    return f"{100 * change:+.1f}".replace("-", "−")
 
 
 def _timeline(receipt: Receipt) -> Node | None:
@@ -344,7 +374,21 @@ def _flips(receipt: Receipt) -> Node | None:
 # Candidates
 
 
-def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[Node]:
+_CANDIDATE = Template(
+    "candidate",
+    6,
+    lambda id_, class_, title, name, facts, text: el(
+        "details",
+        el("summary", el("b", title), name, el("span", facts, class_="facts")),
+        text,
+        class_=class_,
+        id=id_,
+    ),
+)
+_NAME = Template("name", 1, lambda name: el("span", name, class_="name"))
+
+
+def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[Filled]:
     """Every candidate in a row of full width that opens to its text, the best first."""
     rank = {one: place for place, one in enumerate(_order(receipt))}
     drawn = []
@@ -355,14 +399,17 @@ def _candidates(receipt: Receipt, case: Case | None, texts: TextTable) -> list[N
         if one.score is not None:
             value = share(one.score) if receipt.score_kind == "probability" else number(one.score)
             facts.append(f"{receipt.score_kind or 'score'} {value}")
-        summary = el(
-            "summary",
-            el("b", f"#{one.id}{mark(one.right)} "),
-            el("span", receipt.name(one.id), class_="name") if receipt.name(one.id) != f"#{one.id}" else None,
-            el("span", " · ".join(fact for fact in facts if fact), class_="facts"),
+        name, number_of_it = receipt.name(one.id), f"#{one.id}"
+        drawn.append(
+            _CANDIDATE(
+                f"c{one.id}",
+                "candidate chosen" if one.id == receipt.winner else "candidate",
+                f"{number_of_it}{mark(one.right)} ",
+                None if name == number_of_it else _NAME(name),
+                " · ".join([fact for fact in facts if fact]),
+                _candidate_text(one, case, texts),
+            )
         )
-        row = "candidate chosen" if one.id == receipt.winner else "candidate"
-        drawn.append(el("details", summary, _candidate_text(one, case, texts), class_=row, id=f"c{one.id}"))
     return drawn
 
 
@@ -371,7 +418,7 @@ def _order(receipt: Receipt) -> list[int]:
     return [one for one in ranked if one == receipt.winner] + [one for one in ranked if one != receipt.winner]
 
 
-def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Child:
+def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Element:
     if case is None or one.id >= len(case.candidates):
         return el("p", "The text is not available.", class_="note")
     text = case.candidates[one.id].text
@@ -381,8 +428,68 @@ def _candidate_text(one: Standing, case: Case | None, texts: TextTable) -> Child
 # Judge calls
 
 
-def _games(receipt: Receipt, exchanges: Sequence[GameExchange], texts: TextTable) -> list[Node]:
-    drawn, before = list[Node](), ""
+_GAME = Template(
+    "game",
+    7,
+    lambda id_, number_, what, unread, criteria, exchange, cost: el(
+        "details",
+        el("summary", el("b", number_), what, unread),
+        criteria,
+        exchange,
+        el("p", cost, class_="note"),
+        class_="game",
+        id=id_,
+    ),
+)
+_UNREAD = Template("unread", 0, lambda: el("span", "unreadable", class_="tag bad"))
+_WORDS_ONLY = Template("words", 1, lambda text: el("p", text, class_="note"))
+_SIDES = Template(
+    "sides",
+    5,
+    lambda title, a, a_text, b, b_text: el(
+        "div",
+        el("h3", title),
+        el(
+            "div",
+            el("div", el("h4", "A: ", a), el("pre", a_text, tabindex=0)),
+            el("div", el("h4", "B: ", b), el("pre", b_text, tabindex=0)),
+            class_="versus",
+        ),
+    ),
+)
+_PROMPT = Template(
+    "prompt",
+    2,
+    lambda text, note: el(
+        "details",
+        el("summary", "Prompt"),
+        el("p", "Rendered again from the cases. ", note, class_="note"),
+        el("pre", text, tabindex=0),
+        class_="fold",
+    ),
+)
+_EXACT = "Its key equals that of the run, so this is what was sent."
+_NOT_EXACT = "Its key differs from that of the run: cases or settings have changed, or nothing was sent."
+_NO_PROMPT = "The prompt cannot be rendered: the cases or the prompt template are not available."
+_REPLY = Template(
+    "reply",
+    3,
+    lambda reasoning, text, how: el(
+        "div", el("h3", "The judge's reason"), reasoning, text, el("p", how, class_="note")
+    ),
+)
+_REASONING = Template(
+    "reasoning",
+    1,
+    lambda text: el("details", el("summary", "Reasoning"), el("pre", text, tabindex=0), class_="fold"),
+)
+_REPLY_TEXT = Template("said", 1, lambda text: el("div", text, class_="rich reply", tabindex=0))
+
+
+def _games(
+    receipt: Receipt, described: Sequence[str], exchanges: Sequence[GameExchange], texts: TextTable
+) -> list[Element]:
+    drawn, before = list[Element](), ""
     for round_number, stage in enumerate(receipt.stages, 1):
         title = f"Stage {stage.name}" if len(stage.name) == 1 else stage.name.capitalize()
         if stage.kind == "elimination" and len(stage.name) > 1:
@@ -393,94 +500,52 @@ def _games(receipt: Receipt, exchanges: Sequence[GameExchange], texts: TextTable
         before = title
         for game in stage.games:
             exchange = exchanges[game.number] if game.number < len(exchanges) else None
-            drawn.append(_game(game, receipt, exchange, texts))
+            drawn.append(_game(game, described[game.number], receipt, exchange, texts))
     return drawn or [el("p", "The judge was not asked.")]
 
 
-def _game(game: Game, receipt: Receipt, exchange: GameExchange | None, texts: TextTable) -> Node:
-    cost = f"{number(game.tokens, 0)} tokens read ({number(game.cached, 0)} cached), {game.output} written"
+def _game(
+    game: Game, described: str, receipt: Receipt, exchange: GameExchange | None, texts: TextTable
+) -> Filled:
+    """One judge call, folded."""
+    cost = f"{game.tokens:,} tokens read ({game.cached:,} cached), {game.output} written"
     tries = f", {game.tries} attempts" if game.tries > 1 else ""
-    unread = el("span", "unreadable", class_="tag bad") if game.malformed else None
-    return el(
-        "details",
-        el("summary", el("b", f"{game.number + 1}"), f" {describe(game, receipt)} ", unread),
-        *([el("p", _by_criterion(game), class_="note")] if game.criteria else []),
-        *([] if exchange is None else exchange_view(game, receipt, exchange, texts)),
-        el("p", cost + tries, class_="note"),
-        class_="game",
-        id=f"g{game.number}",
+    return _GAME(
+        f"g{game.number}",
+        str(game.number + 1),
+        f" {described} ",
+        _UNREAD() if game.malformed else None,
+        _WORDS_ONLY(_by_criterion(game)) if game.criteria else None,
+        None if exchange is None else _exchange(game, receipt, exchange, texts),
+        cost + tries,
     )
 
 
-def exchange_view(game: Game, receipt: Receipt, exchange: GameExchange, texts: TextTable) -> list[Node]:
+def _exchange(game: Game, receipt: Receipt, exchange: GameExchange, texts: TextTable) -> list[Element]:
     """Show a call: the judge's reason, what separates two programs, both sides, and the prompt folded."""
-    drawn: list[Node] = []
-    for reply in exchange.replies:
-        drawn += _reply(reply, texts)
+    drawn: list[Element] = [_reply(reply, texts) for reply in exchange.replies]
     if len(game.shown) == 2:
-        drawn += _sides("What separates them", exchange.difference, game, receipt, texts)
+        a, b = (f"{name_of(receipt, one)}{mark(receipt.right(one))}" for one in game.shown)
+        pairs = [("What separates them", exchange.difference)]
         if exchange.shown != exchange.difference:
-            drawn += _sides("What the judge compared", exchange.shown, game, receipt, texts)
-    drawn.append(_prompt(exchange, texts))
+            pairs.append(("What the judge compared", exchange.shown))
+        for title, sides in pairs:
+            if len(sides) == 2:
+                drawn.append(_SIDES(title, a, texts.add(sides[:1]), b, texts.add(sides[1:])))
+    if exchange.prompt:
+        drawn.append(_PROMPT(texts.add(exchange.prompt), _EXACT if exchange.exact else _NOT_EXACT))
+    else:
+        drawn.append(_WORDS_ONLY(_NO_PROMPT))
     return drawn
 
 
-def _sides(title: str, sides: Sequence[str], game: Game, receipt: Receipt, texts: TextTable) -> list[Node]:
-    """Two texts side by side; the page's script marks what only one of them has."""
-    if len(sides) != 2:
-        return []
-    columns = [
-        el(
-            "div",
-            el("h4", f"{slot}: {name_of(receipt, one)}{mark(receipt.right(one))}"),
-            el("pre", texts.add([side]), tabindex=0),
-        )
-        for slot, one, side in zip("AB", game.shown, sides, strict=True)
-    ]
-    return [_same("h3", title), el("div", *columns, class_="versus")]
-
-
-def _prompt(exchange: GameExchange, texts: TextTable) -> Node:
-    if not exchange.prompt:
-        note = "The prompt cannot be rendered: the cases or the prompt template are not available."
-        return el("p", note, class_="note")
-    return _fold("Prompt", texts.add(exchange.prompt), _EXACT if exchange.exact else _NOT_EXACT)
-
-
-_EXACT = el(
-    "p",
-    "Rendered again from the cases. Its key equals that of the run, so this is what was sent.",
-    class_="note",
-)
-_NOT_EXACT = el(
-    "p",
-    "Rendered again from the cases. Its key differs from that of the run: cases or settings have changed, or "
-    "nothing was sent.",
-    class_="note",
-)
-
-
-def _reply(reply: JudgeReply, texts: TextTable) -> list[Node]:
-    drawn = [_same("h3", "The judge's reason")]
-    if reply.text is None:
-        drawn.append(el("p", "The journal does not hold the reply.", class_="note"))
-    else:
-        if reply.reasoning:
-            drawn.append(_fold("Reasoning", texts.add([reply.reasoning])))
-        drawn.append(el("div", texts.add([reply.text]), class_="rich reply", tabindex=0))
+def _reply(reply: JudgeReply, texts: TextTable) -> Filled:
     cause = f" {CAUSES.get(reply.cause, reply.cause)}" if reply.cause else ""
-    return [*drawn, _same("p", HOW.get(reply.how, reply.how) + cause, "note")]
-
-
-@lru_cache(maxsize=64)
-def _same(tag: str, text: str, class_: str | None = None) -> Node:
-    """An element that most receipts have, created once."""
-    return el(tag, text, class_=class_)
-
-
-def _fold(title: str, text: TextRef, *before: Node) -> Node:
-    """Show a title that expands to a long text."""
-    return el("details", _same("summary", title), *before, el("pre", text, tabindex=0), class_="fold")
+    how = HOW.get(reply.how, reply.how) + cause
+    if reply.text is None:
+        return _REPLY(None, _WORDS_ONLY("The journal does not hold the reply."), how)
+    reasoning = _REASONING(texts.add([reply.reasoning])) if reply.reasoning else None
+    return _REPLY(reasoning, _REPLY_TEXT(texts.add([reply.text])), how)
 
 
 def _by_criterion(game: Game) -> str:

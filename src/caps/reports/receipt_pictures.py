@@ -6,10 +6,11 @@ judge call links to it, and has a title in words.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from caps.core.text import number, plural
-from caps.reports.html import Node, el
+from caps.reports.html import Element, Hole, Node, Template, el
 from caps.reports.receipt import AnswerGroup, Game, Receipt, Stage
 
 LETTER = 7.1  # width of a letter of the usual size
@@ -37,12 +38,9 @@ def name_of(receipt: Receipt, one: int) -> str:
     return short if short == f"#{one}" else f"{short} (#{one})"
 
 
-def describe(game: Game, receipt: Receipt | None = None) -> str:
+def describe(game: Game, receipt: Receipt) -> str:
     """Describe a judge call in one line."""
-
-    def name(one: int) -> str:
-        return f"#{one}" if receipt is None else name_of(receipt, one)
-
+    name = partial(name_of, receipt)
     panel = f" (panel: {game.opinions})" if game.opinions else ""
     if len(game.shown) != 2:
         return f"{', '.join(map(name, game.shown))} at {game.level}: {game.said}{panel}"
@@ -50,10 +48,13 @@ def describe(game: Game, receipt: Receipt | None = None) -> str:
     return f"{name(game.shown[0])} in A, {name(game.shown[1])} in B, at {game.level}: {verdict}{panel}"
 
 
-def picture_of(receipt: Receipt) -> tuple[str, str, Node] | None:
-    """The picture of a contest with its title and how to read it; None where there is nothing to draw."""
+def picture_of(receipt: Receipt, described: Sequence[str]) -> tuple[str, str, Node] | None:
+    """The picture of a contest with its title and how to read it; None where there is nothing to draw.
+
+    `described` says each judge call in words.
+    """
     if any(group.chances for group in receipt.answers):
-        return "How the probability moved", _PROBABILITIES, probabilities(receipt)
+        return "How the probability moved", _PROBABILITIES, probabilities(receipt, described)
     drawn = bracket(receipt)
     if drawn is not None:
         return "Bracket", _BRACKET, drawn
@@ -113,9 +114,11 @@ def bracket(receipt: Receipt) -> Node | None:
     canvas = _Canvas()
     height = _leaves(canvas, receipt, stages)
     heads = [el("text", "answers", x=0, y=14, class_="head")]
+    numbered = len({stage.name for stage in stages}) < len(stages)
     for index, stage in enumerate(stages):
         x = PILL + GAP + index * (CARD + GAP)
         name = f"stage {stage.name}" if len(stage.name) == 1 else stage.name
+        name = f"round {index + 1}" if numbered else name
         heads.append(_head(x + CARD / 2, f"{name} · {_levels(stage)}"))
         _round(canvas, receipt, stage, x)
     x = PILL + GAP + len(stages) * (CARD + GAP)
@@ -448,64 +451,133 @@ SHOWN_LINES = 5
 WIDE = 720
 
 
-def probabilities(receipt: Receipt) -> Node:
+X_CHANCE = PILL + 16
+SHOWN_ROWS = 8
+LEFT, RIGHT, BOTTOM = 44, WIDE - 120, 196  # of the lines below the rows; their top is 0
+STEPS_HEIGHT = BOTTOM + 40
+
+
+def _answer_row(*holes: Hole) -> Node:
+    (shift, title, label, pill, wide, before, after, kind, x_text, text, tone, to_votes, votes_wide, votes,
+     rest) = holes  # fmt: skip
+    return el(
+        "g",
+        el(
+            "g",
+            el("title", title),
+            el("rect", x=2, y=1, width=PILL, height=24, rx=12, class_=pill),
+            el("text", label, x=2 + PILL / 2, y=17.5, class_="who", text_anchor="middle"),
+        ),
+        el("rect", x=X_CHANCE, y=3, width=wide, height=20, rx=3, class_="track"),
+        el("rect", x=X_CHANCE, y=3, width=before, height=20, rx=3, class_="before"),
+        el("rect", x=X_CHANCE, y=8, width=after, height=10, rx=2, class_=kind),
+        el("text", text, x=x_text, y=17.5, class_=tone),
+        el(
+            "g",
+            el("rect", x=0, y=6, width=votes_wide, height=14, rx=2, class_=kind),
+            el("text", votes, x=55, y=17.5, class_="note"),
+            transform=to_votes,
+        ),
+        rest,
+        transform=shift,
+    )
+
+
+_ANSWER_ROW = Template("answer", 15, _answer_row)
+_SQUARE = Template(
+    "square",
+    3,
+    lambda x, width, kind: el("rect", x=x, y=8, width=width, height=10, rx=1.5, class_="square " + kind),
+)
+_NOTE = Template("note", 3, lambda text, x, y: el("text", text, x=x, y=y, class_="note"))
+_TICK = Template(
+    "tick", 2, lambda text, x: el("text", text, x=x, y=BOTTOM + 17, class_="note", text_anchor="middle")
+)
+_TRACE = Template("trace", 2, lambda path, kind: el("path", d=path, class_="trace " + kind))
+_LABEL = Template(
+    "label", 3, lambda text, y, kind: el("text", text, x=RIGHT + 10, y=y, class_="label " + kind)
+)
+_DOT = Template(
+    "dot",
+    5,
+    lambda words, call, number, x, y: el(
+        "a", el("title", words), el("circle", cx=x, cy=y, r=4.5, class_="dot"), href=call, data_game=number
+    ),
+)
+_FIRST_DOT = Template("first", 2, lambda x, y: el("circle", cx=x, cy=y, r=4.5, class_="dot"))
+
+
+def _lines(shift: Hole, drawn: Hole) -> Node:
+    grid = []
+    for part in (0.0, 0.5, 1.0):
+        y = BOTTOM * (1 - part)
+        grid.append(el("path", d=f"M{LEFT} {y:g}H{RIGHT}", class_="grid"))
+        grid.append(el("text", f"{100 * part:.0f} %", x=LEFT - 8, y=y + 4, class_="note", text_anchor="end"))
+    below = el(
+        "text", "after verdict", x=(LEFT + RIGHT) / 2, y=BOTTOM + 33, class_="note", text_anchor="middle"
+    )
+    return el("g", *grid, below, drawn, transform=shift)
+
+
+_LINES = Template("lines", 2, _lines)
+
+
+def probabilities(receipt: Receipt, described: Sequence[str]) -> Node:
     """Draw the answers with their votes, tests, verdicts and probabilities, and how those moved."""
     groups = [group for group in receipt.answers if group.chances]
-    shown = groups[:8]
-    tested = any(one.passed is not None for one in receipt.candidates)
-    x_chance, wide = PILL + 16, 116 if len(groups[0].chances) > 1 else 160
-    x_votes = x_chance + wide + (112 if len(groups[0].chances) > 1 else 68)
+    shown, moved = groups[:SHOWN_ROWS], len(groups[0].chances) > 1
+    passed = {one.id: one.passed for one in receipt.candidates if one.passed is not None}
+    wide = 116 if moved else 160
+    x_votes = X_CHANCE + wide + (112 if moved else 68)
     x_tests = x_votes + 88
-    x_verdicts = x_tests + (84 if tested else 0)
-    drawn = [
-        el("text", head, x=x, y=16, class_="note")
-        for head, x in (("votes", x_votes), ("verdicts", x_verdicts), ("probability", x_chance))
-    ]
-    if tested:
-        drawn.append(el("text", "examples", x=x_tests, y=16, class_="note"))
+    x_verdicts = x_tests + (84 if passed else 0)
+    heads = [("votes", x_votes), ("verdicts", x_verdicts), ("probability", X_CHANCE)]
+    heads += [("examples", x_tests)] if passed else []
+    drawn: list[Element] = [_NOTE(head, x, 16) for head, x in heads]
     most = max(len(group.members) for group in groups)
+    about = _verdicts_about(receipt, shown)
     for row, group in enumerate(shown):
-        one, y = _first(receipt, group), 26 + row * 30
+        one, votes = _first(receipt, group), len(group.members)
         chosen = receipt.winner in group.members
-        kind = "bar chosen" if chosen else "bar"
-        tone = {True: "good", False: "bad", None: ""}[receipt.right(one)] if chosen else ""
-        drawn.append(_pill(receipt, one, 2, y + 13, class_=f"pill chosen {tone}" if chosen else "pill"))
-        votes = len(group.members)
-        drawn.append(
-            el("rect", x=x_votes, y=y + 6, width=max(3, 50 * votes / most), height=14, rx=2, class_=kind)
-        )
-        drawn.append(el("text", str(votes), x=x_votes + 55, y=y + 17.5, class_="note"))
-        if tested:
-            passed = [each.passed for each in receipt.candidates if each.id == one]
-            drawn += _passed(passed[0] if passed else None, receipt.examples, x_tests, y)
-        drawn += _squares(receipt, group, x_verdicts, y)
+        right = receipt.right(one)
         before, after = group.chances[0], group.chances[-1]
-        drawn.append(el("rect", x=x_chance, y=y + 3, width=wide, height=20, rx=3, class_="track"))
+        tests = _passed(passed.get(one), receipt.examples, x_tests) if passed else []
         drawn.append(
-            el("rect", x=x_chance, y=y + 3, width=max(1, wide * before), height=20, rx=3, class_="before")
-        )
-        drawn.append(
-            el("rect", x=x_chance, y=y + 8, width=max(1.5, wide * after), height=10, rx=2, class_=kind)
-        )
-        text = share(after) if len(group.chances) == 1 else f"{share(before)} → {share(after)}"
-        drawn.append(
-            el("text", text, x=x_chance + wide + 8, y=y + 17.5, class_="who won" if chosen else "who lost")
+            _ANSWER_ROW(
+                f"translate(0 {26 + 30 * row})",
+                name_of(receipt, one),
+                clip(receipt.name(one), PILL - 14 - LETTER * len(mark(right))) + mark(right),
+                f"pill chosen {_TONES[right]}" if chosen else "pill",
+                wide,
+                max(1, wide * before),
+                max(1.5, wide * after),
+                "bar chosen" if chosen else "bar",
+                X_CHANCE + wide + 8,
+                f"{share(before)} → {share(after)}" if moved else share(after),
+                "who won" if chosen else "who lost",
+                f"translate({x_votes} 0)",
+                max(3, 50 * votes / most),
+                str(votes),
+                [*tests, *_squares(about[row], x_verdicts)],
+            )
         )
     y = 30 + 30 * len(shown)
     if len(groups) > len(shown):
         rest = groups[len(shown) :]
         most_likely = share(max(group.chances[-1] for group in rest))
-        words = f"{plural(len(rest), 'more answer')}, each at most {most_likely}"
-        drawn.append(el("text", words, x=4, y=y + 12, class_="note"))
+        drawn.append(_NOTE(f"{plural(len(rest), 'more answer')}, each at most {most_likely}", 4, y + 12))
         y += 20
-    if len(groups[0].chances) > 1:
-        drawn += _steps(receipt, shown[:SHOWN_LINES], y + 16)
+    if moved:
+        drawn.append(_LINES(f"translate(0 {y + 16})", _steps(receipt, shown[:SHOWN_LINES], described)))
         y += 16 + STEPS_HEIGHT
     return el(
         "svg", *drawn, viewBox=f"0 0 {WIDE} {y:g}", width=WIDE, height=y, class_="beliefs drawing",
         role="group",
         aria_label=f"Answers of {receipt.case}: {receipt.name(receipt.winner)} was chosen",
     )  # fmt: skip
+
+
+_TONES = {True: "good", False: "bad", None: ""}
 
 
 def share(chance: float) -> str:
@@ -515,86 +587,67 @@ def share(chance: float) -> str:
     return "< 1 %" if 0 < chance < 0.005 else f"{100 * chance:.0f} %"
 
 
-def _passed(passed: int | None, examples: int, x: float, y: float) -> list[Node]:
+def _passed(passed: int | None, examples: int, x: float) -> list[Element]:
     if passed is None or not examples:
-        return [el("text", "–", x=x, y=y + 17.5, class_="note")]
+        return [_NOTE("–", x, 17.5)]
     return [
-        el("rect", x=x, y=y + 6, width=30, height=14, rx=2, class_="track"),
-        el("rect", x=x, y=y + 6, width=max(1.5, 30 * passed / examples), height=14, rx=2, class_="bar test"),
-        el("text", f"{passed}/{examples}", x=x + 35, y=y + 17.5, class_="note"),
+        el("rect", x=x, y=6, width=30, height=14, rx=2, class_="track"),
+        el("rect", x=x, y=6, width=max(1.5, 30 * passed / examples), height=14, rx=2, class_="bar test"),
+        _NOTE(f"{passed}/{examples}", x + 35, 17.5),
     ]
 
 
-def _squares(receipt: Receipt, group: AnswerGroup, x: float, y: float) -> list[Node]:
-    """The verdicts about an answer: filled squares for it, hollow ones against it, a dash for a tie."""
-    about = [game for game in receipt.games if len(game.shown) == 2 and _outcome(game, group) is not None]
-    drawn, width = list[Node](), min(11.0, 100 / max(1, len(about)))
-    for place, game in enumerate(about):
-        kind = {1: "for", -1: "against", 0: "even"}[_outcome(game, group) or 0]
-        drawn.append(
-            el("rect", x=x + place * width, y=y + 8, width=max(1.5, width - 2), height=10, rx=1.5,
-               class_=f"square {kind}")
-        )  # fmt: skip
-    return drawn or [el("text", "–", x=x, y=y + 17.5, class_="note")]
+def _verdicts_about(receipt: Receipt, groups: Sequence[AnswerGroup]) -> list[list[str]]:
+    """For each answer, the verdicts that compare it with another: for it, against it, or even."""
+    row_of = {one: row for row, group in enumerate(groups) for one in group.members}
+    found: list[list[str]] = [[] for _ in groups]
+    for game in receipt.games:
+        if len(game.shown) != 2 or game.said.startswith("unanswered"):
+            continue
+        rows = [row_of.get(one) for one in game.shown]
+        preferred = None if game.preferred is None else row_of.get(game.preferred)
+        if rows[0] != rows[1]:
+            for row in rows:
+                if row is not None:
+                    found[row].append(
+                        "even" if game.preferred is None else "for" if preferred == row else "against"
+                    )
+    return found
 
 
-def _outcome(game: Game, group: AnswerGroup) -> int | None:
-    """1 if a verdict favours the group, -1 if it is against it, 0 for a tie; None if it is not about it."""
-    inside = [one in group.members for one in game.shown]
-    if len(inside) != 2 or inside[0] == inside[1] or game.said.startswith("unanswered"):
-        return None
-    if game.preferred is None:
-        return 0
-    return 1 if game.preferred in group.members else -1
+def _squares(verdicts: Sequence[str], x: float) -> list[Element]:
+    """The verdicts about an answer: filled squares for it, hollow ones against it, grey ones for a tie."""
+    width = min(11.0, 100 / max(1, len(verdicts)))
+    drawn: list[Element] = [
+        _SQUARE(x + place * width, max(1.5, width - 2), kind) for place, kind in enumerate(verdicts)
+    ]
+    return drawn or [_NOTE("–", x, 17.5)]
 
 
-STEPS_HEIGHT = 236
-
-
-def _steps(receipt: Receipt, groups: Sequence[AnswerGroup], top: float) -> list[Node]:
+def _steps(receipt: Receipt, groups: Sequence[AnswerGroup], described: Sequence[str]) -> list[Element]:
     """Draw the probability of the likeliest answers after each verdict as lines."""
-    left, right, bottom = 44.0, WIDE - 120.0, top + STEPS_HEIGHT - 40
     count = len(groups[0].chances) - 1
-
-    def x_at(step: int) -> float:
-        return left + (right - left) * step / count
-
-    def y_at(chance: float) -> float:
-        return bottom - (bottom - top) * chance
-
-    drawn = []
-    for part in (0.0, 0.5, 1.0):
-        drawn.append(el("path", d=f"M{left:g} {y_at(part):g}H{right:g}", class_="grid"))
-        drawn.append(
-            el("text", f"{100 * part:.0f} %", x=left - 8, y=y_at(part) + 4, class_="note", text_anchor="end")
-        )
+    xs = [LEFT + (RIGHT - LEFT) * step / count for step in range(count + 1)]
     every = max(1, count // 12 + (count % 12 > 0))
-    for step in range(0, count + 1, every):
-        text = "before" if step == 0 else str(step)
-        drawn.append(el("text", text, x=x_at(step), y=bottom + 17, class_="note", text_anchor="middle"))
-    drawn.append(
-        el("text", "after verdict", x=(left + right) / 2, y=bottom + 33, class_="note", text_anchor="middle")
-    )
+    drawn: list[Element] = [
+        _TICK(str(step) if step else "before", xs[step]) for step in range(0, count + 1, every)
+    ]
     answered = [game for stage in receipt.stages if stage.name != "not answered" for game in stage.games]
-    labels = _spread([y_at(group.chances[-1]) for group in groups], 15, top, bottom)
+    labels = _spread([BOTTOM * (1 - group.chances[-1]) for group in groups], 15, 0, BOTTOM)
     for rank, (group, y_label) in reversed(list(enumerate(zip(groups, labels, strict=True)))):
         kind = "chosen" if receipt.winner in group.members else f"other{min(rank, 3)}"
-        points = [(x_at(step), y_at(chance)) for step, chance in enumerate(group.chances)]
-        path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        drawn.append(el("path", d=path, class_=f"trace {kind}"))
-        name = clip(receipt.name(_first(receipt, group)), 100)
-        drawn.append(el("text", name, x=right + 10, y=y_label + 4, class_=f"label {kind}"))
+        ys = [BOTTOM * (1 - chance) for chance in group.chances]
+        path = "M" + "L".join([f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True)])
+        drawn.append(_TRACE(path, kind))
+        drawn.append(_LABEL(clip(receipt.name(_first(receipt, group)), 100), y_label + 4, kind))
         if kind != "chosen":
             continue
-        for step, (x, y) in enumerate(points):
-            dot = el("circle", cx=x, cy=y, r=4.5, class_="dot")
-            if not step:
-                drawn.append(dot)
-                continue
-            game = answered[step - 1]
-            moved = f"{share(group.chances[step - 1])} → {share(group.chances[step])}"
-            words = f"verdict {step}: {describe(game, receipt)}; {moved}"
-            drawn.append(el("a", el("title", words), dot, href=f"#g{game.number}", data_game=game.number))
+        drawn.append(_FIRST_DOT(xs[0], ys[0]))
+        shares = [share(chance) for chance in group.chances]
+        for step, game in enumerate(answered, 1):
+            moved = f"{shares[step - 1]} → {shares[step]}"
+            words = f"verdict {step}: {described[game.number]}; {moved}"
+            drawn.append(_DOT(words, f"#g{game.number}", game.number, xs[step], ys[step]))
     return drawn
 
 

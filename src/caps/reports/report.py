@@ -13,7 +13,7 @@ from caps.reports import compare
 from caps.reports.cases import CaseFacts, case_facts
 from caps.reports.html import Node, TextTable, el
 from caps.reports.page import Page, head, receipt_json
-from caps.reports.receipt import GameExchange, Receipt, exchanges_of, receipt_of
+from caps.reports.receipt import GameExchange, Receipt, exchanges_of, games_of, receipt_of
 from caps.reports.receipt_page import receipt_view
 from caps.reports.run_page import (
     FILTERS,
@@ -37,18 +37,25 @@ from caps.runs.rebuild import RebuiltRun
 from caps.runs.run_file import judges_of
 from caps.runs.summary import Figures, count_figures
 
+KEPT_CHARACTERS = (
+    120_000_000  # of candidates in memory; a larger run reads its cases again for their receipts
+)
 MAX_FLIP_CASES = 2_000  # larger runs look for decisive verdicts only in the page of a single case
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """A run with its figures, known labels, and what a list says about each case."""
+    """A run with its figures, known labels, and what a list says about each case.
+
+    `cases` are those with a result, with their findings; None if they are too many to keep.
+    """
 
     run: RebuiltRun
     figures: Figures
     labels: dict[str, tuple[bool | None, ...]]
     facts: dict[str, CaseFacts]
     choices: Choices
+    cases: dict[str, Case] | None = None
 
     @property
     def name(self) -> str:
@@ -61,16 +68,24 @@ class RunReport:
         return list(self.run.selections.values())
 
 
-def load_report(run: RebuiltRun) -> RunReport:
-    """Count the figures of a run."""
-    labels, facts = {}, {}
-    for case in run.cases():
-        line = run.selections.get(case.id)
+def load_report(run: RebuiltRun, *, keep_cases: bool = False) -> RunReport:
+    """Count the figures of a run; `keep_cases` if the receipts of all of them follow."""
+    labels, facts, size = {}, {}, 0
+    cases: dict[str, Case] | None = {} if keep_cases else None
+    for read in run.cases():
+        line = run.selections.get(read.id)
         if line is not None:
+            case = run.with_findings(read)
             labels[case.id] = tuple(one.correct for one in case.candidates)
             facts[case.id] = case_facts(run, case, line)
+            size += sum(len(one.text) for one in case.candidates)
+            if size > KEPT_CHARACTERS:
+                cases = None
+            elif cases is not None:
+                cases[case.id] = case
     figures = count_figures(run.selections.values(), run.calls, labels, run.runner.price)
-    return RunReport(run, figures, labels, facts, count_choices(run.selections.values(), labels, facts))
+    choices = count_choices(run.selections.values(), labels, facts)
+    return RunReport(run, figures, labels, facts, choices, cases)
 
 
 def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Page:
@@ -83,7 +98,7 @@ def run_page(report: RunReport, *, live: bool = False, texts: bool = True) -> Pa
         details=run_details(report),
         after=[_details(run)],
         listing=Listing(context.columns, FILTERS, run_rows(report.lines, context)),
-        footer=footer(),
+        footer=footer(live=live),
         status=status(report),
         live=live,
     )
@@ -108,7 +123,7 @@ def run_figures(report: RunReport) -> list[Node]:
         *head(
             report.name,
             lead(run.file.config, figures, finished=run.finished),
-            cards(figures, report.choices),
+            cards(figures, report.choices, is_baseline=run.file.config.strategy == "v1-infer"),
         ),
         *accuracy_view(figures, report.choices),
     ]
@@ -175,7 +190,7 @@ def _compared(name: str, report: RunReport) -> compare.ComparedRun:
 
 def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
     """Yield the receipt of every case for the page's script, in the order of the rows."""
-    run, cases = report.run, report.run.cases()
+    run, cases = report.run, _cases(report)
     with_flips = len(run.selections) <= MAX_FLIP_CASES
     gc.freeze()  # the lines of the run stay: the garbage collector need not look at them again and again
     try:
@@ -186,6 +201,13 @@ def receipts(report: RunReport, *, texts: bool = True) -> Iterator[str]:
             yield receipt_json(receipt_view(receipt, exchanges, case if texts else None, table), table)
     finally:
         gc.unfreeze()
+
+
+def _cases(report: RunReport) -> Iterator[Case]:
+    """The cases of a report with their findings."""
+    if report.cases is not None:
+        return iter(report.cases.values())
+    return map(report.run.with_findings, report.run.cases())
 
 
 def next_case(cases: Iterator[Case], name: str) -> Case | None:
@@ -199,7 +221,8 @@ def one_receipt(run: RebuiltRun, name: str) -> tuple[Receipt, list[GameExchange]
     if line is None:
         some = ", ".join(map(repr, list(run.selections)[:5])) or "none yet"
         raise InputError(f"{run.path}: no case {name!r} in this run; there are {some}")
-    case = next_case(run.cases(), name)
+    read = next_case(run.cases(), name)
+    case = None if read is None else run.with_findings(read)
     return *_receipt(run, line, case, with_flips=True, texts=True), case
 
 
@@ -233,23 +256,26 @@ def receipt_line(run: RebuiltRun, name: str) -> dict[str, Any]:
     return {**line, "games": games}
 
 
-def footer() -> str:
-    """Return the footer with the version of caps."""
+def footer(*, live: bool = False) -> str:
+    """Return the footer with the version of caps, and what the page asks of the network."""
     try:
         name = f"caps {version('caps-select')}"
     except PackageNotFoundError:
         name = "caps"
+    if live:
+        return f"Served by {name}. This page asks nothing of any other machine."
     return f"Written by {name}. This page makes no network requests."
 
 
 def _receipt(
     run: RebuiltRun, line: dict[str, Any], case: Case | None, *, with_flips: bool, texts: bool
 ) -> tuple[Receipt, list[GameExchange]]:
-    prepared = None if case is None else run.prepared(case)
-    receipt = receipt_of(run, line, prepared, with_flips=with_flips)
+    prepared = None if case is None else run.runner.prepare(case)
+    games = games_of(run.calls.get(line["id"], []))
+    receipt = receipt_of(run, line, prepared, with_flips=with_flips, games=games)
     if not texts:
         return replace(receipt, names=()), []  # a short answer is a text of a candidate too
-    return receipt, list(exchanges_of(run, prepared, line["id"]))
+    return receipt, list(exchanges_of(run, prepared, games))
 
 
 def _timestamps(run: RebuiltRun) -> list[tuple[float, str]]:

@@ -111,13 +111,13 @@ def is_unsure(line: Line) -> bool:
     return bool(line.get("abstain")) or (probability is not None and probability < UNSURE)
 
 
-def cards(figures: Figures, choices: Choices) -> Node:
-    """Show the main figures."""
+def cards(figures: Figures, choices: Choices, *, is_baseline: bool = False) -> Node:
+    """Show the main figures; what was read is not compared with the baseline where it is the baseline."""
     shown = [_accuracy_card(figures)]
     if choices.stated:
         shown.append(_probability_card(figures, choices))
     shown.append(_cost_card(figures))
-    if figures.total.calls:
+    if figures.total.calls and not is_baseline:
         shown.append(_reading_card(figures))
     shown.append(_trouble_card(figures))
     return el("div", *shown, class_="cards")
@@ -128,7 +128,8 @@ def _accuracy_card(figures: Figures) -> Node:
         return card("–", "chosen answers right", "No candidate is labelled; caps grade adds labels.")
     low, high = figures.interval
     wrong = figures.labelled - figures.right
-    note = f"{figures.right} of {figures.labelled} labelled; 95 % interval {percent(low)} to {percent(high)}."
+    share = f"{number(figures.right, 0)} of {number(figures.labelled, 0)} labelled"
+    note = f"{share}; 95\u00a0% interval {percent(low)} to {percent(high)}."
     link = el("a", f"{number(wrong, 0)} wrong", href="#filter=wrong") if wrong else "none wrong"
     return card(f"{percent(figures.pass_at_1)} %", "chosen answers right", note, " ", link, ".")
 
@@ -168,12 +169,22 @@ def _reading_card(figures: Figures) -> Node:
     return card(share, "of V1-Infer's tokens", note)
 
 
+UNREADABLE = {
+    "no-tag": "without a verdict",
+    "truncated": "cut off",
+    "refused": "refused",
+    "empty": "empty",
+}  # by cause
+
+
 def _trouble_card(figures: Figures) -> Node:
-    causes = "".join(f", {cause} {count}" for cause, count in sorted(figures.ledger.malformed.items()))
+    malformed = sorted(figures.ledger.malformed.items())
+    causes = "".join(f", {number(count, 0)} {UNREADABLE.get(cause, cause)}" for cause, count in malformed)
     kinds = (("provisional", figures.provisional), ("failed", figures.failed), ("rescued", figures.rescued))
-    parts: list[Child] = [
-        f"{figures.ledger.malformed.total()} of {plural(figures.total.calls, 'judge call')}{causes}. Cases: "
-    ]
+    unreadable = (
+        f"{number(figures.ledger.malformed.total(), 0)} of {plural(figures.total.calls, 'judge call')}"
+    )
+    parts: list[Child] = [f"{unreadable}{causes}. Cases: "]
     for place, (name, count) in enumerate(kinds):
         text = f"{number(count, 0)} {name}"
         parts += [el("a", text, href=f"#filter={name}") if count else text, ", " if place < 2 else "."]

@@ -63,7 +63,8 @@ def studies_page(title: str, about: str, chapters: Sequence[Chapter]) -> Page:
             body += [el("h2", one.title, id=f"study-{place}"), el("p", one.about.strip())]
         body.append(el("pre", one.command, tabindex=0))
         body += [listed(found)] if (found := list(_findings(one.tables))) else []
-        body += [_table_section(table, one.simulated) for table in one.tables]
+        within = f"{one.title}: " if several else ""  # studies may have tables of the same name
+        body += [_table_section(table, one.simulated, f"{within}{table.title}") for table in one.tables]
     simulated = [one.simulated for one in chapters if one.simulated]
     return Page(
         title=f"{title} · caps report",
@@ -87,7 +88,7 @@ def _findings(tables: Sequence[Table]) -> Iterator[str]:
                 yield f"{table.title}, {column}: {label} is most often right, with {100 * share:.1f} %"
 
 
-def _table_section(table: Table, simulated: str | None) -> Node:
+def _table_section(table: Table, simulated: str | None, name: str) -> Node:
     note = None
     if simulated is not None:
         beside = any(cell.published is not None for _, cells in table.rows for cell in cells)
@@ -99,7 +100,7 @@ def _table_section(table: Table, simulated: str | None) -> Node:
         None,
         note,
         None if picture is None else shown_chart(picture.draw),
-        plain_table((table.corner, *table.heads), cells, table.title),
+        plain_table((table.corner, *table.heads), cells, name),
         el("ul", *(el("li", note) for note in table.notes), class_="note") if table.notes else None,
     )
 

@@ -99,13 +99,16 @@ class RebuiltRun:
         except (InputError, SettingError, OSError) as error:
             self._note(f"the cases cannot be read: {error}")
 
+    def with_findings(self, case: Case) -> Case:
+        """The case with the findings of the run, as far as the journal holds them."""
+        try:
+            return case if self.journal is None else recall(self.journal, self.file.findings, case)
+        except NotRecordedError:
+            return case
+
     def prepared(self, case: Case) -> PreparedCase:
         """Prepare a case as the run did; without the journal, it lacks its findings."""
-        try:
-            known = case if self.journal is None else recall(self.journal, self.file.findings, case)
-        except NotRecordedError:
-            known = case
-        return self.runner.prepare(known)
+        return self.runner.prepare(self.with_findings(case))
 
     def play(self, prepared: PreparedCase) -> CaseRun | None:
         """Replay the contest of a case; None if that fails or gives another result."""

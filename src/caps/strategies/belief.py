@@ -44,10 +44,12 @@ class UncertainJudge(JudgeProfile):
         unit_of: Mapping[int, int],
         answer_of: Mapping[int, int],
         differences: Mapping[int, Collection[int]],
+        *,
+        keep_form: bool = True,
     ) -> Evidence:
         """What the answers of this judge say."""
         level = Level.FULL if self.difference == "full" else Level.PARTIAL
-        return Evidence(self, unit_of, answer_of, differences, difference_as=level)
+        return Evidence(self, unit_of, answer_of, differences, difference_as=level, keep_form=keep_form)
 
 
 def weigh(
@@ -207,7 +209,7 @@ class Independent:
     ) -> None:
         answer_of = {one: k for k, ids in enumerate(members) for one in ids}
         self._unit_of = {one: place for place, one in enumerate(answer_of)}
-        self._evidence = judge.evidence(self._unit_of, answer_of, differences)
+        self._evidence = judge.evidence(self._unit_of, answer_of, differences, keep_form=False)
         answers = list(answer_of.values())
         chances = [1 / (1 + math.exp(-odds[k])) for k in answers]
         spreads = [math.sqrt(p * (1 - p)) for p in chances]
@@ -224,8 +226,8 @@ class Independent:
         for place, variance in unknown.items():
             self._covariance.append([variance * (k == place) for k in range(len(chances) + len(unknown))])
         self._mean = [*chances, *(0.0 for _ in unknown)]
-        self._best = chances.index(max(chances))
         self._count = len(chances)
+        self._known_best: int | None = chances.index(max(chances))
 
     @property
     def uses_ratings(self) -> bool:
@@ -248,8 +250,14 @@ class Independent:
                 for row, v in zip(self._covariance, along, strict=True):
                     share = v / total
                     row[:] = [c - share * w for c, w in zip(row, along, strict=True)]
-        units = range(self._count)
-        self._best = max(units, key=lambda one: round(self._mean[one], 9))
+        self._known_best = None
+
+    @property
+    def _best(self) -> int:
+        """The likeliest candidate; computed when a question is weighed."""
+        if self._known_best is None:
+            self._known_best = max(range(self._count), key=lambda one: round(self._mean[one], 9))
+        return self._known_best
 
     def ceiling(self, a: int, b: int | None) -> float:
         """More than any answer about these can win."""
@@ -286,8 +294,9 @@ class Independent:
 
     def _challengers(self, a: int, b: int | None) -> list[int]:
         """Candidates that an answer may put first: those shown, or the next after a rating of the best."""
-        found = [k for one in (a, b) if one is not None and (k := self._unit_of[one]) != self._best]
-        return found or [max((k for k in range(self._count) if k != self._best), key=self._mean.__getitem__)]
+        best = self._best
+        found = [k for one in (a, b) if one is not None and (k := self._unit_of[one]) != best]
+        return found or [max((k for k in range(self._count) if k != best), key=self._mean.__getitem__)]
 
 
 def _excess(behind: float, deviation: float) -> float:

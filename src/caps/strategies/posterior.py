@@ -157,7 +157,7 @@ class Posterior(UncertainJudge):
         state = ContestState(self, entrants, [0.0] * len(entrants))
         yield state.chances()
         for ask, answer in zip(asks, answers, strict=True):
-            state.update([ask], [answer])
+            state.learn([ask], [answer])
             yield state.chances()
 
     def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
@@ -191,6 +191,7 @@ class ContestState:
         groups = sorted(clusters(entrants), key=lambda group: self._luck[group[0].id])
         self._members = [middling(group, self._luck) for group in groups]
         self.answer_of = {one: k for k, ids in enumerate(self._members) for one in ids}
+        self._ids = sorted(self.answer_of)
         full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
         self._everything = GAMES_OF_V1 * len(entrants) * full_game or 1.0
         self._room = strategy.max_share * self._everything
@@ -214,6 +215,10 @@ class ContestState:
                 self._unanswered.add((frozenset(ask.entrants), ask.level))
             self._room -= self._tokens(ask.entrants, ask.level)
             self._slots.record(ask)
+        self.learn(asks, answers)
+
+    def learn(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
+        """Update the probabilities alone; nothing can be asked after that."""
         self._belief.update(asks, answers)
 
     def afford(self, asks: Sequence[Ask]) -> bool:
@@ -229,7 +234,7 @@ class ContestState:
 
     def chances(self) -> dict[int, float]:
         """How likely each candidate is to be right."""
-        return {one: self._belief.chance(one) for one in sorted(self.answer_of)}
+        return {one: self._belief.chance(one) for one in self._ids}
 
     def facts(self, chosen: int) -> dict[str, float]:
         """How likely the choice is to be right, whether that was fitted, and whether it is too little."""

@@ -93,8 +93,12 @@ class Evidence:
         differences: Mapping[int, Collection[int]] | None = None,
         *,
         difference_as: Level = Level.FULL,
+        keep_form: bool = True,
     ) -> None:
-        """`differences`: where E1 shows what separates two; the verdict counts as one at `difference_as`."""
+        """`differences`: where E1 shows what separates two; the verdict counts as one at `difference_as`.
+
+        Without `keep_form`, `support` and `strain` stay empty: the caller uses what each answer adds.
+        """
         known = scales(judge)
         self._scales: Mapping[int, Scale] = dict(known) | {DIFFERENCE: known[difference_as]}
         self._rating_gap = rating_gap(judge)
@@ -109,6 +113,7 @@ class Evidence:
         self.unknown = {self._pull: judge.slot_spread**2, self._middle: SPREAD_OF_MIDDLE**2}
         self.support = [0.0] * size
         self.strain = [[0.0] * size for _ in range(size)]
+        self._keep_form = keep_form
         self._asks: list[tuple[int, int | None, int]] = []  # no second where one candidate was rated
         self._designs: list[tuple[tuple[int, float], ...]] = []
         self._readings: list[float] = []
@@ -159,7 +164,7 @@ class Evidence:
         news = self._news(a, b, kind)
         weights, spread, design, _ = news
         surprise = reading - sum(map(mul, weights, self._readings))
-        for one, x in design.items():
+        for one, x in design.items() if self._keep_form else ():
             self.support[one] += x * surprise / spread
             row = self.strain[one]
             for other, z in design.items():

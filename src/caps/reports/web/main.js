@@ -78,9 +78,10 @@ async function show(row, game) {
 
 // The second of two receipts on a page gets separate anchors.
 function separate(article, index) {
-  if (data.runs.length) article.prepend(make("p", data.runs[index], { class: "brand" }));
+  if (data.runs.length) article.prepend(make("p", `Run ${data.runs[index]}`, { class: "run-name" }));
   if (index) {
     article.querySelectorAll("details[id]").forEach((one) => { one.id = `${one.id}-${index}`; });
+    article.querySelectorAll("[role=region]").forEach((one) => one.setAttribute("aria-label", `${one.getAttribute("aria-label")}, run ${data.runs[index]}`));
     article.querySelectorAll("[data-game]").forEach((link) => link.setAttribute("href", `${link.getAttribute("href")}-${index}`));
   }
   return article;

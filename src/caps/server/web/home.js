@@ -36,7 +36,7 @@ async function* events(response) {
 
 // How the probability moved: a line over the events, with each event as a tooltip.
 function drawSteps(steps) {
-  const width = 560, height = 90, known = steps.filter((one) => one.probability !== null && one.probability !== undefined);
+  const width = Math.min(560, $("result").clientWidth || 560), height = 90, known = steps.filter((one) => one.probability !== null && one.probability !== undefined);
   const svg = document.createElementNS(SVG, "svg");
   const words = known.map((one) => `${one.samples} answers: ${percent(one.probability)}`).join("; ");
   for (const [name, value] of Object.entries({ viewBox: `0 0 ${width} ${height + 24}`, role: "img", class: "chart", width, "aria-label": `Probability after each event. ${words}` })) svg.setAttribute(name, value);
@@ -46,6 +46,7 @@ function drawSteps(steps) {
     add("path", { d: `M44 ${y(share)}H${width}`, class: "grid" });
     add("text", { x: 38, y: y(share) + 4, "text-anchor": "end", class: "note" }, `${100 * share} %`);
   }
+  add("text", { x: 44, y: height + 20, class: "note" }, "How sure: after each answer and verdict");
   add("path", { d: known.map((one, at) => `${at ? "L" : "M"}${x(at)} ${y(one.probability)}`).join(""), class: "front" });
   known.forEach((one, at) => {
     const dot = add("circle", { cx: x(at), cy: y(one.probability), r: 4, class: "dot" });
