@@ -30,7 +30,7 @@ import msgspec
 from caps.core.errors import CapsError, SlowTextError
 from caps.graders.algebra import end_after, limit_memory
 from caps.graders.worker_pool import NoReplyError, Workers
-from caps.models.embedded import usable_cores
+from caps.sandbox.base import usable_cores
 
 T = TypeVar("T")
 

@@ -14,9 +14,10 @@ from caps.core.errors import InputError, SettingError, UserError
 from caps.models import weights
 from caps.models.base import ConnectOptions
 from caps.models.discovery import connect, locate
-from caps.models.embedded import EmbeddedModel, choose_threads, usable_cores
+from caps.models.embedded import EmbeddedModel, choose_threads
 from caps.models.http import HttpModel
 from caps.models.weights import context_length, default_weights, weights_name
+from caps.sandbox.base import usable_cores
 from waiting import wait_until
 
 

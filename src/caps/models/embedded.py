@@ -20,6 +20,7 @@ from caps.core.errors import CapsError, InputError, MissingExtraError, SettingEr
 from caps.models.base import Completion, ConnectOptions, Request
 from caps.models.http import HttpModel, Timeouts
 from caps.models.weights import context_length, path_of, weights_name
+from caps.sandbox.base import usable_cores
 
 BATCH = 128  # an abandoned call runs to the end of its batch; larger batches are hardly faster
 
@@ -103,8 +104,6 @@ class LlamaServer:
 #
 # llama.cpp's threads synchronize at every layer, so one too many is far slower than one too few.
 
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-
 
 def choose_threads(cores: int, load: float) -> int:
     """Threads for this many cores under this load average."""
@@ -115,16 +114,6 @@ def free_threads() -> int:
     """Threads for the free cores of this machine."""
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return choose_threads(usable_cores(), load)
-
-
-def usable_cores(quota: Path = _QUOTA) -> int:
-    """Cores this process may use: its affinity, limited by a container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        allowed, period = quota.read_text(encoding="ascii").split()
-        return max(1, min(cores, int(allowed) // int(period)))
-    except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max": no quota
-        return cores
 
 
 CONTEXT = 8192
