@@ -1,7 +1,7 @@
 """The judge interface: a prepared case and an ask go in, a ruling comes out."""
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ import msgspec
 from caps.core.panel import Opinion
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Views
-from caps.prompts.fence import could_fake, quote, show
+from caps.prompts.fence import quote, show
 
 T = TypeVar("T")
 
@@ -30,9 +30,9 @@ class PreparedCase:
     code: str
     _quoted: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
     _shown: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _fakes: dict[tuple[str, type[Ask]], bool] = field(
+    fakes: dict[tuple[str, type[Ask]], bool] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )
+    )  # whether a reply that repeats a text could be read as an answer to this kind of ask
 
     def quoting(self, text: str, nonce: str) -> str:
         """Quote a text, for a prompt that asks for no code."""
@@ -41,12 +41,11 @@ class PreparedCase:
             found = self._quoted[text] = quote(text, nonce)
         return found
 
-    def remember(self, text: str, shown: str, quoted: str | None, fakes: Mapping[type[Ask], bool]) -> None:
+    def remember(self, text: str, shown: str, quoted: str | None) -> None:
         """Cache the forms of a text that a worker process computed."""
         self._shown[text] = shown
         if quoted is not None:
             self._quoted[text] = quoted
-        self._fakes.update({(text, kind): fake for kind, fake in fakes.items()})
 
     def showing(self, text: str, nonce: str) -> str:
         """Escape the control tokens of a text, for a prompt that asks for a code."""
@@ -55,17 +54,9 @@ class PreparedCase:
             found = self._shown[text] = show(text, nonce)
         return found
 
-    def could_fake(self, text: str, ask: Ask) -> bool:
-        """Whether a reply that repeats this text could be read as an answer to this kind of ask."""
-        key = (text, type(ask))
-        found = self._fakes.get(key)
-        if found is None:
-            found = self._fakes[key] = could_fake(text, ask)
-        return found
-
     def forget(self) -> None:
         """Free the cached texts: a finished case may have to wait for the cases before it."""
-        for cache in (self._quoted, self._shown, self._fakes):
+        for cache in (self._quoted, self._shown, self.fakes):
             cache.clear()
 
 

@@ -47,6 +47,7 @@ from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, Un
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.criteria import ByCriterion, take_criteria
+from caps.prompts.fence import could_fake
 from caps.prompts.grammar import room_for
 from caps.prompts.parse import Reading, read_reply, read_terse
 from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
@@ -163,7 +164,7 @@ class LlmJudge:
                         said=answer,
                         nonce=prepared.nonce,
                         code=code,
-                        bound_only=self._could_fake(prepared, ask),
+                        bound_only=await self._could_fake(prepared, ask, budget.deadline),
                         fields=reading.how == "json",
                     )
                     answer = weighed or answer
@@ -191,7 +192,7 @@ class LlmJudge:
                 text,
                 truncated=truncated,
                 code=code,
-                bound_only=self._could_fake(prepared, ask),
+                bound_only=await self._could_fake(prepared, ask, until),
                 criteria=self._criteria(prepared, self._prompt(prepared, ask)),
             )
             if row is not None:
@@ -200,7 +201,7 @@ class LlmJudge:
             text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
             return terse, apart
-        bound_only = self._could_fake(prepared, ask)
+        bound_only = await self._could_fake(prepared, ask, until)
         read = partial(
             read_reply, ask, text, truncated=truncated, nonce=prepared.nonce, code=code, bound_only=bound_only
         )
@@ -281,10 +282,27 @@ class LlmJudge:
             )
         return known
 
-    def _could_fake(self, prepared: PreparedCase, ask: Ask) -> bool:
-        """Whether a text shown could be read as a verdict if the judge repeats it."""
-        problem = (message.content for message in prepared.case.problem.messages)
-        return any(prepared.could_fake(text, ask) for text in (*problem, *prepared.evidence.shown(ask)))
+    async def _could_fake(self, prepared: PreparedCase, ask: Ask, until: float | None) -> bool:
+        """Whether a text shown could be read as a verdict if the judge repeats it; looked at when needed.
+
+        A long text is read in a worker process; one that takes too long is taken for one that could.
+        """
+        for text in (*(one.content for one in prepared.case.problem.messages), *prepared.evidence.shown(ask)):
+            found = prepared.fakes.get((text, type(ask)))
+            if found is None:
+                look = partial(could_fake, text, ask)
+                try:
+                    found = (
+                        look()
+                        if self._texts is None
+                        else await self._texts.run(look, size=len(text), limit=LONG_REPLY, until=until)
+                    )
+                except SlowTextError:
+                    found = True
+                prepared.fakes[text, type(ask)] = found
+            if found:
+                return True
+        return False
 
     @staticmethod
     def _criteria(prepared: PreparedCase, prompt: "_Prompt") -> int:

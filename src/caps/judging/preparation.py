@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from caps.core.domains import Differences
 from caps.core.text import estimate_tokens
-from caps.core.types import Candidate, Case, Group, Level, Pairing, Problem, Solo
+from caps.core.types import Candidate, Case, Problem
 from caps.evidence.entrants import (
     Read,
     Views,
@@ -19,14 +19,13 @@ from caps.evidence.entrants import (
 )
 from caps.evidence.profiles import Profile, profile_for, profile_named, with_findings, with_views
 from caps.judging.base import PreparedCase
-from caps.prompts.fence import code_for, could_fake, nonce_for, quote, show
+from caps.prompts.fence import code_for, nonce_for, quote, show
 from caps.text_workers import LONG_TEXT, TextWorkers
 
 DENSE = 3  # characters per token of logs and diffs, which are denser than prose
 INSTRUCTIONS = 800  # tokens of a template, its fences and the markup of a chat
 LEAST_ROOM = 1_000  # characters of a view, however long the problem is
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
-ASKS = (Pairing(0, 1, Level.FULL), Solo(0, Level.FULL), Group((0, 1), Level.FULL))  # one of each kind
 LIGHT = frozenset(
     {"math-answer", "math-final", "math-equivalent", "general-text", "general-found"}
 )  # signatures that parse no program
@@ -95,9 +94,8 @@ class CasePreparation:
         done = await texts.run(work, size=size_of(case), limit=0, until=until)
         prepared = self.restore(case, ViewTexts(done.read, done.nonce, done.code))
         for text, made in zip(_shown(case.problem, prepared.evidence.views), done.texts, strict=True):
-            shown, quoted, fakes = made
-            kinds = dict(zip(map(type, ASKS), fakes, strict=True))
-            prepared.remember(text, text if shown is None else shown, quoted, kinds)
+            shown, quoted = made
+            prepared.remember(text, text if shown is None else shown, quoted)
         return prepared
 
     def restore(self, case: Case, texts: "ViewTexts") -> PreparedCase:
@@ -128,14 +126,13 @@ class PreparedTexts(NamedTuple):
     """A worker's results for a case; None stands for a text that the caller already has.
 
     That is the candidate's text for a full view, and the full view for a partial one. `texts` holds, for each
-    text that a prompt may show, its escaped form (None: unchanged), its quoted form if wanted, and whether it
-    could fake an answer to each kind of ask.
+    text that a prompt may show, its escaped form (None: unchanged) and its quoted form if wanted.
     """
 
     read: tuple[tuple[str | None, str | None, str | None], ...]
     nonce: str
     code: str
-    texts: tuple[tuple[str | None, str | None, tuple[bool, ...]], ...]
+    texts: tuple[tuple[str | None, str | None], ...]
 
 
 def prepare_texts(
@@ -155,8 +152,7 @@ def prepare_texts(
     made = []
     for text in _shown(problem, views):
         shown = show(text, nonce)
-        fakes = tuple(could_fake(text, ask) for ask in ASKS)
-        made.append((None if shown == text else shown, quote(text, nonce) if quotes else None, fakes))
+        made.append((None if shown == text else shown, quote(text, nonce) if quotes else None))
     return PreparedTexts(rows, nonce, code, tuple(made))
 
 
