@@ -25,6 +25,7 @@ from caps.judging.base import PreparedCase
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.embedded import EmbeddedModel, LlamaServer
 from caps.models.weights import default_weights
+from caps.prompts.fence import could_fake
 from caps.prompts.parse import read_reply
 from caps.prompts.render import VERSIONS
 
@@ -75,7 +76,7 @@ async def ask_all(
             found.append(
                 Said(
                     prepared.case.id, version, done.text, done.finish, prepared.nonce, prepared.code,
-                    any(prepared.could_fake(text, ask) for text in texts),
+                    any(could_fake(text, ask) for text in texts),
                     done.usage.prompt, done.usage.output, round(time.perf_counter() - started, 2),
                 )
             )  # fmt: skip
