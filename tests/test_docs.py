@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from batching import BatchServer
+from caps.evidence import domains
 from models.reward_server import RewardServer
 from server.serving import running
 from shell import caps, caps_json
@@ -57,6 +58,7 @@ def test_python_runs(page, body, server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_files(page, tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(domains, "_registered", {})  # what a page registers is gone afterwards
     names = {"BASE_URL": server.url, "MODEL": "stub"}
     body = body.replace(ENDPOINT, server.url)
     with running(server.url) if "SERVE_URL" in body else nullcontext() as serving:
