@@ -205,10 +205,8 @@ class LlmJudge:
         read = partial(
             read_reply, ask, text, truncated=truncated, nonce=prepared.nonce, code=code, bound_only=bound_only
         )
-        if self._texts is None:
-            return read(), apart
         try:
-            return await self._texts.run(read, size=len(text), limit=LONG_REPLY, until=until), apart
+            return await self._process(read, len(text), until), apart
         except SlowTextError:
             return Reading(None, "none", "no-tag"), apart
 
@@ -290,19 +288,20 @@ class LlmJudge:
         for text in (*(one.content for one in prepared.case.problem.messages), *prepared.evidence.shown(ask)):
             found = prepared.fakes.get((text, type(ask)))
             if found is None:
-                look = partial(could_fake, text, ask)
                 try:
-                    found = (
-                        look()
-                        if self._texts is None
-                        else await self._texts.run(look, size=len(text), limit=LONG_REPLY, until=until)
-                    )
+                    found = await self._process(partial(could_fake, text, ask), len(text), until)
                 except SlowTextError:
                     found = True
                 prepared.fakes[text, type(ask)] = found
             if found:
                 return True
         return False
+
+    async def _process(self, work: "partial[T]", size: int, until: float | None) -> T:
+        """Run a pure function of a text of this size, in a worker process if it is long."""
+        if self._texts is None:
+            return work()
+        return await self._texts.run(work, size=size, limit=LONG_REPLY, until=until)
 
     @staticmethod
     def _criteria(prepared: PreparedCase, prompt: "_Prompt") -> int:
