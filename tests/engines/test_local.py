@@ -9,6 +9,7 @@ from caps.core.errors import AccessError, InputError
 from caps.core.types import Found
 from caps.datasets.case_files import parse_case
 from caps.engines.base import in_order
+from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
 from caps.engines.scheduler import MAX_PREPARING, MAX_WAITING
 from caps.judging.base import Ruling
@@ -80,6 +81,49 @@ def test_later_rounds_go_first():
     assert finals[0] < 20
     last_of_first = max(i for i, (name, _) in enumerate(judge.log) if name == "case 0")
     assert last_of_first < 40
+
+
+class InWaves(WatchfulJudge):
+    """Answers all calls that are under way at the same time."""
+
+    def __init__(self):
+        super().__init__()
+        self.waves, self.answered = 0, asyncio.Event()
+
+    async def rule(self, prepared, ask, budget=None):
+        await self.answered.wait()
+        return await super().rule(prepared, ask)
+
+    async def answer(self):
+        while True:
+            for _ in range(200):  # until all that may start has started
+                await asyncio.sleep(0)
+            self.waves += 1
+            self.answered.set()
+            self.answered = asyncio.Event()
+
+
+def waves(count, **limits):
+    """How many waves of 64 calls these cases took."""
+
+    async def play():
+        judge = InWaves()
+        answering = asyncio.create_task(judge.answer())
+        engine = LocalEngine(judge, make_prepare(), capacity=lambda: 64, **limits)
+        async for _ in engine.run(cases(count), Caps(), seed=1):
+            pass
+        answering.cancel()
+        return judge.waves
+
+    return asyncio.run(play())
+
+
+def test_the_last_cases_do_not_end_the_run_with_calls_to_spare():
+    assert waves(20) == 6  # 360 calls: 5.6 waves of 64
+
+
+def test_with_a_total_budget_cases_finish_first():
+    assert waves(20, total_budget=BudgetLimits(tokens=10**9)) == 7
 
 
 def test_calls_that_share_slot_a_go_out_together():

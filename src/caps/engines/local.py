@@ -3,7 +3,8 @@
 Rules that must not be broken:
 
 * Work-conserving: while a call may start and any case has something to ask, a call starts.
-* Later rounds go first, so that cases finish; calls that share slot A go out together.
+* Later rounds go first, so that cases finish, until the last case was read; see `Scheduler`.
+* Calls that share slot A go out together.
 * Cases are read only as far as they are needed, and forgotten once their outcome is handed on.
 * One failed case does not stop the others.
 * No long text is processed in the event loop.
@@ -73,6 +74,8 @@ class LocalEngine:
         self._case_budget, self._total_budget = case_budget or BudgetLimits(), total_budget or BudgetLimits()
         self._price, self._grace, self._find = price, grace, find
         self._budget_pool, self._texts = budget_pool or RunBudget(self._total_budget, price), texts
+        # If the total may run out, what it no longer covers should be whole cases.
+        self._limited = budget_pool is not None or self._total_budget != BudgetLimits()
         self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -83,7 +86,9 @@ class LocalEngine:
         if self._started is None:
             self._started = asyncio.get_running_loop().time()
         opener = _CaseOpener(self.new_budget, self._prepare, strategy, seed, self._warm_prefix)
-        scheduler = Scheduler(iter(cases), opener.open, self._judge, prepares=self._prepares)
+        scheduler = Scheduler(
+            iter(cases), opener.open, self._judge, prepares=self._prepares, finish_first=self._limited
+        )
         calling: set[asyncio.Task[None]] = set()
         preparing: set[asyncio.Task[None]] = set()
         failed: list[asyncio.Task[None]] = []

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from caps.core.errors import CapsError, InputError
 from caps.core.types import Case
@@ -20,6 +20,10 @@ class Scheduler:
 
     A case for which `prepares` is true waits until it was prepared elsewhere; others are opened at once.
     At most `MAX_WAITING` cases are admitted from the first unfinished one on.
+
+    While more cases follow, later rounds go first, so that cases finish. After the last one, earlier rounds go
+    first: the case with the most rounds ahead of it would otherwise end the run alone, with calls to spare.
+    With `finish_first` later rounds go first to the end.
     """
 
     def __init__(
@@ -29,8 +33,10 @@ class Scheduler:
         judge: Judge,
         *,
         prepares: Callable[[Case], bool],
+        finish_first: bool = False,
     ) -> None:
         self._source: Iterator[Case | InputError] | None = source
+        self._finish_first, self._sign = finish_first, -1
         self._open_case, self._judge, self._prepares = open_case, judge, prepares
         self._unprepared: deque[tuple[int, Case]] = deque()
         self._preparing = 0
@@ -58,9 +64,10 @@ class Scheduler:
         try:
             case = next(self._source, None)
         except InputError as error:  # a source that breaks off ends with the reason as its last item
-            case, self._source = error, None
+            case = error
+            self._end_source()
         if case is None:
-            self._source = None
+            self._end_source()
             return False
         self._enter(self._admitted, case)
         self._admitted += 1
@@ -112,6 +119,16 @@ class Scheduler:
             self._first_unfinished += 1
         return finished
 
+    def _end_source(self) -> None:
+        """Note that no more cases follow, and order the asks that are ready accordingly."""
+        self._source = None
+        if not self._finish_first:
+            self._sign = 1
+            self._ready = [
+                (-depth, number, first, index, run) for depth, number, first, index, run in self._ready
+            ]
+            heapify(self._ready)
+
     def _enter(self, number: int, case: Case | InputError) -> None:
         if isinstance(case, InputError):
             self._finished.append(Outcome(number, "", failure=str(case)))
@@ -134,4 +151,6 @@ class Scheduler:
         for index in indices:
             first = case_run.ask_at(index).entrants[0]
             # Unique up to the index, so that the heap never compares two case runs.
-            heappush(self._ready, (-case_run.depth, case_run.outcome.number, first, index, case_run))
+            heappush(
+                self._ready, (self._sign * case_run.depth, case_run.outcome.number, first, index, case_run)
+            )
