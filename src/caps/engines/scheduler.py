@@ -21,9 +21,9 @@ class Scheduler:
     A case for which `prepares` is true waits until it was prepared elsewhere; others are opened at once.
     At most `MAX_WAITING` cases are admitted from the first unfinished one on.
 
-    While more cases follow, later rounds go first, so that cases finish. After the last one, earlier rounds go
-    first: the case with the most rounds ahead of it would otherwise end the run alone, with calls to spare.
-    With `finish_first` later rounds go first to the end.
+    While more cases follow, later rounds go first, so that cases finish. After the last one, earlier rounds
+    go first: the case with the most rounds ahead of it would otherwise end the run alone, with calls to
+    spare. With `finish_first` later rounds go first to the end.
     """
 
     def __init__(
