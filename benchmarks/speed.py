@@ -157,6 +157,7 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
     """Wall seconds of a run from its first result to its last: starting is not part of it."""
     from stub import endpoint
 
+    from caps.cli.main import spare_collector
     from caps.config import RunConfig
     from caps.runner import Runner
 
@@ -173,6 +174,7 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
                 return time.perf_counter() - start
 
     run = asyncio.run
+    spare_collector()
     with endpoint() as url:
         alone, shared = run(play(url, 1)), run(play(url, given.processes))
     return {

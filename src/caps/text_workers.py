@@ -185,7 +185,10 @@ class Codec:
 def _loaded(data: bytes, sizes: Sequence[int]) -> Any:
     """The message of which `data` is all that follows the sizes."""
     plain, *blobs = [data[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    return _unpack(json.loads(plain), blobs)
+    try:
+        return _unpack(json.loads(plain), blobs)
+    except (LookupError, TypeError, AttributeError, ImportError) as error:
+        raise ValueError(f"not a message: {error}") from None
 
 
 def _sizes(data: bytes) -> list[int]:
@@ -211,12 +214,16 @@ def _pack(value: Any, blobs: list[bytes]) -> Any:
 
 def _pack_fields(value: Any, known: "_Fields", blobs: list[bytes]) -> list[Any]:
     """Convert an object to its fields; the last ones are left out as far as they have their defaults."""
-    parts = [getattr(value, name) for name in known.names]
     if known.by_name:
-        return ["named", known.type, _pack(dict(zip(known.names, parts, strict=True)), blobs)]
-    while parts and (parts[-1] is (default := known.defaults[len(parts) - 1]) or default == parts[-1] == {}):
-        parts.pop()
-    return ["object", known.type, *[_pack(one, blobs) for one in parts]]
+        parts = {name: getattr(value, name) for name in known.names}
+        return ["named", known.type, _pack(parts, blobs)]
+    count = len(known.names)
+    for name, default in known.backwards:
+        part = getattr(value, name)
+        if part is not default and not (default == part == {}):
+            break
+        count -= 1
+    return ["object", known.type, *[_pack(getattr(value, name), blobs) for name in known.names[:count]]]
 
 
 def _pack_other(value: Any, blobs: list[bytes]) -> Any:
@@ -242,11 +249,14 @@ def _pack_other(value: Any, blobs: list[bytes]) -> Any:
 
 
 class _Fields(NamedTuple):
-    """How objects of a type are sent: their fields in order, or by name; `_REQUIRED` is no default."""
+    """How objects of a type are sent: their fields in order, or by name.
+
+    `backwards` has the fields with their defaults, the last one first; `_REQUIRED` is no default.
+    """
 
     type: str
     names: tuple[str, ...]
-    defaults: tuple[Any, ...]
+    backwards: tuple[tuple[str, Any], ...]
     by_name: bool
 
 
@@ -264,8 +274,7 @@ def _fields_of(kind: Any) -> _Fields | None:
         found = [(name, _REQUIRED) for name in kind._fields]
     else:
         return None
-    names, defaults = zip(*found, strict=True) if found else ((), ())
-    return _Fields(_name_of(kind), names, defaults, by_name)
+    return _Fields(_name_of(kind), tuple(name for name, _ in found), tuple(reversed(found)), by_name)
 
 
 def _default(field: Any) -> Any:
@@ -278,10 +287,20 @@ def _default(field: Any) -> Any:
 def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:
     if not isinstance(value, list):
         return value
-    kind, *rest = value
+    kind = value[0]
+    if kind == "text":
+        return blobs[value[1]].decode("utf-8", "surrogatepass")
+    if kind == "object":
+        return _resolve_type(value[1], object)(*[_unpack(one, blobs) for one in value[2:]])
+    if kind == "tuple":
+        return tuple([_unpack(one, blobs) for one in value[1:]])
+    if kind == "list":
+        return [_unpack(one, blobs) for one in value[1:]]
+    return _unpack_other(kind, value[1:], blobs)
+
+
+def _unpack_other(kind: str, rest: list[Any], blobs: Sequence[bytes]) -> Any:
     match kind:
-        case "text":
-            return blobs[rest[0]].decode("utf-8", "surrogatepass")
         case "bytes":
             return blobs[rest[0]]
         case "dict":
@@ -291,18 +310,21 @@ def _unpack(value: Any, blobs: Sequence[bytes]) -> Any:
             return partial(_resolve(rest[0]), *arguments, **keywords)
         case "path":
             return Path(rest[0])
-    parts = [_unpack(one, blobs) for one in rest]
-    if kind in ("list", "tuple"):
-        return parts if kind == "list" else tuple(parts)
-    cls = _resolve(rest[0])
-    base = {"enum": Enum, "error": CapsError}.get(kind, object)
-    if not isinstance(cls, type) or not issubclass(cls, base):
-        raise ValueError(f"{rest[0]} is not a type that a reply may hold")
-    return cls(**parts[1]) if kind == "named" else cls(*parts[1:])
+    cls = _resolve_type(rest[0], {"enum": Enum, "error": CapsError}.get(kind, object))
+    value = _unpack(rest[1], blobs)
+    return cls(**value) if kind == "named" else cls(value)
 
 
 def _name_of(thing: Any) -> str:
     return f"{thing.__module__}:{thing.__qualname__}"
+
+
+@cache
+def _resolve_type(name: str, base: type) -> type[Any]:
+    cls = _resolve(name)
+    if not isinstance(cls, type) or not issubclass(cls, base):
+        raise ValueError(f"{name} is not a type that a reply may hold")
+    return cls
 
 
 @cache

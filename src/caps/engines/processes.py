@@ -46,6 +46,7 @@ from caps.text_workers import Codec, TextWorkers
 START_SECONDS = 120.0
 CLOSE_SECONDS = 5.0
 LONGEST_MESSAGE = 1 << 30  # bytes
+BUFFER = 1 << 20  # bytes read ahead: many messages at once
 _CODEC = Codec()
 _PROGRAM = (
     "import sys, os; sys.path[:] = sys.argv[2].split(os.pathsep); "
@@ -76,7 +77,7 @@ class Peer:
     @classmethod
     async def over(cls, end: socket.socket, served: object) -> "Peer":
         """Connect over one socket of a pair."""
-        return cls(served, *await asyncio.open_unix_connection(sock=end))
+        return cls(served, *await asyncio.open_unix_connection(sock=end, limit=BUFFER))
 
     def call(self, name: str, arguments: tuple[Any, ...]) -> "asyncio.Future[Any]":
         """Call a method at the other end."""

@@ -111,9 +111,11 @@ def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], prof
     for (a, b), texts in separated(differences, len(beside)):
         beside[a][b], beside[b][a] = map(count, texts)
     for index, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
-        partial, full = (counted(text) + media_tokens(candidate.media, text) for text in (shown, whole))
-        sizes = (0, partial, full)
-        entrants.append(Entrant(index, signature, sizes, _features(candidate), beside[index]))
+        partial, full = counted(shown), counted(whole)
+        if candidate.media:
+            partial += media_tokens(candidate.media, shown)
+            full += media_tokens(candidate.media, whole)
+        entrants.append(Entrant(index, signature, (0, partial, full), _features(candidate), beside[index]))
         views.append((shown, whole))
     return Views(tuple(entrants), tuple(views), differences)
 
