@@ -9,6 +9,7 @@ from typing import Any
 from driving import drive, task
 
 from caps import Case
+from caps.cli.main import spare_collector
 from caps.config import RunConfig
 from caps.runner import Runner
 
@@ -33,4 +34,5 @@ async def select(cases: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             }
 
 
+spare_collector()
 drive(GIVEN, lambda cases: asyncio.run(select(cases)))

@@ -101,6 +101,7 @@ def serve(memory: int) -> None:
     if hasattr(signal, "SIGPROF"):  # not on Windows: there the parent ends a job that takes too long
         signal.signal(signal.SIGPROF, _out_of_time)
     gc.disable()  # syntax trees have no cycles, and collecting takes half of the time
+    gc.freeze()  # nor need what is loaded be scanned after each job
     _reply(replies, ("ready", None))
     while True:
         try:
@@ -123,6 +124,7 @@ def serve(memory: int) -> None:
         _reply(replies, answer)
         del work, answer
         gc.collect()
+        gc.freeze()  # modules that the job loaded
 
 
 class _OutOfTimeError(BaseException):

@@ -1,8 +1,11 @@
+import argparse
 import ast
 import bisect
 import heapq
 import inspect
 import json
+import json.decoder
+import statistics
 import sys
 import textwrap
 import threading
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from caps.core.types import Candidate
 from caps.evidence.entrants import read_candidates
 from caps.evidence.profiles import profile_for
+from caps.evidence.programs import shape, words_of
 from caps.evidence.signatures import code_ast, code_text, general_text, math_answer
 
 LOOP = "total = 0\nfor x in data:\n    total += x\n    seen.add(x)\nprint(total)\n"
@@ -292,3 +296,34 @@ def test_programs_that_differ_at_first_sight_need_no_syntax_tree_and_equal_ones_
     for a, b in combinations(range(len(candidates)), 2):
         assert (signatures[a] == signatures[b]) == (trees[a] is not None and trees[a] == trees[b])
     assert signatures[0] == signatures[len(functions)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x = 1_000.5e1_0", "x = 1000.5e10"),
+        ("x = 0xFF + .5 + 1.", "x = 255 + 0.5 + 1.0"),
+        ("y = 1if x else 2.", "y = (1 if x else 2.0)"),
+        ("a = rb'x' + b'''y'''  # twice", 'a = b"x" + b"y"'),
+        ("if a:\n  pass\nelif b1: c = 1..real", "if a: pass\nelse:\n    if b1:\n        c = (1.0).real"),
+        ("def f():\n    'About 3 things.'\n    return 3", "def f(): return 3"),
+        ("s = 'unclosed? no: \\' it is'\nt = 1", 's = "unclosed? no: \' it is"\nt = 1'),
+    ],
+)
+def test_programs_with_the_same_tree_have_the_same_words(one, other):
+    assert shape(one) == shape(other) is not None
+    assert words_of(one) == words_of(other) is not None
+
+
+def test_words_tell_programs_apart_and_agree_with_the_tree_on_real_ones():
+    assert words_of("x = a + 1") != words_of("x = a + 2") != words_of("x = b + 2")
+    assert words_of("f'{a}'") == words_of("f'{b}'") == ()  # names in formatted strings count
+    seen = 0
+    for module in (argparse, heapq, json.decoder, textwrap, statistics):
+        source = inspect.getsource(module)
+        for node in ast.parse(source).body:
+            program, respelled = ast.get_source_segment(source, node), ast.unparse(node)
+            if shape(program) == shape(respelled):
+                assert words_of(program) == words_of(respelled)
+                seen += 1
+    assert seen > 100

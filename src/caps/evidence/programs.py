@@ -5,6 +5,7 @@ import keyword
 import re
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -133,19 +134,18 @@ def shape(program: str) -> str | None:
         return None
 
 
-# Strings, of which only the first quote is kept, and comments. An unclosed string takes the rest of its
-# line, or of the text, so that nothing is scanned twice.
+# Strings and comments. An unclosed string takes the rest of its line, or of the text, so that nothing is
+# scanned twice. All begin with a plain character, which lets the search skip everything else.
 _NOTHING = re.compile(
-    r"""(?=(["']))(?:"{3}(?:\\.|[^\\])*?(?:"{3}|\\?\Z)|'{3}(?:\\.|[^\\])*?(?:'{3}|\\?\Z)"""
-    r"""|"(?:\\.|[^"\\\n])*+(?:"|(?=\n)|\\?\Z)|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\\?\Z))|\#[^\n]*""",
+    r"""\"""(?:\\.|[^\\])*?(?:\"""|\\?\Z)|\'\'\'(?:\\.|[^\\])*?(?:\'\'\'|\\?\Z)"""
+    r"""|"(?:\\.|[^"\\\n])*+(?:"|(?=\n)|\\?\Z)|'(?:\\.|[^'\\\n])*+(?:'|(?=\n)|\\?\Z)|\#[^\n]*""",
     re.DOTALL,
 )
 _FORMATTED = re.compile(r"""(?<!\w)[rR]?[fFtT][rR]?["']""")
 _PREFIX = re.compile(r"""(?<!\w)[A-Za-z]{1,2}(?=["'])""")
-_NAME = re.compile(r"(?<!\w)(?<!\d\.)[A-Za-z_]\w*")
-_NUMBER = re.compile(
-    r"(?<![\w.])(?:0[xXbBoO]\w{1,400}"
-    r"|(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d[\d_]{0,400})(?:[eE][-+]?\d{1,9})?[jJ]?)"
+_NAME_OR_NUMBER = re.compile(
+    r"[A-Za-z_]\w*|0[xXbBoO]\w{1,400}"
+    r"|(?:\d[\d_]{0,400}\.?[\d_]{0,400}|\.\d[\d_]{0,400})(?:[eE][-+]?\d[\d_]{0,8})?[jJ]?"
 )
 _OPERATORS = "*/%<>=!&|^~@"  # not the signs, which numbers have too
 _KEYWORDS = frozenset(keyword.kwlist)
@@ -154,19 +154,34 @@ _KEYWORDS = frozenset(keyword.kwlist)
 def words_of(program: str) -> tuple[object, ...] | None:
     """The names, numbers and operators of a program: equal for programs with the same syntax tree.
 
-    It costs a fifth of parsing, and tells most different programs apart. Programs with formatted strings, in
+    It costs a tenth of parsing, and tells most different programs apart. Programs with formatted strings, in
     which names count, are not told from one another. None if it cannot tell at all: names beyond ASCII may be
     written in several ways.
     """
-    rest = _NOTHING.sub(r"\1 ", program)
-    if _FORMATTED.search(rest):
+    prefixed = False
+
+    def without_content(found: re.Match[str]) -> str:
+        nonlocal prefixed
+        at = found.start()
+        if program[at] == "#":
+            return " "
+        prefixed = prefixed or program[at - 1 : at].isalpha()
+        return f"{program[at]} "
+
+    rest = _NOTHING.sub(without_content, program)
+    if prefixed and _FORMATTED.search(rest):
         return ()
     if not rest.isascii():
         return None
-    rest = _PREFIX.sub("", rest)
-    names = sorted(name for name in _NAME.findall(rest) if name not in _KEYWORDS)
-    numbers = sorted(map(_number, _NUMBER.findall(rest)))
-    return (" ".join(names), " ".join(numbers), *map(rest.count, _OPERATORS))
+    if prefixed:
+        rest = _PREFIX.sub("", rest)
+    names, numbers = set(), Counter[str]()
+    for word, count in Counter(_NAME_OR_NUMBER.findall(rest)).items():
+        if word[0] in "0123456789.":
+            numbers[_number(word)] += count
+        elif word not in _KEYWORDS:
+            names.add((word, count))
+    return frozenset(names), frozenset(numbers.items()), *map(rest.count, _OPERATORS)
 
 
 @lru_cache(maxsize=1024)
