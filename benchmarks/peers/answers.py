@@ -20,6 +20,7 @@ from peers.pools import MARK, Marked
 JUDGE = judge_of(0.8, shared_bias=0.5)
 REASONS = ("Both were read with care, step by step, and held against the problem. " * 6)[:392]
 LETTERS = [chr(ord("A") + place) for place in range(20)]  # of llm-verifier, best first
+CODE = re.compile(r"(?:write A|as in 1)-([0-9a-z]+)")
 LOOK = re.compile(r"look (\d+)")
 
 
@@ -79,7 +80,8 @@ class Bench:
         assert isinstance(rating, Rating)  # noqa: S101
         if body.get("response_format"):
             return json.dumps({"score": rating.value, "reasoning": REASONS})
-        return f"{REASONS}\n<rating>{rating.value:g}</rating>" if "<rating>" in text else f"{rating.value:g}"
+        said = f"{rating.value:g}{_code(text)}"
+        return f"{REASONS}\n<rating>{said}</rating>" if "<rating>" in text else said
 
     def _compared(self, number: int, ask: Pairing, body: Mapping[str, Any], text: str) -> Reply:
         scored, rated = "<score_A>" in text, "<rating_A>" in text
@@ -94,13 +96,20 @@ class Bench:
         if scored:
             said = f"(look {ask.draw})\n<score_A> {_letter(a)} </score_A>\n<score_B> {_letter(b)} </score_B>"
         elif rated:
-            said = f"<rating_A>{a:g}</rating_A>\n<rating_B>{b:g}</rating_B>"
+            code = _code(text)
+            said = f"<rating_A>{a:g}{code}</rating_A>\n<rating_B>{b:g}{code}</rating_B>"
         elif "<winner>" in text:
             sure = "HIGH" if abs(a - b) > 3 else "LOW"
-            said = f"<winner>{winner}</winner>\n<confidence>{sure}</confidence>"
+            said = f"<winner>{winner}{_code(text)}</winner>\n<confidence>{sure}</confidence>"
         else:
             said = f"Winner: {winner}"
         return Reply("judge", domain, [f"{REASONS}\n{said}"])
+
+
+def _code(text: str) -> str:
+    """The code that our own prompts ask for after a verdict."""
+    found = CODE.findall(text)
+    return f"-{found[-1]}" if found else ""
 
 
 def _level(text: str) -> Level:

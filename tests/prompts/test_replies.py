@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caps.core.types import Group, Level, Pairing, Pick, Rating, Solo, Verdict
-from caps.prompts.parse import Reading, read_reply, readable
+from caps.prompts.parse import Reading, read_bound, read_reply, readable
 from prompts.test_fence import FRAGMENTS
 
 NONCE = "3f9c2a"
@@ -76,6 +76,36 @@ def test_what_carries_the_code_is_bound_and_nothing_else():
             assert reading.bound == (reading.answer is not None)
         elif "code" not in entry:
             assert not reading.bound
+
+
+def bound_reading(ask, reply: str, code: str, *, truncated: bool = False) -> Reading | None:
+    """What `read_bound` reads; checked against `read_reply`."""
+    found = read_bound(ask, reply, truncated=truncated, nonce=NONCE, code=code)
+    if found is not None:
+        for bound_only in (False, True):
+            assert found == read_reply(
+                ask, reply, truncated=truncated, nonce=NONCE, code=code, bound_only=bound_only
+            )
+    return found
+
+
+def test_a_verdict_with_the_code_is_read_alike_whatever_the_candidates_say():
+    coded = [entry for entry in REPLIES if entry.get("code")]
+    bound = [entry for entry in coded if read(entry).bound and not entry.get("truncated")]
+    found = [bound_reading(ASKS[one["ask"]], one["reply"], one["code"]) for one in bound]
+    assert len(found) > 20
+    assert found.count(None) < len(found) / 4
+    for entry in coded:
+        bound_reading(
+            ASKS[entry["ask"]], entry["reply"], entry["code"], truncated=entry.get("truncated", False)
+        )
+
+
+@given(st.lists(st.sampled_from([*FRAGMENTS, "7f3k", "-7f3k", "<winner>A-7f3k</winner>\n"]), max_size=12))
+@settings(max_examples=200)
+def test_no_reply_with_a_code_is_read_differently_for_what_the_candidates_say(parts):
+    for ask in ASKS.values():
+        bound_reading(ask, "".join(parts), "7f3k")
 
 
 def test_every_reply_that_is_read_without_a_code_is_readable():

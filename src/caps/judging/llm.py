@@ -49,7 +49,7 @@ from caps.prompts.confidence import weigh
 from caps.prompts.criteria import ByCriterion, take_criteria
 from caps.prompts.fence import could_fake
 from caps.prompts.grammar import room_for
-from caps.prompts.parse import Reading, read_reply, read_terse
+from caps.prompts.parse import Reading, read_bound, read_reply, read_terse
 from caps.prompts.render import asks_for_code, find_template, render, shared_until, template_stem
 from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, read_json
 from caps.text_workers import TextWorkers
@@ -182,7 +182,7 @@ class LlmJudge:
         """Parse a reply, a long one in a worker process; one that takes too long counts as unreadable.
 
         Beside it is what the reply says by each criterion. Whether the texts shown could fake a verdict is
-        checked only if the reply is not terse.
+        checked only if the reply is not terse and its verdict does not carry the code.
         """
         text, truncated = completion.text, completion.finish == "length"
         apart: ByCriterion = ()
@@ -201,11 +201,17 @@ class LlmJudge:
             text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
             return terse, apart
-        bound_only = await self._could_fake(prepared, ask, until)
-        read = partial(
-            read_reply, ask, text, truncated=truncated, nonce=prepared.nonce, code=code, bound_only=bound_only
-        )
+        nonce = prepared.nonce
         try:
+            if code is not None:
+                with_code = partial(read_bound, ask, text, truncated=truncated, nonce=nonce, code=code)
+                bound = await self._process(with_code, len(text), until)
+                if bound is not None:
+                    return bound, apart
+            bound_only = await self._could_fake(prepared, ask, until)
+            read = partial(
+                read_reply, ask, text, truncated=truncated, nonce=nonce, code=code, bound_only=bound_only
+            )
             return await self._process(read, len(text), until), apart
         except SlowTextError:
             return Reading(None, "none", "no-tag"), apart

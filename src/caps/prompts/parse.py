@@ -17,7 +17,7 @@ from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
 from caps.core.types import Ask, Group, Pairing, Pick, Rating, Solo, Verdict
 from caps.prompts import statements
-from caps.prompts.own_words import Line, fields, lines_of, own_words
+from caps.prompts.own_words import Line, OwnWords, fields, lines_of, own_words
 from caps.prompts.statements import PLACE, RATING, SIDE, Forms, readable
 from caps.prompts.tags import (
     MIDDLE,
@@ -204,7 +204,7 @@ def _tidy(words: str) -> str:
 
 _NEAR = 300  # characters before a tag in which words may contradict it
 
-__all__ = ["Reading", "read_reply", "read_terse", "readable"]
+__all__ = ["Reading", "read_bound", "read_reply", "read_terse", "readable"]
 
 How = Literal["tags", "json", "plain", "none"]
 
@@ -262,9 +262,7 @@ def read_reply(
     """
     if not truncated and (terse := read_terse(ask, text, code)) is not None:
         return terse
-    words = own_words(text, nonce)
-    whole = not truncated and not words.unfinished
-    own = plainly(words.text.lstrip("\n"))  # little is left if most of a long reply is blanked
+    words, own, whole = _own_part(text, nonce, truncated=truncated)
     reading = None
     if code:
         reading = _read(ask, Reply(own, whole, code, bound=True), bound_only=bound_only)
@@ -281,6 +279,28 @@ def read_reply(
     if not words.text.strip():
         return Reading(None, "none", "no-tag" if words.unfinished else "empty")
     return Reading(None, "none", "refused" if _REFUSAL.search(words.text) else "no-tag")
+
+
+def read_bound(ask: Ask, text: str, *, truncated: bool, nonce: str, code: str) -> Reading | None:
+    """What `read_reply` reads if the verdict carries the code, whatever `bound_only` is; None if unknown.
+
+    Then it does not matter whether a text shown is `readable`, which takes longer to find out.
+    """
+    if code not in text.lower():
+        return None
+    _, own, whole = _own_part(text, nonce, truncated=truncated)
+    reply = Reply(own, whole, code, bound=True)
+    reading = _read(ask, reply, bound_only=True)
+    if reading is None or reading.answer is None or reading != _read(ask, reply, bound_only=False):
+        return None
+    return reading._replace(bound=True)
+
+
+def _own_part(text: str, nonce: str, *, truncated: bool) -> tuple[OwnWords, str, bool]:
+    """The judge's own words, the same in plain letters, and whether they are complete."""
+    words = own_words(text, nonce)
+    own = plainly(words.text.lstrip("\n"))  # little is left if most of a long reply is blanked
+    return words, own, not truncated and not words.unfinished
 
 
 _CONTRADICTED = Reading(None, "none", "no-tag")
