@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import caps as api
-from caps.config import Keys, RunConfig, read_config_file
+from caps.config import Keys, RunConfig
+from caps.config_sources import read_config_file
 from caps.core.errors import SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import Member, Opinion, PanelRule, disagreement, discounts
