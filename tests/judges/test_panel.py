@@ -161,11 +161,11 @@ def test_the_key_of_the_run_goes_to_no_other_address():
     ]  # fmt: skip
     keys = Keys(api_key="generator", members={"OWN": "own"})
     found = Runner(RunConfig(base_url=run, judges=tables), keys=keys).members
-    assert [one.runner.endpoints.full.api_key for one in found] == ["generator", "generator", None, "own"]
+    assert [one.source.endpoints.full.api_key for one in found] == ["generator", "generator", None, "own"]
     away = Runner(
         RunConfig(model="m", base_url=run, judge_base_url=other, judges=tables[:2]), keys=keys
     ).members
-    assert [one.runner.endpoints.full.api_key for one in away] == [None, "generator"]
+    assert [one.source.endpoints.full.api_key for one in away] == [None, "generator"]
     alone = Runner(RunConfig(model="m", base_url=run, judges=tables[2:3]), keys=keys)
     assert alone.endpoints.full.api_key is None
 
