@@ -28,25 +28,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 from caps.building import (
     load_templates,
-    make_finders,
-    make_grader,
+    make_findings,
     make_prepare,
     make_strategy,
+    make_test_writer,
     open_journal,
     with_skip_failing,
 )
 from caps.case_defaults import CaseDefaults, with_feature_warnings
 from caps.config import Keys, RunConfig
-from caps.core.domains import Resources
-from caps.core.errors import InputError, ModelError, SettingError
-from caps.core.panel import Mode, PanelRule
+from caps.core.errors import InputError, SettingError
+from caps.core.panel import PanelRule
 from caps.core.play import AskKind, Strategy, capabilities_of
 from caps.core.settings import override, settings_of, share_out
-from caps.core.types import Ask, Case, Usage
+from caps.core.types import Case, Usage
 from caps.costs.prices import PanelPrice, Price, listed_price
 from caps.engines.base import Engine, Outcome, PerCase
 from caps.engines.batch_files import BatchSettings
@@ -55,22 +54,17 @@ from caps.engines.local import LocalEngine, warms_prefix
 from caps.engines.ray import Cluster
 from caps.engines.remote import WorkerContext
 from caps.findings.base import Findings
-from caps.findings.written_tests import TestWriter
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
-from caps.judge_panel import PanelMember, check_panel, member_config, member_keys, panel_rule
+from caps.judge_panel import JudgePanel, PanelMember, UnansweredAsks, check_panel, member_config, member_keys
 from caps.judge_presets import JudgePreset
 from caps.judge_source import JudgeSource, stated_prices
-from caps.judge_tables import JudgeTable
 from caps.judging.base import Judge, NoJudge
-from caps.judging.callables import CallableJudge, JudgeFunction, as_judge
-from caps.judging.llm import JudgeSettings, LlmJudge
-from caps.judging.panel import PanelJudge, PricedJudge
+from caps.judging.callables import JudgeFunction, as_judge
+from caps.judging.llm import JudgeSettings
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import profile_fields, read_profile
 from caps.judging.recorded import RecordedJudge
-from caps.judging.replayed import ReplayedJudge
-from caps.judging.reward import RewardJudge
 from caps.models.base import HasConnections, Model, Notify, ignore
 from caps.models.canary import canary
 from caps.models.endpoints import (
@@ -82,7 +76,7 @@ from caps.models.endpoints import (
     connections_of,
     least_context,
 )
-from caps.models.fleet import FleetModel, join_addresses
+from caps.models.fleet import FleetModel
 from caps.models.fleet_servers import ServerRecord
 from caps.models.journaled import JournaledModel
 from caps.models.probing import VisionTests, needs_probe
@@ -91,7 +85,7 @@ from caps.models.rewards import TEMPLATES, Form, RewardModel
 from caps.models.weights import Report
 from caps.registry import PAIR_VIEWS, allow, allowed, path_of_class
 from caps.sampling.base import Method
-from caps.sampling.generators import GeneratorSource, read_sources, with_first_generator
+from caps.sampling.generators import GeneratorSource, read_sources
 from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
@@ -103,12 +97,9 @@ if TYPE_CHECKING:
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
-#: Why asks had no answer, by judge of a panel; those of the run itself are under an empty name.
-UnansweredAsks: TypeAlias = Mapping[str, Mapping[tuple[str, Ask], str]]
 #: The settings that name a file or a folder, which the run file states as absolute paths.
 PATHS = ("journal", "tokenizer", "prompts", "repositories", "recorded")
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
-TEST_SECONDS = 4.0  # for a program on one written test
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,73 +178,51 @@ class Runner:
     # Judges
 
     @cached_property
-    def _source(self) -> JudgeSource:
-        """The judge of the config itself; of a panel, that which its judges have in common."""
-        return self._make_source(self.config, self.keys, self._given_judge)
+    def _judges(self) -> JudgePanel:
+        return JudgePanel(
+            self.config,
+            self.keys,
+            judge=self._given_judge,
+            judge_objects=self._judge_objects,
+            connector=self._connector,
+            vision=self._vision,
+            generating=self._generating,
+        )
 
-    def _make_source(self, config: RunConfig, keys: Keys, judge: Judge | None) -> JudgeSource:
-        return JudgeSource(config, keys, judge=judge, connector=self._connector, vision=self._vision)
-
-    @cached_property
+    @property
     def members(self) -> tuple[PanelMember, ...]:
         """The judges of a panel, in the order of their tables; empty if there is one judge."""
-        if self._given_judge is not None:
-            return ()
-        check_panel(self.config)
-        return tuple(PanelMember(table, self._member_source(table)) for table in self.config.judges)
-
-    def _member_source(self, table: JudgeTable) -> JudgeSource:
-        config, keys = member_config(self.config, table), member_keys(self.config, self.keys, table)
-        if table.base_url and not self._generating:
-            config = replace(config, model=None, base_url=())  # only its own server is asked
-        shared = self._source.judge_object if table.judge == self.config.judge else None
-        return self._make_source(config, keys, self._judge_objects.get(table.name) or shared)
+        return self._judges.members
 
     @property
     def judge_sources(self) -> list[JudgeSource]:
-        """The sources of the judges of a panel, or that of the one judge."""
-        return [one.source for one in self.members] or [self._source]
-
-    @property
-    def _model_sources(self) -> list[JudgeSource]:
-        """The sources of the judges that are models or reward servers."""
-        return [one for one in self.judge_sources if not one.has_own_judge]
+        """The judges, each as its config describes it: those of a panel, or the one judge."""
+        return self._judges.sources
 
     @cached_property
     def panel_rule(self) -> PanelRule:
         """How a panel is asked and combined."""
-        return panel_rule(self.config, self._member_prices)
-
-    @property
-    def _member_prices(self) -> list[Price] | None:
-        """The prices of the judges of a panel, if all are known; only models cost something."""
-        prices = [Price(0, 0) if one.has_own_judge else self._price_of(one) for _, one in self.members]
-        known = [one for one in prices if one is not None]
-        return known if len(known) == len(prices) else None
+        return self._judges.rule(self._member_prices)
 
     @property
     def has_own_judge(self) -> bool:
         """Whether no judge is a model: an object, a plug-in or recorded verdicts judge."""
-        return not self._model_sources
+        return not self._judges.models
 
     @property
     def has_reward_judge(self) -> bool:
         """Whether a reward server judges."""
-        return not self.members and self._source.has_reward_judge
+        return self._judges.has_reward_judge
 
-    @cached_property
+    @property
     def own_judge(self) -> Judge | None:
         """The judge that is not a model: an object, a plug-in, or recorded verdicts; None for a panel."""
-        return None if self.members else self._source.own_judge
+        return self._judges.own_judge
 
     @property
     def judge_name(self) -> str:
         """The name of the judge: its model, its recorded name, or its class."""
-        if not self.asks_judge:
-            return ""
-        if self.members:
-            return f"panel of {', '.join(one.table.name for one in self.members)}"
-        return self._source.name
+        return self._judges.name if self.asks_judge else ""
 
     @property
     def asks_judge(self) -> bool:
@@ -265,51 +234,43 @@ class Runner:
         """Whether a model judges."""
         return self.asks_judge and not self.has_own_judge
 
-    @cached_property
+    @property
     def endpoints(self) -> Endpoints:
         """The endpoints of generator and judges; missing weights are downloaded.
 
-        A key is not sent to another address. The first model of a panel stands for its judges.
+        A key is not sent to another address.
         """
-        if not self.members:
-            return self._source.endpoints
-        config, keys = with_first_generator(self.config, self.keys)
-        models = self._model_sources
-        lead = models[0].endpoints.full if models else Endpoint("", self.judge_name)
-        if not self._generating and not config.model:
-            return Endpoints(lead, lead, lead)
-        found = self._connector.find(config.model, join_addresses(config.base_url), keys.api_key)
-        return Endpoints(found, lead, lead)
+        return self._judges.endpoints
 
     @property
     def judging_endpoints(self) -> tuple[Endpoint, ...]:
         """The endpoints of the models that judge, each once."""
-        return tuple(dict.fromkeys(where for one in self._model_sources for where in one.endpoints[1:]))
+        return self._judges.judging_endpoints
 
     @property
     def judge_settings(self) -> JudgeSettings:
         """How the judge is asked; of a panel, its first model."""
-        return (self._model_sources or [self._source])[0].settings
+        return self._judges.settings
 
     @property
     def judge_preset(self) -> JudgePreset:
         """The preset that fills in what is not set; without one, the defaults."""
-        return self._source.preset
+        return self._judges.alone.preset
 
     @property
     def judge_extra(self) -> Mapping[str, object]:
         """Extra request fields of the judge: those of the preset, and the stated ones."""
-        return self._source.extra
+        return self._judges.alone.extra
 
     @property
     def extra_e1(self) -> Mapping[str, object]:
         """Extra request fields for partial views."""
-        return self._source.extra_e1
+        return self._judges.alone.extra_e1
 
     @property
     def reward_form(self) -> Form:
         """How a reward server is asked."""
-        return self._source.reward_form
+        return self._judges.alone.reward_form
 
     @property
     def needs_probe(self) -> bool:
@@ -343,7 +304,14 @@ class Runner:
         if self.members:
             prices = self._member_prices
             return None if prices is None else PanelPrice.highest(prices)
-        return self._source.price if self.asks_model else self.stated_price
+        return self._judges.alone.price if self.asks_model else self.stated_price
+
+    @property
+    def _member_prices(self) -> list[Price] | None:
+        """The prices of the judges of a panel, if all are known; only models cost something."""
+        prices = [Price(0, 0) if one.has_own_judge else self._price_of(one) for _, one in self.members]
+        known = [one for one in prices if one is not None]
+        return known if len(known) == len(prices) else None
 
     def _price_of(self, source: JudgeSource) -> Price | None:
         """The token price of a judge of a panel; where no model judges, that of the generator."""
@@ -403,13 +371,6 @@ class Runner:
         from caps.models.tokenizing import Tokenizer  # noqa: PLC0415  (loads aiohttp)
 
         return Tokenizer(Path(self.config.tokenizer))
-
-    def _counted(self, model: Model) -> Model:
-        if self.tokenizer is None:
-            return model
-        from caps.models.tokenizing import CountedModel  # noqa: PLC0415
-
-        return CountedModel(model, self.tokenizer)
 
     @property
     def merges_found(self) -> bool:
@@ -551,7 +512,7 @@ class Runner:
         runner = Runner(
             config,
             keys=keys or self.keys,
-            judge=judge or (self._source.judge_object if config.judge == self.config.judge else None),
+            judge=judge or (self._judges.alone.judge_object if config.judge == self.config.judge else None),
             model=model or self._connector.model,
             strategy=self._strategy if config.strategy == self.config.strategy else None,
             method=self._method,
@@ -568,7 +529,7 @@ class Runner:
             runner.__dict__["templates"] = self.templates  # read once
         runner._vision = self._vision
         if config.reply == self.config.reply:
-            runner._source.found_reply = self._source.found_reply
+            runner._judges.alone.found_reply = self._judges.alone.found_reply
         return runner
 
     def __getstate__(self) -> dict[str, Any]:
@@ -602,7 +563,7 @@ class Runner:
             generator, full, at_partial = self.endpoints
             changes |= {"model": generator.model, "base_url": generator.base_url}
             if not self.members:
-                changes |= self._source.stated_values()
+                changes |= self._judges.alone.stated_values()
             if full != generator:
                 changes |= {"judge_model": full.model, "judge_base_url": full.base_url}
             if at_partial != full:
@@ -639,25 +600,19 @@ class Runner:
         `unanswered` holds the asks that had no answer. `servers` are the models without a journal, which are
         asked whether they can see.
         """
-
-        def make(source: JudgeSource, asked_as: str) -> Judge:
-            templates = {} if source.has_own_judge else self.templates
-            judge = source.make_judge(
-                model_at, templates, confidence=confidence, texts=texts, servers=servers or {}
-            )
-            return _with_records(judge, journal, unanswered.get(asked_as))
-
         if not self.asks_judge and self.own_judge is None:
             return NoJudge()
-        if not self.members:
-            return make(self._source, "")
-        judges = {
-            table.name: PricedJudge(make(source, table.name), self._price_of(source))
-            for table, source in self.members
-        }
-        mode, warn = cast(Mode, self.config.panel), self._callbacks.warn
-        panel = PanelJudge(self.panel_rule, judges, mode=mode, waits=not recorded, warn=warn)
-        return _with_records(panel, journal, unanswered.get(""))
+
+        def make(source: JudgeSource) -> Judge:
+            templates = {} if source.has_own_judge else self.templates
+            return source.make_judge(
+                model_at, templates, confidence=confidence, texts=texts, servers=servers or {}
+            )
+
+        return self._judges.combine(
+            make, lambda: self.panel_rule, self._price_of, journal=journal, unanswered=unanswered,
+            waits=not recorded,
+        )  # fmt: skip
 
     @property
     def replays_from_journal(self) -> bool:
@@ -679,35 +634,18 @@ class Runner:
 
         If tests are written, that is done by one of the `models` or one that is connected for it.
         """
-        if self.config.hard_evidence == "off":
-            if self.config.write_tests:
+        config = self.config
+        if config.hard_evidence == "off":
+            if config.write_tests:
                 raise SettingError("write_tests needs programs to be run: drop --hard-evidence off")
             return None
-        resources = Resources(
-            sandbox=self.config.sandbox,
-            texts=texts,
-            repositories=self.config.repositories,
-            further_inputs=self.config.further_inputs,
-            further_seconds=self.config.further_seconds,
-        )
-        writer = self._test_writer(journal, models or {}) if self.config.write_tests else None
-        return Findings(
-            make_finders(resources), journal, insist=self.config.hard_evidence == "on", writer=writer
-        )
-
-    def _test_writer(self, journal: ReplyStore | None, models: Mapping[Endpoint, Model]) -> TestWriter:
-        config, where = self.config, self.endpoints.generator
+        if not config.write_tests:
+            return make_findings(config, journal, texts)
+        where = self.endpoints.generator
         if config.write_tests_model is not None:
             where = replace(where, model=config.write_tests_model)
-        return TestWriter(
-            self._counted(_journaled(models.get(where) or self.connected(where), journal)),
-            where.model,
-            load_templates(self.prompts_folder, shelf="generation"),
-            count=config.write_tests,
-            grader=make_grader("code", config.sandbox, TEST_SECONDS),
-            journal=journal,
-            extra=config.extra,
-        )
+        model = self._recorded((models or {}).get(where) or self.connected(where), journal)
+        return make_findings(config, journal, texts, make_test_writer(config, model, where.model, journal))
 
     def local_engine(
         self,
@@ -751,9 +689,14 @@ class Runner:
             engine.tracing = tracing
         return engine
 
-    def _traced(self, model: Model) -> Model:
-        """A generating model, with spans if they are wanted."""
-        return Tracing().model(model) if self.config.otel else model
+    def _recorded(self, model: Model, journal: ReplyStore | None) -> Model:
+        """A model whose replies the journal stores and whose tokens the tokenizer counts, as far as set."""
+        stored = model if journal is None else JournaledModel(model, journal)
+        if self.tokenizer is None:
+            return stored
+        from caps.models.tokenizing import CountedModel  # noqa: PLC0415
+
+        return CountedModel(stored, self.tokenizer)
 
     def _local_judge(
         self,
@@ -763,7 +706,7 @@ class Runner:
         confidence: str | None,
     ) -> Judge:
         """The judge with these models, whose replies are stored in the journal."""
-        journaled = {where: self._counted(_journaled(model, journal)) for where, model in models.items()}
+        journaled = {where: self._recorded(model, journal) for where, model in models.items()}
         return self.judge(
             journaled.__getitem__, confidence=confidence, texts=texts, journal=journal, servers=models
         )
@@ -793,7 +736,11 @@ class Runner:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
             await self.learn_context(models)
-            confidence = await self._confidence(models, paid, probe=probe)
+            confidence = "verbal"
+            if probe and models:
+                confidence = await self._judges.probe(models, paid)
+            elif models and not self.has_reward_judge:
+                confidence = self.judge_settings.confidence
             engine: Engine
             shared = config.engine == "ray" or config.processes > 1
             findings = self.findings(None if shared else journal, texts, models)
@@ -848,9 +795,10 @@ class Runner:
                 if probe:
                     extra = {**source.preset.extra(), **self.config.extra}
                     await canary(model, source.where.model, want_logprobs=logprobs, extra=extra, paid=paid)
+                kept = self._recorded(model, journal)
                 found.append(
                     Sampler(
-                        self._traced(self._counted(_journaled(model, journal))),
+                        Tracing().model(kept) if self.config.otel else kept,
                         source.where.model,
                         source.preset,
                         templates,
@@ -864,8 +812,7 @@ class Runner:
 
     def unanswerable(self, strategy: Strategy) -> list[AskKind]:
         """The kinds of asks of a strategy that the judge of this run, or one of a panel, cannot answer."""
-        lacking = [kind for one in self.judge_sources for kind in one.unanswerable(strategy)]
-        return list(dict.fromkeys(lacking))
+        return self._judges.unanswerable(strategy)
 
     def check_batch(self) -> None:
         """Refuse settings that batches do not support, before anything is sent."""
@@ -968,7 +915,7 @@ class Runner:
             raise SettingError(
                 "processes: an object given as the model or a judge cannot be shared; leave it out"
             )
-        found = (self._grace, self._source.found_reply, self._served_context, dict(allowed()))
+        found = (self._grace, self._judges.alone.found_reply, self._served_context, dict(allowed()))
         make_context = partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
         return ProcessEngine(make_context, self.prepare, processes=workers, **settings)
 
@@ -981,7 +928,7 @@ class Runner:
         """Connect to the model at each judging endpoint; empty if no model judges."""
         if not self.asks_model:
             return {}
-        models = {where: one.connect(where) for one in self._model_sources for where in one.endpoints[1:]}
+        models = self._judges.connect()
         for model in models.values():
             stack.push_async_callback(model.close)
         return models
@@ -996,26 +943,6 @@ class Runner:
         if models:
             return call_capacity(models, auto=stated == "auto", panel=bool(self.members))
         return lambda: connections_of(self.own_judge) if stated == "auto" else stated
-
-    async def _confidence(
-        self, models: Mapping[Endpoint, HasConnections], paid: Callable[[Usage], object], *, probe: bool
-    ) -> str:
-        """Test every judge once, and find out where the confidence comes from; see `JudgeSource.probe`."""
-        if not models or (self.has_reward_judge and not probe):
-            return "verbal"
-        if not probe:
-            return self.judge_settings.confidence
-        if not self.members:
-            return await self._source.probe(models, paid)
-        found = set()
-        for table, source in self.members:
-            places = () if source.has_own_judge else source.endpoints[1:]
-            try:
-                found.add(await source.probe({where: models[where] for where in places}, paid))
-            except ModelError as error:
-                error.args = (f"judge {table.name!r}: {error}",)
-                raise
-        return found.pop() if len(found) == 1 else "verbal"
 
 
 def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
@@ -1033,24 +960,8 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
     for name, folder in allowed_names.items():
         allow((name,), folder)
     runner = Runner(config, keys=keys, grace=grace)
-    runner._source.found_reply, runner._served_context = found_reply, served_context
+    runner._judges.alone.found_reply, runner._served_context = found_reply, served_context
     return runner.worker(confidence, journal, budget_pool)
-
-
-def _journaled(model: Model, journal: ReplyStore | None) -> Model:
-    """The model wrapped by the journal, if there is one."""
-    return model if journal is None else JournaledModel(model, journal)
-
-
-def _with_records(
-    judge: Judge, journal: ReplyStore | None, unanswered: Mapping[tuple[str, Ask], str] | None
-) -> Judge:
-    """The judge; a function stores its answers in the journal, a replay repeats what had no answer."""
-    if journal is not None and isinstance(judge, CallableJudge):
-        return judge.kept_in(journal)
-    if unanswered and isinstance(judge, LlmJudge | RewardJudge | PanelJudge):
-        return ReplayedJudge(judge, unanswered)
-    return judge
 
 
 def _records(fleets: Iterable[Any]) -> list[ServerRecord]:
