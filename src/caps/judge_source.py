@@ -288,6 +288,10 @@ class JudgeSource:
     # What the run file states of it
 
     def stated_values(self) -> dict[str, Any]:
+        """The settings of where and how the judge is asked, with all derived values stated."""
+        return {**self.endpoints.stated_values(), **self._stated_asking()}
+
+    def _stated_asking(self) -> dict[str, Any]:
         """The settings of how the judge is asked, with the values of a preset as if they were set."""
         settings, stated = self.settings, self.config.reply
         known = self.found_reply is not None or stated != "auto"
@@ -305,7 +309,7 @@ class JudgeSource:
         """Its table in a panel, with all derived values stated."""
         if self.has_own_judge:
             return replace(table, profile=profile)
-        values, where = self.stated_values(), self.endpoints.full
+        values, where = self._stated_asking(), self.endpoints.full
         return replace(
             table,
             model=where.model,

@@ -34,25 +34,31 @@ from caps.building import (
     load_templates,
     make_findings,
     make_prepare,
-    make_strategy,
     make_test_writer,
     open_journal,
-    with_skip_failing,
 )
 from caps.case_defaults import CaseDefaults, with_feature_warnings
 from caps.config import Keys, RunConfig
 from caps.core.errors import InputError, SettingError
 from caps.core.panel import PanelRule
 from caps.core.play import AskKind, Strategy, capabilities_of
-from caps.core.settings import override, settings_of, share_out
+from caps.core.settings import settings_of
 from caps.core.types import Case, Usage
 from caps.costs.prices import PanelPrice, Price, listed_price
+from caps.engine_factory import (
+    EngineFactory,
+    batch_settings,
+    case_budget,
+    check_batch,
+    cluster,
+    total_budget,
+)
 from caps.engines.base import Engine, Outcome, PerCase
 from caps.engines.batch_files import BatchSettings
 from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, RunBudget
-from caps.engines.local import LocalEngine, warms_prefix
+from caps.engines.local import LocalEngine
 from caps.engines.ray import Cluster
-from caps.engines.remote import WorkerContext
+from caps.engines.remote import MakeContext, WorkerContext
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -63,7 +69,6 @@ from caps.judging.base import Judge, NoJudge
 from caps.judging.callables import JudgeFunction, as_judge
 from caps.judging.llm import JudgeSettings
 from caps.judging.preparation import CasePreparation
-from caps.judging.profiles import profile_fields, read_profile
 from caps.judging.recorded import RecordedJudge
 from caps.models.base import HasConnections, Model, Notify, ignore
 from caps.models.canary import canary
@@ -83,14 +88,14 @@ from caps.models.probing import VisionTests, needs_probe
 from caps.models.replayed import ReplayedModel
 from caps.models.rewards import TEMPLATES, Form, RewardModel
 from caps.models.weights import Report
-from caps.registry import PAIR_VIEWS, allow, allowed, path_of_class
+from caps.registry import PAIR_VIEWS, allow, allowed
 from caps.sampling.base import Method
 from caps.sampling.generators import GeneratorSource, read_sources
-from caps.sampling.methods import make_method, make_preset, resolve_preset
 from caps.sampling.presets import Preset
 from caps.sampling.sampler import Sampler
 from caps.text_workers import TextWorkers
-from caps.tracing import TracedEngine, Tracing
+from caps.tracing import Tracing
+from caps.tunable_parts import TunableParts
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
@@ -99,7 +104,6 @@ if TYPE_CHECKING:
 
 #: The settings that name a file or a folder, which the run file states as absolute paths.
 PATHS = ("journal", "tokenizer", "prompts", "repositories", "recorded")
-CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,7 @@ class Runner:
         self._callbacks = Callbacks(warn, fetching)
         self._connector = Connector(model, offline=offline, any_model=any_model, callbacks=self._callbacks)
         self._vision = VisionTests(self._callbacks)
-        self._strategy, self._method, self._preset = strategy, method, preset
+        self._parts = TunableParts(self.config, strategy, method, preset, generating=generating)
         self._generating, self._grace = generating, grace
         self._served_context: int | None = None
 
@@ -331,35 +335,15 @@ class Runner:
         where = self.endpoints.generator
         return self.stated_price or listed_price(where.model, where.base_url)
 
-    @cached_property
+    @property
     def strategy(self) -> Strategy:
         """The strategy with its settings, the judge profile and `skip_failing` applied."""
-        config, changes = self.config, self._settings[0]
-        if self._strategy is not None:
-            chosen = override(self._strategy, changes) if changes else self._strategy
-        else:
-            profile = None if config.judge_profile is None else read_profile(Path(config.judge_profile))
-            if self.config.judges and not profile_fields(make_strategy(config.strategy)):
-                profile = None  # it weighs the judges of the panel alone
-            chosen = make_strategy(config.strategy, changes, profile)
-        return with_skip_failing(chosen, config.strategy) if config.skip_failing else chosen
-
-    @cached_property
-    def _settings(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-        """The settings of the strategy and, if candidates are generated, of the method and the preset."""
-        changes = {name: _setting_text(value) for name, value in self.config.settings.items()}
-        if not self._generating:
-            return changes, {}, {}
-        plain = self._strategy or make_strategy(self.config.strategy)
-        method = self._method or make_method(self.config.method)
-        preset = self._preset or make_preset(self._preset_name)
-        of_strategy, of_method, of_preset = share_out(changes, plain, method, preset)
-        return of_strategy, of_method, of_preset
+        return self._parts.strategy
 
     @property
     def strategy_name(self) -> str:
         """The name the strategy is recorded by."""
-        return self.config.strategy if self._strategy is None else path_of_class(self._strategy)
+        return self._parts.strategy_name
 
     # How cases are prepared
 
@@ -446,59 +430,47 @@ class Runner:
     @property
     def case_budget(self) -> BudgetLimits:
         """The budget of one case."""
-        config = self.config
-        return BudgetLimits(tokens=config.budget_tokens, usd=config.budget_usd, seconds=config.budget_seconds)
+        return case_budget(self.config)
 
     @property
     def total_budget(self) -> BudgetLimits:
         """The budget of the whole run."""
-        config = self.config
-        return BudgetLimits(
-            tokens=config.budget_total_tokens,
-            usd=config.budget_total_usd,
-            seconds=config.budget_total_seconds,
-        )
+        return total_budget(self.config)
 
     @property
     def journal_path(self) -> Path | None:
         """The path of the journal, if there is one."""
         return None if self.config.journal is None else Path(self.config.journal)
 
-    @cached_property
+    @property
     def cluster(self) -> Cluster:
         """The Ray cluster of the ray engine."""
-        return Cluster(address=self.config.ray_address, workers=self.config.ray_workers)
+        return cluster(self.config)
 
-    @cached_property
+    @property
     def batch_settings(self) -> BatchSettings:
         """The settings of the batch engine."""
-        return override(
-            BatchSettings(), {name: _setting_text(value) for name, value in self.config.batch.items()}
-        )
+        return batch_settings(self.config)
 
-    @cached_property
+    def check_batch(self) -> None:
+        """Refuse settings that batches do not support, before anything is sent."""
+        check_batch(self.config)
+
+    @property
     def method(self) -> Method:
         """How candidates are generated."""
-        changes = self._settings[1]
-        return override(self._method, changes) if self._method else make_method(self.config.method, changes)
+        return self._parts.method
 
-    @cached_property
+    @property
     def preset(self) -> Preset:
         """The sampling settings of the generating model."""
-        changes = {"seed": str(self.config.seed), **self._settings[2]}
-        return override(self._preset, changes) if self._preset else make_preset(self._preset_name, changes)
+        return self._parts.preset
 
     @cached_property
     def sources(self) -> tuple[GeneratorSource, ...]:
         """The models that write answers: those of the tables, else the model of the run."""
-        changes = {"seed": str(self.config.seed), **self._settings[2]}
-        return read_sources(self.config, self.keys, self._connector, changes) or (
-            GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),
-        )
-
-    @property
-    def _preset_name(self) -> str:
-        return resolve_preset(self.config.preset, self.config.model)
+        named = read_sources(self.config, self.keys, self._connector, self._parts.preset_changes)
+        return named or (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
 
     def with_config(
         self,
@@ -514,9 +486,9 @@ class Runner:
             keys=keys or self.keys,
             judge=judge or (self._judges.alone.judge_object if config.judge == self.config.judge else None),
             model=model or self._connector.model,
-            strategy=self._strategy if config.strategy == self.config.strategy else None,
-            method=self._method,
-            preset=self._preset,
+            strategy=self._parts.given_strategy if config.strategy == self.config.strategy else None,
+            method=self._parts.given_method,
+            preset=self._parts.given_preset,
             judge_objects=self._judge_objects,
             generating=self._generating,
             offline=self._connector.offline,
@@ -560,14 +532,7 @@ class Runner:
         if config.recorded is not None and isinstance(self.own_judge, RecordedJudge):
             changes["recorded_judge"] = self.own_judge.name
         if self.asks_model:
-            generator, full, at_partial = self.endpoints
-            changes |= {"model": generator.model, "base_url": generator.base_url}
-            if not self.members:
-                changes |= self._judges.alone.stated_values()
-            if full != generator:
-                changes |= {"judge_model": full.model, "judge_base_url": full.base_url}
-            if at_partial != full:
-                changes |= {"judge_model_e1": at_partial.model, "judge_base_url_e1": at_partial.base_url}
+            changes |= self.endpoints.stated_values() if self.members else self._judges.alone.stated_values()
             changes["confidence"] = confidence or config.confidence
             changes["context_tokens"] = self.context
         if not self.members:
@@ -663,31 +628,15 @@ class Runner:
 
         Engines that share a `judge` share the calls that are under way.
         """
-        total = replace(self.total_budget, seconds=seconds)
         judge = judge or self._local_judge(models, journal, texts, confidence)
-        tracing = Tracing() if self.config.otel else None
-        make = LocalEngine if tracing is None else TracedEngine
-        engine = make(
-            judge if tracing is None else tracing.judge(judge),
-            self.prepare,
-            capacity=self._capacity(models.values()),
-            case_budget=self.case_budget,
-            total_budget=total,
-            price=self.price,
-            grace=self._grace,
-            find=None if findings is None else findings.find,
-            budget_pool=budget_pool,
-            texts=texts,
-            warm_prefix=partial(
-                warms_prefix,
-                mode=self.config.warm_prefix,
-                price=self.price,
-                timed=self.config.budget_seconds is not None,
-            ),
+        capacity = self._capacity(models.values())
+        return self._engines.local(
+            judge, capacity, texts=texts, findings=findings, seconds=seconds, budget_pool=budget_pool
         )
-        if tracing is not None and isinstance(engine, TracedEngine):
-            engine.tracing = tracing
-        return engine
+
+    @cached_property
+    def _engines(self) -> EngineFactory:
+        return EngineFactory(self.config, self.prepare, self.price, self._grace)
 
     def _recorded(self, model: Model, journal: ReplyStore | None) -> Model:
         """A model whose replies the journal stores and whose tokens the tokenizer counts, as far as set."""
@@ -747,9 +696,10 @@ class Runner:
             if findings is not None:
                 stack.push_async_callback(findings.close)
             if shared:
-                engine = self._shared_engine(findings, texts, confidence)
+                engine = self._engines.shared(partial(self._make_worker, confidence), findings, texts)
             elif config.engine == "batch" and journal is not None:
-                engine = self._batch_engine(models, journal, findings, confidence)
+                make_state = partial(self.batches, confidence=confidence)
+                engine = self._engines.batch(models, journal, make_state, findings)
             else:
                 engine = self.local_engine(
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
@@ -814,16 +764,6 @@ class Runner:
         """The kinds of asks of a strategy that the judge of this run, or one of a panel, cannot answer."""
         return self._judges.unanswerable(strategy)
 
-    def check_batch(self) -> None:
-        """Refuse settings that batches do not support, before anything is sent."""
-        from caps.engines.batch import check_batch_budgets  # noqa: PLC0415
-
-        check_batch_budgets(self.case_budget, self.total_budget)
-        if self.config.journal is None:
-            raise SettingError("batches need a journal: leave out --no-journal")
-        if self.config.write_tests:
-            raise SettingError("write_tests: tests cannot be written through batches; use --engine local")
-
     @asynccontextmanager
     async def worker(
         self, confidence: str, journal: ReplyStore | None, budget_pool: BudgetPool | None
@@ -848,76 +788,21 @@ class Runner:
 
     def batches(self, waiting: "PendingRequests", confidence: str | None = None) -> "MakeBatchState":
         """How cases move through batches together, with a judge whose models wait for replies."""
-        from caps.engines.batch import BatchState  # noqa: PLC0415
         from caps.models.pending import PendingModel  # noqa: PLC0415
 
         judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence, recorded=True)
+        return self._engines.batch_states(judge, waiting)
 
-        def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> BatchState:
-            return BatchState(
-                cases,
-                strategy,
-                seed=seed,
-                judge=judge,
-                prepare=self.prepare,
-                waiting=waiting,
-                budget=lambda: CaseBudget(
-                    self.case_budget, self.price, RunBudget(BudgetLimits(), self.price)
-                ),
-            )
-
-        return make
-
-    def _batch_engine(
-        self,
-        models: Mapping[Endpoint, Model],
-        journal: Journal,
-        findings: Findings | None,
-        confidence: str,
-    ) -> Engine:
-        """Create the engine that sends batches to the endpoints of the run."""
-        from caps.engines.batch import BatchEngine  # noqa: PLC0415
-
-        return BatchEngine.connected(
-            models,
-            journal,
-            partial(self.batches, confidence=confidence),
-            settings=self.batch_settings,
-            find=None if findings is None else findings.find,
-        )
-
-    def _shared_engine(self, findings: Findings | None, texts: TextWorkers, confidence: str) -> Engine:
-        """Create the engine in several processes or on a cluster; connections are divided among workers."""
-        from caps.engines.processes import ProcessEngine  # noqa: PLC0415
-        from caps.engines.ray import RayEngine  # noqa: PLC0415
-
-        config = self.config
-        workers = self.cluster.workers if config.engine == "ray" else config.processes
-        share = config.max_connections
-        if share != "auto":
-            workers = min(workers, share)
-            share //= workers
-        config = replace(config, max_connections=share)
-        settings: dict[str, Any] = {
-            "capacity": CASES_AT_ONCE if share == "auto" else share,
-            "journal": None if self.journal_path is None else self.journal_path.resolve(),
-            "durable": config.durable,
-            "total_budget": self.total_budget,
-            "price": self.price,
-            "grace": self._grace,
-            "unusable": None if findings is None else findings.unusable,
-            "texts": texts,
-        }
+    def _make_worker(self, confidence: str, config: RunConfig) -> MakeContext:
+        """How a worker of the ray engine or in another process makes its context."""
         if config.engine == "ray":
-            make, cluster = self.with_config(config).worker, replace(self.cluster, workers=workers)
-            return RayEngine(partial(make, confidence), self.prepare, cluster=cluster, **settings)
+            return partial(self.with_config(config).worker, confidence)
         if self._connector.model is not None or self._judge_objects:
             raise SettingError(
                 "processes: an object given as the model or a judge cannot be shared; leave it out"
             )
         found = (self._grace, self._judges.alone.found_reply, self._served_context, dict(allowed()))
-        make_context = partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
-        return ProcessEngine(make_context, self.prepare, processes=workers, **settings)
+        return partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
 
     def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
         if self.journal_path is None:
@@ -966,8 +851,3 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
 
 def _records(fleets: Iterable[Any]) -> list[ServerRecord]:
     return [one for fleet in fleets for one in fleet.records()]
-
-
-def _setting_text(value: object) -> str:
-    """A setting's value as a user would write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -45,6 +45,16 @@ class Endpoints(NamedTuple):
     full: Endpoint
     partial: Endpoint
 
+    def stated_values(self) -> dict[str, str]:
+        """The settings that name these endpoints."""
+        generator, full, partial = self
+        values = {"model": generator.model, "base_url": generator.base_url}
+        if full != generator:
+            values |= {"judge_model": full.model, "judge_base_url": full.base_url}
+        if partial != full:
+            values |= {"judge_model_e1": partial.model, "judge_base_url_e1": partial.base_url}
+        return values
+
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
