@@ -1,7 +1,9 @@
 """`Runner`: the one place where a config becomes the objects that do the work.
 
 Every entry point builds a `RunConfig` and passes it to a `Runner`. Nothing else constructs a judge, an
-engine, a sampler or finders, so the same config gives the same selections everywhere.
+engine, a sampler or finders, so the same config gives the same selections everywhere. The parts it composes
+know one subject each: `JudgePanel` the judges, `EngineFactory` the engines, `TunableParts` the strategy, the
+sampling method and its preset, `CaseDefaults` what is added to cases, and `Connector` where models are.
 
     runner = Runner(config, keys=keys)
     async with runner.session() as session:
@@ -425,7 +427,7 @@ class Runner:
         """The same cases; a warning names candidates without the number that the strategy's feature names."""
         return with_feature_warnings(cases, strategy, self._callbacks.warn)
 
-    # Budgets, the engine and the generator
+    # Budgets, engines and the generator
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -471,6 +473,8 @@ class Runner:
         """The models that write answers: those of the tables, else the model of the run."""
         named = read_sources(self.config, self.keys, self._connector, self._parts.preset_changes)
         return named or (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
+
+    # Other runners, and the config that a run file states
 
     def with_config(
         self,
@@ -546,7 +550,7 @@ class Runner:
         ]
         return config.with_values({**changes, "panel_correlation": self.panel_rule.correlation})
 
-    # Judges, engines and samplers
+    # What a session consists of
 
     def judge(
         self,
