@@ -96,7 +96,7 @@ class JudgePanel:
     @property
     def has_reward_judge(self) -> bool:
         """Whether a reward server judges alone."""
-        return not self.members and self.alone.has_reward_judge
+        return self.alone.has_reward_judge and not self.members
 
     @property
     def own_judge(self) -> Judge | None:

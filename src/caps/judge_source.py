@@ -110,12 +110,17 @@ class JudgeSource:
 
     @cached_property
     def price(self) -> Price | None:
-        """The token price as stated, or from the price list, which has no prices of batches."""
-        stated, connector = self.stated_price, self._connector
-        unlisted = connector.offline or connector.model is not None or self.config.engine == "batch"
-        if stated is not None or unlisted or self.has_own_judge:
-            return stated
+        """The token price as stated, or from the price list."""
+        if not self.uses_price_list:
+            return self.stated_price
         return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
+
+    @property
+    def uses_price_list(self) -> bool:
+        """Whether its price is looked up: none is stated, and a server is asked. Batches are not listed."""
+        connects = not self._connector.offline and self._connector.model is None
+        unlisted = self.config.engine == "batch" or self.has_own_judge
+        return self.stated_price is None and connects and not unlisted
 
     # How it is asked
 

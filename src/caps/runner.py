@@ -305,12 +305,12 @@ class Runner:
     @cached_property
     def price(self) -> Price | None:
         """The token price as stated, or from the price list, which has no prices of batches."""
-        if self.stated_price is None and not self.asks_model and self._pays_generator:
+        if not self.members:
+            return self._price_of(self._judges.alone)
+        if self.stated_price is None and self._pays_generator and not self.asks_model:
             return self.sources[0].price
-        if self.members:
-            prices = self._member_prices
-            return None if prices is None else PanelPrice.highest(prices)
-        return self._judges.alone.price if self.asks_model else self.stated_price
+        prices = self._member_prices
+        return None if prices is None else PanelPrice.highest(prices)
 
     @property
     def _member_prices(self) -> list[Price] | None:
@@ -320,12 +320,11 @@ class Runner:
         return known if len(known) == len(prices) else None
 
     def _price_of(self, source: JudgeSource) -> Price | None:
-        """The token price of a judge of a panel; where no model judges, that of the generator."""
-        if self.asks_judge and not source.has_own_judge:
-            return source.price
-        if source.stated_price is None and self._pays_generator:
+        """The token price of a judge; where no model judges, that of the generator."""
+        unstated = source.stated_price is None
+        if unstated and self._pays_generator and (source.has_own_judge or not self.asks_judge):
             return self.sources[0].price
-        return source.stated_price
+        return None if source.uses_price_list and not self.asks_judge else source.price
 
     @property
     def _pays_generator(self) -> bool:
@@ -569,7 +568,7 @@ class Runner:
         `unanswered` holds the asks that had no answer. `servers` are the models without a journal, which are
         asked whether they can see.
         """
-        if not self.asks_judge and self.own_judge is None:
+        if self.own_judge is None and not self.asks_judge:
             return NoJudge()
 
         def make(source: JudgeSource) -> Judge:
