@@ -142,24 +142,22 @@ class JudgeSource:
 
     @property
     def settings(self) -> JudgeSettings:
-        """How the judge is asked; the small embedded model replies with bare tags by default."""
+        """How the judge is asked."""
+        return self.settings_at(lambda: self.endpoints)
+
+    def settings_at(self, endpoints: Callable[[], Endpoints]) -> JudgeSettings:
+        """How a judge at these endpoints is asked; the small embedded model replies with bare tags."""
         config, preset = self.config, self.preset
         reply = self.found_reply or config.reply
         if reply is None:
-            reply = "tags" if self._is_small else "free"
+            small = all(where.model == weights.NAME for where in endpoints()[1:])
+            reply = "tags" if small else "free"
         temperature = config.judge_temperature
         return JudgeSettings(
             max_tokens=config.max_tokens or preset.max_tokens,
             temperature=preset.temperature if temperature is None else temperature,
             reply=reply.replace("auto", "free"),  # until a server was asked
             confidence=config.confidence.replace("auto", "verbal"),
-        )
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether the small embedded model answers all asks; a panel without models has none."""
-        return not self.config.judges and all(
-            where.model == weights.NAME for where in (self.endpoints.full, self.endpoints.partial)
         )
 
     @cached_property

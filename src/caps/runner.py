@@ -470,8 +470,9 @@ class Runner:
     @cached_property
     def sources(self) -> tuple[GeneratorSource, ...]:
         """The models that write answers: those of the tables, else the model of the run."""
-        named = read_sources(self.config, self.keys, self._connector, self._parts.preset_changes)
-        return named or (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
+        if self.config.generator:
+            return read_sources(self.config, self.keys, self._connector, self._parts.preset_changes)
+        return (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
 
     # Other runners, and the config that a run file states
 
