@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caps.config import (
-    Keys,
-    RunConfig,
-    find_option,
-    options,
-    per_request_options,
-    read_config_file,
-    read_values,
-)
+from caps.config import Keys, RunConfig, find_option, options, per_request_options, read_values
+from caps.config_sources import read_config_file
 from caps.core.errors import InputError, SettingError
 from caps.runner import Runner
 from caps.runs.run_file import RunFile, read_run_file

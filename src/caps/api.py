@@ -26,15 +26,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
-from caps.config import (
-    Keys,
-    RunConfig,
-    find_option,
-    options,
-    read_environment,
-    refuse_misspelt_variables,
-    renamed,
-)
+from caps.config import Keys, RunConfig, find_option, options, renamed
+from caps.config_sources import read_environment, refuse_misspelt_variables
 from caps.core.errors import CapsError, InputError
 from caps.core.play import Strategy
 from caps.core.settings import nearest

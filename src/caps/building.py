@@ -1,4 +1,4 @@
-"""Factories: strategies, templates, judges, graders, finders and journals by name."""
+"""Factories: strategies, templates, judges, graders, findings and journals, from names and settings."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache, lru_cache, partial
@@ -7,6 +7,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, cast
 
+from caps.config import RunConfig
 from caps.core.domains import Finder, Grader, MakeGrader, Resources
 from caps.core.errors import InputError, JournalError, SettingError
 from caps.core.judge_profile import JudgeProfile
@@ -19,13 +20,17 @@ from caps.engines.ray import Cluster
 from caps.evidence.domains import agree_on_domain, all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text, split_paths
+from caps.findings.base import Findings
+from caps.findings.written_tests import TestWriter
 from caps.graders.base import Opening
+from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Judge
 from caps.judging.callables import as_judge
 from caps.judging.preparation import CasePreparation
 from caps.judging.profiles import with_profile
 from caps.judging.recorded import RecordedJudge
+from caps.models.base import Model
 from caps.prompts.render import VERSION, VERSIONS
 from caps.registry import (
     FINDERS,
@@ -39,6 +44,9 @@ from caps.registry import (
     create,
     resolve,
 )
+from caps.text_workers import TextWorkers
+
+TEST_SECONDS = 4.0  # for a program on one written test
 
 
 def make_strategy(
@@ -205,6 +213,36 @@ def make_finders(resources: Resources) -> dict[str, Finder]:
             finders[domain.name] = check_methods(FINDERS, domain.name, finder)
             _check_version("finder", domain.name, finder)
     return finders
+
+
+def make_findings(
+    config: RunConfig,
+    journal: ReplyStore | None,
+    texts: TextWorkers | None = None,
+    writer: TestWriter | None = None,
+) -> Findings:
+    """Create the findings of a run, which are computed before any judge is asked."""
+    resources = Resources(
+        sandbox=config.sandbox,
+        texts=texts,
+        repositories=config.repositories,
+        further_inputs=config.further_inputs,
+        further_seconds=config.further_seconds,
+    )
+    return Findings(make_finders(resources), journal, insist=config.hard_evidence == "on", writer=writer)
+
+
+def make_test_writer(config: RunConfig, model: Model, name: str, journal: ReplyStore | None) -> TestWriter:
+    """Create the writer of tests, with a model and its name there."""
+    return TestWriter(
+        model,
+        name,
+        load_templates(None if config.prompts is None else Path(config.prompts), shelf="generation"),
+        count=config.write_tests,
+        grader=make_grader("code", config.sandbox, TEST_SECONDS),
+        journal=journal,
+        extra=config.extra,
+    )
 
 
 def _check_version(kind: str, name: str, instance: object) -> None:

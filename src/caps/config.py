@@ -9,27 +9,22 @@ against them, so they cannot disagree. Two kinds of settings are restricted:
   is found in the working directory: entering a cloned repository must not redirect a key or run code.
 
 Secrets are never fields. The config names the environment variables a key comes from; `Keys` holds the keys.
-The judges of a panel are tables (`judge_tables`), and obey the same rules.
+The judges of a panel are tables (`judge_tables`), and obey the same rules. `config_options` says what an
+option is, and `config_sources` reads settings files and environment variables.
 """
 
-import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-import msgspec
-
+from caps.config_options import Option, option, options_of, switch, to_plain
 from caps.core.errors import SettingError
 from caps.core.panel import DEFAULT_CORRELATION, DEFAULT_SURE
 from caps.core.settings import nearest
-from caps.files import read_toml
 from caps.judge_presets import DEFAULT_MAX_TOKENS, JUDGE_PRESETS
-from caps.judge_tables import REPLIES, JudgeTable, read_tables
+from caps.judge_tables import REPLIES, JudgeTable
 from caps.registry import (
     DEFAULT_JUDGE,
     DEFAULT_STRATEGY,
@@ -39,155 +34,12 @@ from caps.registry import (
     PRESETS,
     PROFILES,
     STRATEGIES,
-    Registry,
 )
 
-LOCAL_FILE = "caps.toml"
 ENGINES = ("local", "batch", "ray")
 PROMPT_VERSIONS = ("v1", "v2", "v3")
 REWARD_APIS = ("vllm-score", "vllm-classify", "vllm-pooling", "sglang", "rerank", "tei")
 SANDBOXES = ("auto", "bwrap", "unsafe-local", "off")
-PREFIX = "CAPS_"  # of environment variables
-#: Variables of single commands and downloads, which are not settings of a run.
-OTHER_VARIABLES = {
-    "CAPS_API_KEY", "CAPS_JUDGE_API_KEY", "CAPS_JUDGE_API_KEY_E1", "CAPS_SERVER_API_KEY", "CAPS_CONFIG",
-    "CAPS_OUT", "CAPS_MAX_USD", "CAPS_HOST", "CAPS_PORT", "CAPS_CACHE", "CAPS_MIRROR",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A setting: its names, valid values, help text, and who may set it.
-
-    `registry` lists the names it takes. `advanced` ones are rarely needed and come last in the help.
-    `formerly` are old names, which still work and print a notice. Given several times, or as FIELD=VALUE, it
-    fills the setting that `several` names.
-    """
-
-    name: str
-    kind: Literal[
-        "text", "integer", "number", "flag", "list", "mapping", "integer or auto", "tables", "judges"
-    ]
-    default: Any
-    optional: bool
-    help: str
-    group: str
-    aliases: tuple[str, ...]
-    flags: tuple[str, ...]
-    env: tuple[str, ...]
-    metavar: str | None
-    choices: tuple[str, ...]
-    least: float | None
-    most: float | None
-    per_request: bool
-    guarded: bool
-    plugin: bool
-    advanced: bool
-    registry: Registry | None
-    formerly: tuple[str, ...]
-    several: str
-
-    @property
-    def old_env(self) -> tuple[str, ...]:
-        """The environment variables of its former names."""
-        return (
-            ()
-            if self.kind in ("mapping", "judges")
-            else tuple(f"CAPS_{name.upper()}" for name in self.formerly)
-        )
-
-    @property
-    def expected(self) -> str:
-        """A description of valid values, for messages."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
-        words = {
-            "text": "a text",
-            "flag": "true or false",
-            "list": "a text or a list of texts",
-            "mapping": "a table of names and values",
-            "tables": "a name, a table, or a list of them",
-            "judges": "a list of tables",
-            "integer": "a whole number",
-            "number": "a number",
-            "integer or auto": "a whole number of at least 1, or auto",
-        }[self.kind]
-        if self.least is not None and self.most is not None:
-            return f"{words} from {self.least:g} to {self.most:g}"
-        if self.least is not None:
-            return f"{words} of at least {self.least:g}"
-        return words if self.most is None else f"{words} of at most {self.most:g}"
-
-    def check(self, value: Any, where: str) -> Any:
-        """The value as it is stored, or a `SettingError` that names the setting and where it was given."""
-        if value is None and self.optional:
-            return None
-        if self.kind == "judges":
-            return read_tables(value, where.removesuffix(" ="))
-        stored = _READERS[self.kind](value)
-        if stored is _INVALID or not self._in_range(stored):
-            raise SettingError(f"{where} {_shown(value)}: must be {self.expected}")
-        return stored
-
-    def _in_range(self, value: Any) -> bool:
-        if self.choices:
-            return value in self.choices
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return True
-        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
-
-
-def option(
-    default: Any,
-    about: str,
-    group: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    flags: tuple[str, ...] = (),
-    env: tuple[str, ...] = (),
-    metavar: str | None = None,
-    choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    per_request: bool = False,
-    guarded: bool = False,
-    plugin: bool = False,
-    shown: bool = True,
-    advanced: bool = False,
-    registry: Registry | None = None,
-    formerly: tuple[str, ...] = (),
-    several: str = "",
-) -> Any:
-    """Declare a setting; see `Option`. `plugin`: the value may name code to import.
-
-    A setting that is not `shown` may contain a credential, as addresses do, and is omitted from `repr`.
-    """
-    about_it = {
-        "help": about,
-        "group": group,
-        "aliases": aliases,
-        "flags": flags,
-        "env": env,
-        "metavar": metavar,
-        "choices": choices,
-        "least": least,
-        "most": most,
-        "per_request": per_request,
-        "guarded": guarded,
-        "plugin": plugin,
-        "advanced": advanced,
-        "registry": registry,
-        "formerly": formerly,
-        "several": several,
-    }
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=about_it, repr=shown)
-    return field(default=default, metadata=about_it, repr=shown)
-
-
-def switch(about: str, group: str, *, per_request: bool = False, advanced: bool = False) -> Any:
-    """Declare a setting that is off unless it is switched on."""
-    return option(False, about, group, per_request=per_request, advanced=advanced)  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -752,7 +604,7 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain data."""
-        return {spec.name: _plain(getattr(self, spec.name)) for spec in fields(self)}
+        return {spec.name: to_plain(getattr(self, spec.name)) for spec in fields(self)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, where: str) -> "RunConfig":
@@ -816,27 +668,19 @@ def _member_keys(judges: Iterable[JudgeTable], known: Mapping[str, str]) -> dict
 @cache
 def options() -> Mapping[str, Option]:
     """All settings by name, in the order of `RunConfig`."""
-    hints = get_type_hints(RunConfig)
-    found = {}
-    for spec in fields(RunConfig):
-        kind, optional = _kind(hints[spec.name])
-        about = dict(spec.metadata)
-        about["env"] = () if kind in ("mapping", "judges") else about["env"] or (f"CAPS_{spec.name.upper()}",)
-        about["flags"] = about["flags"] or (f"--{spec.name.replace('_', '-')}",)
-        default = {} if spec.default is MISSING else spec.default
-        found[spec.name] = Option(name=spec.name, kind=kind, default=default, optional=optional, **about)
-    return found
+    return options_of(RunConfig)
 
 
 @cache
-def _by_alias() -> Mapping[str, Option]:
+def options_by_alias() -> Mapping[str, Option]:
+    """All settings by their names, aliases and former names."""
     return {name: one for one in options().values() for name in (one.name, *one.aliases, *one.formerly)}
 
 
 def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = None) -> Option:
     """Find a setting by name or alias; a `SettingError` suggests the nearest match."""
     allowed = tuple(options().values() if among is None else among)
-    found = _by_alias().get(name.replace("-", "_"))
+    found = options_by_alias().get(name.replace("-", "_"))
     if found is not None and found in allowed:
         return found
     place = f"{where}: " if where else ""
@@ -851,7 +695,7 @@ def find_option(name: str, *, where: str = "", among: Iterable[Option] | None = 
 def renamed(name: str) -> str | None:
     """The current name of a renamed setting; None if the name is current or unknown."""
     old = name.replace("-", "_")
-    one = _by_alias().get(old)
+    one = options_by_alias().get(old)
     return one.name if one is not None and old in one.formerly else None
 
 
@@ -866,206 +710,6 @@ def read_values(
     return found
 
 
-def read_environment(names: Iterable[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Read settings from the environment variables of the command line."""
-    known = os.environ if environment is None else environment
-    found: dict[str, Any] = {}
-    for name in names:
-        one = options()[name]
-        variable = next((env for env in (*one.env, *one.old_env) if known.get(env)), None)
-        if variable is not None:
-            word = _parse_variable(one.kind, known[variable])
-            found[name] = one.check(known[variable] if word is _INVALID else word, f"{variable} =")
-    return found
-
-
-def refuse_misspelt_variables(environment: Mapping[str, str] | None = None) -> None:
-    """Refuse a variable that resembles a setting; others may belong to other programs."""
-    known = {name for one in options().values() for name in (*one.env, *one.old_env)} | OTHER_VARIABLES
-    bare = [name.removeprefix(PREFIX) for name in sorted(known) if name.startswith(PREFIX)]
-    for name in os.environ if environment is None else environment:
-        if name.startswith(PREFIX) and name not in known:
-            close = get_close_matches(name.removeprefix(PREFIX), bare, n=1)
-            if close:
-                raise SettingError(
-                    f"environment variable {name}: no such setting; did you mean '{PREFIX}{close[0]}'?"
-                )
-
-
-def _parse_variable(kind: str, word: str) -> Any:
-    """Parse the value of an environment variable."""
-    try:
-        if kind in ("integer", "number"):
-            return int(word) if kind == "integer" else float(word)
-    except ValueError:
-        return _INVALID
-    if kind == "tables":
-        return word.split()
-    if kind == "flag":
-        on, off = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
-        return True if word.strip().lower() in on else False if word.strip().lower() in off else _INVALID
-    return word.split() if kind == "list" else word
-
-
 def per_request_options() -> tuple[Option, ...]:
     """The settings that a client of the server may set."""
     return tuple(one for one in options().values() if one.per_request)
-
-
-def read_config_file(path: Path, *, found: bool = False) -> dict[str, Any]:
-    """Read the settings of a TOML file; a file `found` in the working directory may not set guarded ones."""
-    values = read_toml(path, option="" if found else "--config")
-    if isinstance(values.get("judge"), list):
-        values["judges"] = [*values.pop("judge"), *values.get("judges", ())]
-    for name, value in values.items():
-        _refuse_table(path, name, value)
-    if found:
-        for name, value in values.items():
-            one = _by_alias().get(name.replace("-", "_"))
-            if one is not None and (one.guarded or (one.plugin and names_code(value))):
-                raise SettingError(
-                    f"{path}: {name}: a file found in the working directory may not set this; "
-                    f"name the file with --config {path.name} if you trust it"
-                )
-    return values
-
-
-def _refuse_table(path: Path, name: str, value: object) -> None:
-    """Refuse a `[table]` that is not a setting, with a hint: there are no sections."""
-    one = _by_alias().get(name.replace("-", "_"))
-    inside = value[0] if isinstance(value, list) and value else value
-    kind = "" if one is None else one.kind
-    listed = kind in ("tables", "judges") and isinstance(value, list)
-    if not isinstance(inside, Mapping) or kind == "mapping" or listed:
-        return
-    if name in ("judge", "judges"):
-        raise SettingError(
-            f"{path}: [{name}]: write [[judge]], with two brackets, once for each judge of a panel"
-        )
-    tables = sorted(alias for alias, each in _by_alias().items() if each.kind == "mapping")
-    inner = [key for key in inside if key.replace("-", "_") in _by_alias()]
-    if one is not None:
-        hint = f"{name} is not a table: write {name} = ..., {one.expected}; "
-    elif inner:
-        hint = f"move {', '.join(inner)} to the top of the file, without [{name}]; "
-    else:
-        hint = nearest(name, tables) or nearest(name, list(_by_alias()))
-    raise SettingError(
-        f"{path}: [{name}]: no such table; {hint}settings are at the top level, and the only tables are "
-        f"{', '.join(tables)}, [[judge]] and [[generator]]; see caps select --help"
-    )
-
-
-def names_code(value: object) -> bool:
-    """Whether a value, or one inside it, names a module to import: `package.module:object`."""
-    if isinstance(value, Mapping):
-        return any(map(names_code, value.values()))
-    return isinstance(value, str) and ":" in value
-
-
-def parse_assignments(words: Iterable[str], *, option: str = "--set") -> dict[str, str]:
-    """Parse `--set finalists=4` arguments into a mapping; later ones win."""
-    changes = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name.strip():
-            raise SettingError(f"{option} {word!r}: write it as name=value")
-        changes[name.strip()] = value.strip()
-    return changes
-
-
-_INVALID = object()
-
-
-def _read_text(value: Any) -> Any:
-    return value if isinstance(value, str) else str(value) if isinstance(value, Path) else _INVALID
-
-
-def _read_integer(value: Any) -> Any:
-    return value if isinstance(value, int) and not isinstance(value, bool) else _INVALID
-
-
-def _read_number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return _INVALID
-    return float(value)
-
-
-def _read_flag(value: Any) -> Any:
-    return value if isinstance(value, bool) else _INVALID
-
-
-def _read_list(value: Any) -> Any:
-    if isinstance(value, str):
-        return (value,) if value else ()
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return tuple(one for one in value if one.strip())
-    return _INVALID
-
-
-def _read_mapping(value: Any) -> Any:
-    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return dict(value)
-    return _INVALID
-
-
-def _read_tables(value: Any) -> Any:
-    """A list of tables; a name stands for a table with that model, and a table may be JSON."""
-    found = []
-    for one in (
-        [value] if isinstance(value, str | Mapping) else value if isinstance(value, list | tuple) else [0]
-    ):
-        table = one
-        if isinstance(one, str):
-            try:
-                table = msgspec.json.decode(one) if one.lstrip().startswith("{") else {"model": one}
-            except msgspec.DecodeError:
-                return _INVALID
-        if not isinstance(table, Mapping) or not all(isinstance(name, str) for name in table):
-            return _INVALID
-        found.append(dict(table))
-    return tuple(found)
-
-
-def _read_integer_or_auto(value: Any) -> Any:
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    return value if value == "auto" or (_read_integer(value) is not _INVALID and value >= 1) else _INVALID
-
-
-_READERS = {
-    "text": _read_text,
-    "integer": _read_integer,
-    "number": _read_number,
-    "flag": _read_flag,
-    "list": _read_list,
-    "mapping": _read_mapping,
-    "tables": _read_tables,
-    "integer or auto": _read_integer_or_auto,
-}
-
-
-def _kind(hint: Any) -> tuple[Any, bool]:
-    """The kind of a setting and whether it may be None, from its annotation."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    bare = [part for part in parts if part is not NoneType]
-    if len(bare) == 2:
-        return "integer or auto", False
-    if JudgeTable in get_args(bare[0]):
-        return "judges", False
-    origin = get_origin(bare[0]) or bare[0]
-    if origin is tuple and get_args(bare[0])[0] is not str:
-        return "tables", len(bare) < len(parts)
-    kinds = {str: "text", int: "integer", float: "number", bool: "flag", tuple: "list", Mapping: "mapping"}
-    return kinds[origin], len(bare) < len(parts)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple) and any(isinstance(one, JudgeTable) for one in value):
-        return [one.to_dict() for one in value]
-    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
-
-
-def _shown(value: Any) -> str:
-    words = repr(value)
-    return words if len(words) <= 80 else words[:77] + "..."

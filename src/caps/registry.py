@@ -508,6 +508,12 @@ def names_code(value: object) -> bool:
     return isinstance(value, str) and _PATH.fullmatch(value.removeprefix(LOCAL_PREFIX)) is not None
 
 
+def path_of_class(instance: object) -> str:
+    """The path by which the class of an object can be named: `package.module:Name`."""
+    kind = type(instance)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
 def allow(given: Iterable[object], folder: str) -> None:
     """Allow `py:` names given by the user to be imported from a folder; other values are ignored."""
     _allowed.update({one: folder for one in given if isinstance(one, str) and one.startswith(LOCAL_PREFIX)})

@@ -31,10 +31,10 @@ from caps.journal.keys import request_key
 from caps.models.base import ConnectOptions, Request
 from caps.models.batch_api import Batches
 from caps.models.discovery import ServerAddress, discover
+from caps.models.endpoints import Endpoint
 from caps.models.faults import Retries
 from caps.models.fleet import FleetModel, WeightedAddress
 from caps.models.http import HttpModel
-from caps.runner import Endpoint
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
 from server.serving import asked, inside, running

@@ -5,7 +5,8 @@ import warnings
 import pytest
 
 from caps import best_sync
-from caps.config import RunConfig, options, read_environment, renamed
+from caps.config import RunConfig, options, renamed
+from caps.config_sources import read_environment
 from judging import write_cases
 from shell import caps
 

@@ -9,14 +9,14 @@ from caps import Candidate, Case, Level, Pairing, Problem, Rating, Verdict
 from caps.building import load_templates, make_prepare, make_strategy
 from caps.config import RunConfig
 from caps.core.types import Solo
-from caps.engines.local import LocalEngine
+from caps.costs.prices import Price
+from caps.engines.local import LocalEngine, warms_prefix
 from caps.judging.base import Ruling
 from caps.judging.llm import LevelModel, LlmJudge
 from caps.models.base import Request
 from caps.models.discovery import takes_cache_control
 from caps.models.scripted import ScriptedModel
 from caps.models.wire import encode_body
-from caps.runner import Runner
 
 
 class SlowJudge:
@@ -92,9 +92,10 @@ def test_calls_of_other_cases_fill_the_wait():
     ],
 )
 def test_auto_weighs_the_wave_against_the_price(values, long, warm):
-    runner = Runner(RunConfig(price_input=1.0, price_output=1.0, **values), offline=True)
+    config = RunConfig(price_input=1.0, price_output=1.0, **values)
     prepared = make_prepare()(Case.of("word " * 2000 if long else "?", ["a", "b"]))
-    assert runner._warms_prefix(prepared) is warm
+    timed = config.budget_seconds is not None
+    assert warms_prefix(prepared, mode=config.warm_prefix, price=Price.stated(config), timed=timed) is warm
 
 
 def body_of(ask, *, hints):

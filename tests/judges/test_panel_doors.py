@@ -80,7 +80,7 @@ def test_a_runner_with_a_panel_can_be_sent_to_a_worker_process():
     runner = Runner(config)
     assert len(runner.members) == 2
     again = pickle.loads(pickle.dumps(runner))
-    assert [one.runner.endpoints.full.model for one in again.members] == ["a", "b"]
+    assert [one.source.endpoints.full.model for one in again.members] == ["a", "b"]
     assert again.panel_rule == runner.panel_rule
 
 

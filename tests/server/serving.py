@@ -13,7 +13,8 @@ from typing import Any
 from aiohttp import web
 
 from caps.config import Keys, RunConfig
-from caps.runner import Endpoint, Runner
+from caps.models.endpoints import Endpoint
+from caps.runner import Runner
 from caps.server.app import ServerConfig, open_app
 from caps.server.telemetry import JsonLog
 from judging import better_quality_wins

@@ -13,7 +13,8 @@ import pytest
 
 from caps.config import RunConfig
 from caps.core.errors import SettingError
-from caps.runner import Endpoint, Runner
+from caps.models.endpoints import Endpoint
+from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.app import ServerConfig, create_app
 from caps.server.telemetry import JsonLog

@@ -12,7 +12,8 @@ from caps.cli import options
 from caps.cli.options import JsonFlag
 from caps.cli.output import print_json, stdout
 from caps.cli.progress import fetch_bar
-from caps.config import RunConfig, read_environment
+from caps.config import RunConfig
+from caps.config_sources import read_environment
 from caps.doctor import Check, examine
 from caps.journal.store import default_path
 from caps.models.discovery import ServerAddress

@@ -30,18 +30,9 @@ from caps.cli.help import (
     print_help,
 )
 from caps.cli.output import say
-from caps.config import (
-    LOCAL_FILE,
-    Keys,
-    Option,
-    RunConfig,
-    find_option,
-    options,
-    parse_assignments,
-    read_config_file,
-    refuse_misspelt_variables,
-    renamed,
-)
+from caps.config import Keys, RunConfig, find_option, options, renamed
+from caps.config_options import Option
+from caps.config_sources import LOCAL_FILE, parse_assignments, read_config_file, refuse_misspelt_variables
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.evidence.domains import domain_named

@@ -30,7 +30,8 @@ from caps.cli.plan_capacity import (
 )
 from caps.cli.preflight import texts_of
 from caps.cli.progress import Progress
-from caps.config import Keys, RunConfig, parse_assignments
+from caps.config import Keys, RunConfig
+from caps.config_sources import parse_assignments
 from caps.core.errors import InputError, SettingError
 from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy, capabilities_of

@@ -53,11 +53,11 @@ def runner_for(
 def preset_hints(runner: Runner) -> list[str]:
     """One line for each judge whose name fits a preset, unless how it is asked was set; none is applied."""
     hints = []
-    for alone in [one.runner for one in runner.members] or [runner]:
-        config = alone.config
-        if alone.has_own_judge or config.judge_preset is not None or config.max_tokens is not None:
+    for source in runner.judge_sources:
+        config = source.config
+        if source.has_own_judge or config.judge_preset is not None or config.max_tokens is not None:
             continue
-        model = alone.endpoints.full.model
+        model = source.endpoints.full.model
         found = suggested_preset(model)
         if found is not None:
             hints.append(f"{model}: --judge-preset {found} has settings for such models (not applied)")

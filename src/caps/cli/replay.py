@@ -12,7 +12,8 @@ from caps.cli.help import JUDGE, STRATEGY
 from caps.cli.options import SetOption, allow_named, named_domain
 from caps.cli.output import FailureLog, say, write_result
 from caps.cli.select import select_cases
-from caps.config import Keys, RunConfig, parse_assignments
+from caps.config import Keys, RunConfig
+from caps.config_sources import parse_assignments
 from caps.core.errors import InputError, JournalError, NotRecordedError
 from caps.core.secrets import is_masked, unrecorded
 from caps.core.text import number, plural

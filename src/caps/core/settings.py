@@ -27,6 +27,11 @@ def setting(
     return field(default=default, metadata=limits)
 
 
+def setting_text(value: object) -> str:
+    """A setting's value as a user would write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def check_settings(owner: Any) -> None:
     """Raise `SettingError` for the first field outside its limits; call it from `__post_init__`."""
     for spec in fields(owner):

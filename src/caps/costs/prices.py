@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from caps.core.errors import InputError, SettingError
@@ -16,6 +17,25 @@ from caps.journal.database import explain, inspect
 
 MILLION = 1_000_000
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class HasPrices(Protocol):
+    """Settings that may state a price, in dollars per million tokens."""
+
+    @property
+    def price_input(self) -> float | None:
+        """The price of input tokens."""
+        ...
+
+    @property
+    def price_output(self) -> float | None:
+        """The price of output tokens."""
+        ...
+
+    @property
+    def price_cached(self) -> float | None:
+        """The price of cached input tokens."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +53,13 @@ class Price:
                 raise SettingError(
                     f"price of {name} tokens = {value!r}: must be dollars per million, at least 0"
                 )
+
+    @classmethod
+    def stated(cls, settings: "HasPrices") -> "Price | None":
+        """The price that a config or a table states, if it does."""
+        if settings.price_input is None or settings.price_output is None:
+            return None
+        return cls(settings.price_input, settings.price_output, settings.price_cached)
 
     def of(self, billed: int, output: int, cached: int = 0) -> float:
         """Dollars for some tokens; `cached` is part of `billed`."""

@@ -25,14 +25,20 @@ from typing import TypeAlias
 
 from caps.core.errors import BusyError, CapsError, InputError, SettingError
 from caps.core.play import Strategy
+from caps.core.secrets import shown_address
 from caps.core.types import Case
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for
 from caps.engines.batch_files import BatchClient, BatchSettings, ImportCount, SentBatch, StepFiles
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import fast_forward
 from caps.engines.scheduler import MAX_PREPARING
+from caps.journal.store import Journal
 from caps.judging.base import Budget, Judge, Ruling, together
+from caps.models.base import Model
 from caps.models.batch_api import Batches, encode_line
+from caps.models.endpoints import Endpoint
+from caps.models.faults import Failures
+from caps.models.http import HttpModel
 from caps.models.pending import MissingRequest, PendingRequests
 
 
@@ -161,6 +167,30 @@ class BatchEngine:
         self._make_state, self._waiting, self._apis = make_state, waiting, apis
         self.batch_client, self._settings, self._find = batch_client, settings, find
         self.watch: Callable[[Ruling], object] = lambda _: None
+
+    @classmethod
+    def connected(
+        cls,
+        models: Mapping[Endpoint, Model],
+        journal: Journal,
+        make_state: Callable[[PendingRequests], MakeBatchState],
+        *,
+        settings: BatchSettings,
+        find: Callable[[Case], Awaitable[Case]] | None = None,
+    ) -> "BatchEngine":
+        """The engine for the endpoints of models; `SettingError` if one has no Batch API."""
+        apis: dict[Hashable, Batches] = {}
+        for where, model in models.items():
+            if not isinstance(model, HttpModel):
+                raise SettingError(
+                    "--engine batch needs an endpoint with a Batch API; "
+                    f"{shown_address(where.base_url)} is none"
+                )
+            apis[where] = Batches(model, where.model, window=settings.window)
+        failures = Failures(settings.tries)
+        waiting = PendingRequests(journal, failures)
+        client = BatchClient(journal, failures, settings)
+        return cls(make_state(waiting), waiting, apis, client, settings=settings, find=find)
 
     async def run(
         self, cases: Iterable[Case | InputError], strategy: Strategy | PerCase, *, seed: int

@@ -21,7 +21,7 @@ import msgspec
 
 from caps.core.errors import CapsError, InputError, NotRecordedError
 from caps.core.play import Play, Strategy
-from caps.core.types import Answer, Ask, Case, Entrant, Round, Selection, Usage
+from caps.core.types import Answer, Ask, Case, Entrant, Level, Round, Selection, Usage
 from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
@@ -30,6 +30,7 @@ from caps.judging.base import Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
 
 PAID_SECONDS = 10.0  # that calls on their way get to bring their replies in, if another fails for all
+CACHED_FROM = 1024  # tokens of a shared beginning that hosted servers cache
 FINDING_SHARE = 0.5  # of a case's time: the rest is left for the judge
 
 T = TypeVar("T")
@@ -273,6 +274,21 @@ class _CaseOpener:
         """Start a prepared case."""
         strategy, warm = strategy_for(number, self.strategy), self.warm_prefix(prepared)
         return CaseRun(number, prepared, strategy, self.seed, budget, warm_prefix=warm)
+
+
+def warms_prefix(prepared: PreparedCase, *, mode: str, price: Price | None, timed: bool) -> bool:
+    """Whether the first calls of a case go ahead of the others that share the beginning of their prompts.
+
+    The mode `auto` weighs the wave against the price: cached tokens are cheaper, there are enough of them
+    that hosted servers cache them at all, and no time limit of the case is at stake (`timed`).
+    """
+    if mode != "auto":
+        return mode == "on"
+    if price is None or price.cached is None or price.cached >= price.input:
+        return False
+    sizes = [entrant.sizes[Level.FULL] for entrant in prepared.evidence.entrants]
+    shared = prepared.statement + min(sizes, default=0)
+    return shared >= CACHED_FROM and not timed
 
 
 def _finding_deadline(deadline: float | None) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from caps.core.errors import SettingError
 from caps.core.panel import Opinion
 from caps.core.types import Answer, Ask, Case, Unanswered, Usage
 from caps.evidence.entrants import Views
@@ -151,6 +152,18 @@ class Judge(Protocol):
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """The most that an ask may cost, including retries."""
         ...
+
+
+class NoJudge:
+    """The judge of a strategy that asks nothing."""
+
+    async def rule(self, prepared: PreparedCase, ask: Ask, budget: Budget) -> Ruling:  # noqa: ARG002
+        """Refuse: the strategy has declared that it asks no judge."""
+        raise SettingError("the strategy asked a judge although it declares that it asks none")
+
+    def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:  # noqa: ARG002
+        """Nothing."""
+        return NOTHING
 
 
 async def together(work: Sequence[Awaitable[T]]) -> list[T]:

@@ -74,9 +74,11 @@ class RebuiltRun:
         self.strategy: Strategy | None = None
         try:
             self.strategy = self.runner.strategy
-            if not self.runner.has_own_judge:  # the prompts of a custom judge are unknown
-                models = [one.runner for one in self.runner.members if not one.runner.has_own_judge]
-                judge = (models or [self.runner])[0].judge(lambda _: NoModel())  # the first of a panel
+            if self.runner.asks_model:  # the prompts of a custom judge are unknown
+                models = [one for one in self.runner.judge_sources if not one.has_own_judge]
+                judge = models[0].make_judge(
+                    lambda _: NoModel(), self.runner.templates
+                )  # of a panel, the first
                 self.judge = judge if isinstance(judge, LlmJudge) else None
         except CapsError as error:  # custom prompts or a custom strategy that are missing
             self._note(f"contests cannot be replayed: {error}")

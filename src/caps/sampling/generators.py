@@ -1,13 +1,18 @@
 """Generators: the models that write the answers of one pool, as `[[generator]]` tables state them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from caps.config import Keys, RunConfig
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
-from caps.costs.prices import Price
+from caps.costs.prices import Price, listed_price
+from caps.models.endpoints import Connector, Endpoint
+from caps.models.fleet import join_addresses
+from caps.sampling.methods import make_preset, resolve_preset
+from caps.sampling.presets import Preset
 
 QUALITY = 0.6
 EXPECTED = 4.0  # samples that the expected quality of a generator counts for
@@ -57,9 +62,51 @@ class GeneratorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def price(self) -> Price | None:
         """Its price, if stated."""
-        if self.price_input is None or self.price_output is None:
-            return None
-        return Price(self.price_input, self.price_output, self.price_cached)
+        return Price.stated(self)
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorSource:
+    """A model that writes answers: where it is, its sampling settings, price and expected quality."""
+
+    where: Endpoint
+    preset: Preset
+    price: Price | None
+    quality: float = QUALITY
+
+
+def read_sources(
+    config: RunConfig, keys: Keys, connector: Connector, changes: Mapping[str, str]
+) -> tuple[GeneratorSource, ...]:
+    """The models of the tables of a config; `changes` replace settings of their presets.
+
+    They get the key of the run only at the address of the run.
+    """
+    found = []
+    for place, table in enumerate(read_generators(config.generator)):
+        own = join_addresses(table.addresses)
+        key = (keys.generators[place] if place < len(keys.generators) else None) or (
+            None if own else keys.api_key
+        )
+        where = connector.find(table.model, own or join_addresses(config.base_url), key)
+        name = resolve_preset(table.preset if table.preset != "default" else config.preset, table.model)
+        price = table.price or Price.stated(config) or listed_price(where.model, where.base_url)
+        found.append(GeneratorSource(where, make_preset(name, changes), price, table.quality))
+    return tuple(found)
+
+
+def with_first_generator(config: RunConfig, keys: Keys) -> tuple[RunConfig, Keys]:
+    """The config and keys; the first generator is the model of the run if no other is named."""
+    tables = read_generators(config.generator)
+    if not tables or config.model:
+        return config, keys
+    first = tables[0]
+    if not first.addresses:
+        return replace(config, model=first.model), keys
+    if config.base_url:
+        return config, keys
+    own = keys.generators[0] if keys.generators else None
+    return replace(config, model=first.model, base_url=first.addresses), replace(keys, api_key=own)
 
 
 def read_generators(tables: Sequence[Mapping[str, object]]) -> tuple[GeneratorTable, ...]:

@@ -22,9 +22,10 @@ from typing import Any
 from caps.core.errors import MissingExtraError, SettingError
 from caps.core.secrets import shown_address
 from caps.models.embedded import EmbeddedModel
+from caps.models.endpoints import Endpoint
 from caps.models.fleet import FleetModel
 from caps.models.http import HttpModel, Upstream
-from caps.runner import Endpoint, Runner
+from caps.runner import Runner
 from caps.server.admission import Admission, Limits
 from caps.server.auth import HEALTH_PATH, LIVE_PATH, READY_PATH, AuthMiddleware
 from caps.server.errors import ApiError

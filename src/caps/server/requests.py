@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from caps.config import Option, RunConfig, find_option, per_request_options
+from caps.config import RunConfig, find_option, per_request_options
+from caps.config_options import Option
 from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem, Usage

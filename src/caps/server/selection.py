@@ -38,9 +38,10 @@ from caps.findings.base import Findings
 from caps.judging.base import NOTHING
 from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Model, Request
+from caps.models.endpoints import Endpoint
 from caps.models.http import Upstream
 from caps.models.wire import read_completion, sanitize
-from caps.runner import Endpoint, Runner
+from caps.runner import Runner
 from caps.sampling.base import Sample
 from caps.sampling.generators import Quality
 from caps.sampling.sampler import to_sample

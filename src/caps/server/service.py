@@ -17,11 +17,13 @@ from caps.core.errors import InputError, ModelError
 from caps.core.types import DEFAULT_ID, Case
 from caps.engines.adaptive import Step
 from caps.evidence.domains import registered_fields
+from caps.models.endpoints import Endpoint
 from caps.models.fleet import FleetModel
 from caps.models.http import Upstream
-from caps.runner import Endpoint, GeneratorSource, Runner
+from caps.runner import Runner
 from caps.runs.adaptive_lines import adaptive_line
 from caps.runs.result_lines import selection_line, server_lines
+from caps.sampling.generators import GeneratorSource
 from caps.server.admission import Admission, Limits
 from caps.server.errors import ApiError, invalid_value
 from caps.server.kept_runs import KeptRuns

@@ -16,7 +16,7 @@ from caps.config import RunConfig
 from caps.core.errors import SettingError
 from caps.core.settings import nearest
 from caps.models.http import Upstream
-from caps.runner import GeneratorSource
+from caps.sampling.generators import GeneratorSource
 
 
 class ModelTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from caps.core.types import Candidate, Case
 from caps.datasets.case_files import write_case
 from caps.datasets.imports import open_cases
 from caps.evidence.domains import with_stated_domain
+from caps.judge_source import JudgeSource
 from caps.judging.base import PreparedCase
 from caps.judging.profiles import with_profile
 from caps.judging.recorded import RecordedJudge, reordered
@@ -229,23 +230,28 @@ def _described(strategy: Strategy) -> tuple[str, Mapping[str, Any]]:
 def _identity(runner: Runner) -> list[Any]:
     """Everything that replies depend on; the address of the model is not part of it."""
     config = runner.config
-    if runner.members:
-        rule = [config.panel, config.panel_sure, runner.panel_rule.correlation]
-        profiles = {one.name: settings_of(one.profile) for one in runner.panel_rule.members}
-        judges = [
-            [table.name, table.weight, table.level, profiles[table.name], _identity(alone)]
-            for table, alone in runner.members
-        ]
-        return ["panel", *rule, *judges]
-    if isinstance(runner.own_judge, RecordedJudge):
-        records = [runner.own_judge.name, runner.own_judge.digest]
-        return ["recorded", *records, config.profile, dict(config.views), config.hard_evidence]
-    model = runner.endpoints.full.model if runner.asks_judge else None
+    if not runner.members:
+        return _identity_of(runner.judge_sources[0], runner)
+    rule = [config.panel, config.panel_sure, runner.panel_rule.correlation]
+    profiles = {one.name: settings_of(one.profile) for one in runner.panel_rule.members}
+    judges = [
+        [table.name, table.weight, table.level, profiles[table.name], _identity_of(source, runner)]
+        for table, source in runner.members
+    ]
+    return ["panel", *rule, *judges]
+
+
+def _identity_of(source: JudgeSource, runner: Runner) -> list[Any]:
+    """Everything that the replies of one judge depend on."""
+    config, own = source.config, source.own_judge
+    if isinstance(own, RecordedJudge):
+        return ["recorded", own.name, own.digest, config.profile, dict(config.views), config.hard_evidence]
+    model = source.endpoints.full.model if runner.asks_judge else None
     judge: list[Any] = [
         model,
-        runner.judge_settings if model else None,
+        source.settings if model else None,
         config.confidence,
-        recorded_extra(runner.judge_extra),
+        recorded_extra(source.extra),
     ]
     if config.max_tokens_e1 is not None or config.extra_e1:
         judge += [config.max_tokens_e1, recorded_extra(config.extra_e1)]

@@ -1,0 +1,93 @@
+"""What a config adds to the cases of a run before they are judged."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+
+from caps.config import RunConfig
+from caps.core.errors import InputError, SettingError
+from caps.core.play import Strategy, capabilities_of
+from caps.core.types import Case
+from caps.engines.base import PerCase
+from caps.evidence.domains import REPOSITORY_DIGEST, domain_named, with_stated_domain
+from caps.evidence.entrants import missing_numbers
+from caps.files import read_text
+from caps.findings.repositories import digest_of
+from caps.models.base import Notify
+from caps.prompts.criteria import MOST_BYTES, parse_criteria
+from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
+
+MOST_WARNINGS = 5  # about cases whose candidates lack a number; the rest is counted
+
+
+class CaseDefaults:
+    """Adds to a case what it does not state: domain and criteria, and the files of its repository."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._repositories: dict[object, str] = {}  # their digests, each computed once
+        self._without_criteria = set[str]()  # the domains whose cases are not judged by the criteria
+
+    def apply(self, case: Case | InputError, warn: Notify) -> Case | InputError:
+        """The case with the defaults; a repository that cannot be read is an `InputError`."""
+        stated = with_stated_domain(case, self._config.domain)
+        if isinstance(stated, InputError):
+            return stated
+        return self._with_repository(self._with_criteria(stated, warn))
+
+    @cached_property
+    def criteria(self) -> tuple[str, ...]:
+        """What makes an answer better, for cases that state no criteria of their own."""
+        stated, version = self._config.criteria, self._config.prompt_version
+        if stated is None:
+            return ()
+        if VERSIONS.index(version) < VERSIONS.index(CRITERIA_SINCE):
+            raise SettingError(
+                f"criteria: the prompts of version {version} take none; leave out --prompt-version {version}"
+            )
+        if stated.startswith("@"):
+            stated = read_text(stated[1:], option="--criteria", most=MOST_BYTES)
+        return parse_criteria(stated, "criteria")
+
+    def _with_criteria(self, case: Case, warn: Notify) -> Case:
+        if not self.criteria or case.criteria:
+            return case
+        if takes_criteria(domain_named(case.domain)):
+            return replace(case, criteria=self.criteria)
+        if case.domain not in self._without_criteria:
+            self._without_criteria.add(case.domain)
+            warn(
+                f"criteria: not used for cases of the domain {case.domain!r}, whose prompts ask what is "
+                "correct; --domain general judges cases that state no domain by them"
+            )
+        return case
+
+    def _with_repository(self, case: Case) -> Case | InputError:
+        """The case with a digest of its repository, so that findings are kept for these files only."""
+        if REPOSITORY_DIGEST not in domain_named(case.domain).fields or not case.extra.get("repository"):
+            return case
+        root, digest = self._config.repositories, None
+        if root is not None:
+            key = (case.extra.get("repository"), case.extra.get("commit"))
+            try:
+                digest = self._repositories.get(key) or digest_of(root, case)
+            except InputError as error:
+                return InputError(f"case {case.id!r}: {error}")
+            self._repositories[key] = digest
+        return replace(case, extra={**case.extra, REPOSITORY_DIGEST: digest})
+
+
+def with_feature_warnings(
+    cases: Iterable[Case | InputError], strategy: Strategy | PerCase, warn: Notify
+) -> Iterator[Case | InputError]:
+    """The same cases; a warning names candidates without the number that the strategy's feature names."""
+    name = getattr(strategy, "feature", "") if capabilities_of(strategy).uses_feature else ""
+    lacking = 0
+    for case in cases:
+        message = missing_numbers(case, name) if name and isinstance(case, Case) else ""
+        if message and lacking < MOST_WARNINGS:
+            warn(message)
+        lacking += bool(message)
+        yield case
+    if lacking > MOST_WARNINGS:
+        warn(f"{lacking - MOST_WARNINGS} further cases have candidates without a number {name!r}")
