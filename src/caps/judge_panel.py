@@ -96,7 +96,7 @@ class JudgePanel:
     @property
     def has_reward_judge(self) -> bool:
         """Whether a reward server judges alone."""
-        return not self.members and self.alone.has_reward_judge
+        return self.alone.has_reward_judge and not self.members
 
     @property
     def own_judge(self) -> Judge | None:
@@ -130,7 +130,7 @@ class JudgePanel:
     @property
     def settings(self) -> JudgeSettings:
         """How the judge is asked; of a panel, its first model."""
-        return (self.models or [self.alone])[0].settings
+        return self.models[0].settings if self.models else self.alone.settings_at(lambda: self.endpoints)
 
     def rule(self, prices: Sequence[Price] | None) -> PanelRule:
         """How a panel is asked and combined: the cheapest judge first, then in the order of the tables.

@@ -110,12 +110,17 @@ class JudgeSource:
 
     @cached_property
     def price(self) -> Price | None:
-        """The token price as stated, or from the price list, which has no prices of batches."""
-        stated, connector = self.stated_price, self._connector
-        unlisted = connector.offline or connector.model is not None or self.config.engine == "batch"
-        if stated is not None or unlisted or self.has_own_judge:
-            return stated
+        """The token price as stated, or from the price list."""
+        if not self.uses_price_list:
+            return self.stated_price
         return listed_price(self.endpoints.full.model, self.endpoints.full.base_url)
+
+    @property
+    def uses_price_list(self) -> bool:
+        """Whether its price is looked up: none is stated, and a server is asked. Batches are not listed."""
+        connects = not self._connector.offline and self._connector.model is None
+        unlisted = self.config.engine == "batch" or self.has_own_judge
+        return self.stated_price is None and connects and not unlisted
 
     # How it is asked
 
@@ -137,24 +142,22 @@ class JudgeSource:
 
     @property
     def settings(self) -> JudgeSettings:
-        """How the judge is asked; the small embedded model replies with bare tags by default."""
+        """How the judge is asked."""
+        return self.settings_at(lambda: self.endpoints)
+
+    def settings_at(self, endpoints: Callable[[], Endpoints]) -> JudgeSettings:
+        """How a judge at these endpoints is asked; the small embedded model replies with bare tags."""
         config, preset = self.config, self.preset
         reply = self.found_reply or config.reply
         if reply is None:
-            reply = "tags" if self._is_small else "free"
+            small = all(where.model == weights.NAME for where in endpoints()[1:])
+            reply = "tags" if small else "free"
         temperature = config.judge_temperature
         return JudgeSettings(
             max_tokens=config.max_tokens or preset.max_tokens,
             temperature=preset.temperature if temperature is None else temperature,
             reply=reply.replace("auto", "free"),  # until a server was asked
             confidence=config.confidence.replace("auto", "verbal"),
-        )
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether the small embedded model answers all asks; a panel without models has none."""
-        return not self.config.judges and all(
-            where.model == weights.NAME for where in (self.endpoints.full, self.endpoints.partial)
         )
 
     @cached_property

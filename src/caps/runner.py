@@ -1,7 +1,9 @@
 """`Runner`: the one place where a config becomes the objects that do the work.
 
 Every entry point builds a `RunConfig` and passes it to a `Runner`. Nothing else constructs a judge, an
-engine, a sampler or finders, so the same config gives the same selections everywhere.
+engine, a sampler or finders, so the same config gives the same selections everywhere. The parts it composes
+know one subject each: `JudgePanel` the judges, `EngineFactory` the engines, `TunableParts` the strategy, the
+sampling method and its preset, `CaseDefaults` what is added to cases, and `Connector` where models are.
 
     runner = Runner(config, keys=keys)
     async with runner.session() as session:
@@ -303,12 +305,12 @@ class Runner:
     @cached_property
     def price(self) -> Price | None:
         """The token price as stated, or from the price list, which has no prices of batches."""
-        if self.stated_price is None and not self.asks_model and self._pays_generator:
+        if not self.members:
+            return self._price_of(self._judges.alone)
+        if self.stated_price is None and self._pays_generator and not self.asks_model:
             return self.sources[0].price
-        if self.members:
-            prices = self._member_prices
-            return None if prices is None else PanelPrice.highest(prices)
-        return self._judges.alone.price if self.asks_model else self.stated_price
+        prices = self._member_prices
+        return None if prices is None else PanelPrice.highest(prices)
 
     @property
     def _member_prices(self) -> list[Price] | None:
@@ -318,12 +320,11 @@ class Runner:
         return known if len(known) == len(prices) else None
 
     def _price_of(self, source: JudgeSource) -> Price | None:
-        """The token price of a judge of a panel; where no model judges, that of the generator."""
-        if self.asks_judge and not source.has_own_judge:
-            return source.price
-        if source.stated_price is None and self._pays_generator:
+        """The token price of a judge; where no model judges, that of the generator."""
+        unstated = source.stated_price is None
+        if unstated and self._pays_generator and (source.has_own_judge or not self.asks_judge):
             return self.sources[0].price
-        return source.stated_price
+        return None if source.uses_price_list and not self.asks_judge else source.price
 
     @property
     def _pays_generator(self) -> bool:
@@ -425,7 +426,7 @@ class Runner:
         """The same cases; a warning names candidates without the number that the strategy's feature names."""
         return with_feature_warnings(cases, strategy, self._callbacks.warn)
 
-    # Budgets, the engine and the generator
+    # Budgets, engines and the generator
 
     @property
     def case_budget(self) -> BudgetLimits:
@@ -469,8 +470,11 @@ class Runner:
     @cached_property
     def sources(self) -> tuple[GeneratorSource, ...]:
         """The models that write answers: those of the tables, else the model of the run."""
-        named = read_sources(self.config, self.keys, self._connector, self._parts.preset_changes)
-        return named or (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
+        if self.config.generator:
+            return read_sources(self.config, self.keys, self._connector, self._parts.preset_changes)
+        return (GeneratorSource(self.endpoints.generator, self.preset, self.generation_price),)
+
+    # Other runners, and the config that a run file states
 
     def with_config(
         self,
@@ -546,7 +550,7 @@ class Runner:
         ]
         return config.with_values({**changes, "panel_correlation": self.panel_rule.correlation})
 
-    # Judges, engines and samplers
+    # What a session consists of
 
     def judge(
         self,
@@ -565,7 +569,7 @@ class Runner:
         `unanswered` holds the asks that had no answer. `servers` are the models without a journal, which are
         asked whether they can see.
         """
-        if not self.asks_judge and self.own_judge is None:
+        if self.own_judge is None and not self.asks_judge:
             return NoJudge()
 
         def make(source: JudgeSource) -> Judge:
