@@ -16,6 +16,7 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.panel import Member, Opinion, PanelRule, disagreement, discounts
 from caps.core.types import Group, Level, Pairing, Pick, Rating, Solo, Unanswered, Verdict
 from caps.judge_tables import parse_word, read_tables
+from caps.models.scripted import ScriptedModel
 from caps.runner import Runner
 from judging import better_quality_wins, write_cases
 from models.server import Reply, Status, StubServer
@@ -168,6 +169,18 @@ def test_the_key_of_the_run_goes_to_no_other_address():
     assert [one.source.endpoints.full.api_key for one in away] == [None, "generator"]
     alone = Runner(RunConfig(model="m", base_url=run, judges=tables[2:3]), keys=keys)
     assert alone.endpoints.full.api_key is None
+
+
+def test_a_panel_is_weighed_by_a_profile_that_its_strategy_ignores(tmp_path):
+    path = tmp_path / "panel.json"
+    path.write_text(json.dumps({"e2_high": 0.9, "correlation": 0.25}))
+    judges = [{"model": "a"}, {"model": "b"}]
+    config = RunConfig(
+        judges=judges, base_url="http://localhost:1/v1", judge_profile=str(path), strategy="caps"
+    )
+    runner = Runner(config)
+    assert runner.panel_rule.correlation == 0.25
+    assert runner.judge(lambda _: ScriptedModel([]))
 
 
 def test_a_list_of_one_function_is_that_function():
