@@ -16,7 +16,7 @@ from caps.core.settings import override
 from caps.core.types import Case
 from caps.datasets.imports import open_cases
 from caps.datasets.verdicts import Records, read_records
-from caps.engines.ray import Cluster
+from caps.engines.base import Cluster
 from caps.evidence.domains import agree_on_domain, all_domains
 from caps.evidence.profiles import GENERAL, profile_named, with_views
 from caps.files import is_stream, read_text, split_paths

@@ -12,12 +12,9 @@ from caps.core.play import Strategy
 from caps.core.settings import override, setting_text
 from caps.core.types import Case
 from caps.costs.prices import Price
-from caps.engines.base import Engine, PerCase, Prepare
-from caps.engines.batch_files import BatchSettings
+from caps.engines.base import Cluster, Engine, PerCase, Prepare
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine, warms_prefix
-from caps.engines.ray import Cluster
-from caps.engines.remote import MakeContext
 from caps.findings.base import Findings
 from caps.journal.store import Journal
 from caps.judging.base import Judge
@@ -28,6 +25,8 @@ from caps.tracing import TracedEngine, Tracing
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
+    from caps.engines.batch_files import BatchSettings
+    from caps.engines.remote import MakeContext
     from caps.models.pending import PendingRequests
 
 CASES_AT_ONCE = 64  # of a worker with an automatic connection limit
@@ -74,7 +73,10 @@ class EngineFactory:
         return engine
 
     def shared(
-        self, make_worker: Callable[[RunConfig], MakeContext], findings: Findings | None, texts: TextWorkers
+        self,
+        make_worker: "Callable[[RunConfig], MakeContext]",
+        findings: Findings | None,
+        texts: TextWorkers,
     ) -> Engine:
         """The engine in several processes or on a cluster; connections are divided among its workers.
 
@@ -150,8 +152,10 @@ def cluster(config: RunConfig) -> Cluster:
     return Cluster(address=config.ray_address, workers=config.ray_workers)
 
 
-def batch_settings(config: RunConfig) -> BatchSettings:
+def batch_settings(config: RunConfig) -> "BatchSettings":
     """The settings of the batch engine."""
+    from caps.engines.batch_files import BatchSettings  # noqa: PLC0415
+
     return override(BatchSettings(), {name: setting_text(value) for name, value in config.batch.items()})
 
 

@@ -55,12 +55,9 @@ from caps.engine_factory import (
     cluster,
     total_budget,
 )
-from caps.engines.base import Engine, Outcome, PerCase
-from caps.engines.batch_files import BatchSettings
+from caps.engines.base import Cluster, Engine, Outcome, PerCase
 from caps.engines.budget import Account, BudgetLimits, BudgetPool, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine
-from caps.engines.ray import Cluster
-from caps.engines.remote import MakeContext, WorkerContext
 from caps.findings.base import Findings
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
@@ -101,6 +98,8 @@ from caps.tunable_parts import TunableParts
 
 if TYPE_CHECKING:
     from caps.engines.batch import MakeBatchState
+    from caps.engines.batch_files import BatchSettings
+    from caps.engines.remote import MakeContext, WorkerContext
     from caps.models.pending import PendingRequests
     from caps.models.tokenizing import Tokenizer
 
@@ -449,7 +448,7 @@ class Runner:
         return cluster(self.config)
 
     @property
-    def batch_settings(self) -> BatchSettings:
+    def batch_settings(self) -> "BatchSettings":
         """The settings of the batch engine."""
         return batch_settings(self.config)
 
@@ -771,8 +770,10 @@ class Runner:
     @asynccontextmanager
     async def worker(
         self, confidence: str, journal: ReplyStore | None, budget_pool: BudgetPool | None
-    ) -> AsyncIterator[WorkerContext]:
+    ) -> "AsyncIterator[WorkerContext]":
         """The context of a worker process, with its own connections, closed at the end."""
+        from caps.engines.remote import WorkerContext  # noqa: PLC0415
+
         async with AsyncExitStack() as stack:
             models, texts = await self._connect(stack), TextWorkers()
             stack.push_async_callback(texts.close)
@@ -797,7 +798,7 @@ class Runner:
         judge = self.judge(lambda where: PendingModel(waiting, where), confidence=confidence, recorded=True)
         return self._engines.batch_states(judge, waiting)
 
-    def _make_worker(self, confidence: str, config: RunConfig) -> MakeContext:
+    def _make_worker(self, confidence: str, config: RunConfig) -> "MakeContext":
         """How a worker of the ray engine or in another process makes its context."""
         if config.engine == "ray":
             return partial(self.with_config(config).worker, confidence)
@@ -844,7 +845,7 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
     allowed_names: Mapping[str, str],
     journal: ReplyStore | None,
     budget_pool: BudgetPool | None,
-) -> AbstractAsyncContextManager[WorkerContext]:
+) -> "AbstractAsyncContextManager[WorkerContext]":
     """The context of a worker in another process, with what the runner there found out about the servers."""
     for name, folder in allowed_names.items():
         allow((name,), folder)

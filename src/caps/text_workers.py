@@ -28,8 +28,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import msgspec
 
 from caps.core.errors import CapsError, SlowTextError
-from caps.graders.algebra import end_after, limit_memory
-from caps.graders.worker_pool import NoReplyError, Workers
+from caps.graders.worker_pool import NoReplyError, Workers, end_after, limit_memory
 from caps.sandbox.base import usable_cores
 
 T = TypeVar("T")

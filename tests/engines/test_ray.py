@@ -14,7 +14,8 @@ import pytest
 from caps.building import cases_for
 from caps.core.errors import AccessError, InputError
 from caps.datasets.case_files import read_cases
-from caps.engines.ray import Cluster, connect
+from caps.engines.base import Cluster
+from caps.engines.ray import connect
 from caps.engines.remote import READ_AHEAD
 from caps.journal.store import Journal
 from engines.workers import CONNECTIONS, Counted, config_for, interrupted, played, seen

@@ -12,9 +12,10 @@ from caps.config import RunConfig
 from caps.core.errors import InputError, JournalError, MissingExtraError, SettingError
 from caps.core.types import Found, Unanswered, Usage, Verdict
 from caps.datasets.case_files import cases_in_rows
+from caps.engines.base import Cluster
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import LocalEngine
-from caps.engines.ray import Cluster, connect
+from caps.engines.ray import connect
 from caps.engines.remote import CaseResult, Coordinator, Job, RemoteBudget, RemoteJournal, Worker, rebuild
 from caps.judging.base import Ruling
 from caps.runner import Runner

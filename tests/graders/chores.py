@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from caps.graders.algebra import limit_memory
+from caps.graders.worker_pool import limit_memory
 
 
 def serve(memory=0):

@@ -139,10 +139,12 @@ def spare_collector() -> None:
     """Keep the garbage collector from scanning everything that is loaded again and again."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 def main() -> None:
     """Run the command line; an error of the user ends in one line and exit code 2."""
+    gc.disable()  # until everything is loaded: loading creates many objects and hardly any garbage
     try:
         _open_standard_streams()
         try:

@@ -24,7 +24,6 @@ from caps.files import file_errors
 from caps.judging.base import Ruling
 from caps.judging.recorded import RULE, counted
 from caps.models.fleet_servers import ServerRecord
-from caps.reports.bracket import draw
 from caps.reports.console import table
 from caps.runner import Runner, Session
 from caps.runs.folder import RunFolder, known_cases, refuse_other_case, refuse_other_run
@@ -57,13 +56,17 @@ class ResultPacket:
 def result_packet(outcome: Outcome, line: Line, *, rulings: bool, picture: bool, row: bool) -> ResultPacket:
     """The packet of an outcome, with only what will be written; `line` is its line of results."""
     chosen = outcome.failure is None
-    drawn = outcome.contest if picture and chosen else None
+    drawn = []
+    if picture and outcome.contest is not None and chosen:
+        from caps.reports.bracket import draw  # noqa: PLC0415
+
+        drawn = draw(outcome.contest)
     return ResultPacket(
         name=outcome.name,
         selection=json_lines([line]),
         rulings=json_lines(ruling_lines(outcome)) if rulings else b"",
         failure=outcome.failure,
-        picture=[] if drawn is None else draw(drawn),
+        picture=drawn,
         row=_row(line) if row and chosen else None,
     )
 
@@ -104,12 +107,11 @@ def _program_head(code: str) -> str:
 
 def report_batches(engine: Engine, *, quiet: bool) -> None:
     """Print the progress of batches unless `quiet`, and their problems in any case."""
-    from caps.engines.batch import BatchEngine  # noqa: PLC0415  (it is loaded by now if it is used)
-
-    if isinstance(engine, BatchEngine):
-        engine.batch_client.on_warning = lambda message: say(message, "yellow")
+    client = getattr(engine, "batch_client", None)  # its module is loaded only for batches
+    if client is not None:
+        client.on_warning = lambda message: say(message, "yellow")
         if not quiet:
-            engine.batch_client.on_progress = say
+            client.on_progress = say
 
 
 Source = Iterable[Case | InputError]

@@ -20,7 +20,6 @@ from caps.cli.run import Run
 from caps.config import Keys, RunConfig
 from caps.core.errors import CapsError
 from caps.datasets.imports import count_cases
-from caps.engines.ray import connect as join
 from caps.files import join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
@@ -73,6 +72,8 @@ def select(
         print_first_round(map(runner.apply_to_case, source), runner)
         return
     if config.engine == "ray":
+        from caps.engines.ray import connect as join  # noqa: PLC0415
+
         join(Runner(config).cluster)  # before signals are handled, since Ray handles them too
     select_cases(
         named, config, keys, max_usd=max_usd, out=out, force=force, limit=limit, bracket=bracket, quiet=quiet,

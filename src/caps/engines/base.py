@@ -62,6 +62,14 @@ def strategy_for(number: int, strategy: Strategy | PerCase) -> Strategy:
     return strategy.strategies[number] if isinstance(strategy, PerCase) else strategy
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A Ray cluster: its address, or None for one started on this machine, and its number of workers."""
+
+    address: str | None = None
+    workers: int = 2
+
+
 class Engine(Protocol):
     """Runs a stream of cases; `watch` is called with every ruling."""
 

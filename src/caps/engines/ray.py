@@ -15,7 +15,6 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from caps.core.types import Case
 from caps.costs.prices import Price
 from caps.datasets.case_files import cases_in, cases_in_rows
 from caps.datasets.reading import lines, lines_at
-from caps.engines.base import Prepare
+from caps.engines.base import Cluster, Prepare
 from caps.engines.budget import BudgetLimits
 from caps.engines.remote import (
     MAX_DEATHS,
@@ -40,14 +39,6 @@ from caps.text_workers import TextWorkers
 
 CONNECT_SECONDS = 5.0
 LOCAL = (None, "", "local")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Where workers run and how many: the address of a cluster, or None for one started on this machine."""
-
-    address: str | None = None
-    workers: int = 2
 
 
 def connect(cluster: Cluster) -> Any:

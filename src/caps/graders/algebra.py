@@ -7,15 +7,14 @@ outside.
 
 import json
 import re
-import signal
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from caps.graders.answer_forms import parse_number
 from caps.graders.answers import MIN_DIGITS, Decision, decide
+from caps.graders.worker_pool import end_after, limit_memory
 
 CACHE_SIZE = 256  # parsed expressions
 _RECURSION_LIMIT = 3000
@@ -38,27 +37,6 @@ def serve(seconds: float, memory: int) -> None:
             reply = {"equal": None, "why": f"algebra failed on it ({type(error).__name__})"}
         end_after(0)
         send_reply(reply)
-
-
-def limit_memory(size: int) -> None:
-    """Limit the memory of this process to `size` bytes, where the system supports it."""
-    try:
-        import resource  # noqa: PLC0415  # not on Windows
-    except ImportError:
-        return
-    with suppress(ValueError, OSError):  # macOS does not take it
-        resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def end_after(seconds: float) -> None:
-    """End this process unless this is called again within `seconds`; 0 ends the limit.
-
-    The parent ends a worker that takes too long; this is for one whose parent is gone, where the system has
-    timers.
-    """
-    if hasattr(signal, "setitimer"):  # not on Windows
-        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def send_reply(reply: object) -> None:

@@ -23,8 +23,8 @@ from math import isfinite
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
-from caps.graders.algebra import end_after, limit_memory, send_reply
-from caps.graders.worker_pool import NoReplyError, NotStartedError, Workers
+from caps.graders.algebra import send_reply
+from caps.graders.worker_pool import NoReplyError, NotStartedError, Workers, end_after, limit_memory
 from caps.sandbox.base import printable, shorten
 from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -205,3 +206,27 @@ async def _discard(stream: asyncio.StreamReader) -> None:
     with contextlib.suppress(RuntimeError):  # the task that asked it reads the pipe
         while await stream.read(LONGEST_REPLY):
             pass
+
+
+# Limits that a worker sets for itself
+
+
+def limit_memory(size: int) -> None:
+    """Limit the memory of this process to `size` bytes, where the system supports it."""
+    try:
+        import resource  # noqa: PLC0415  # not on Windows
+    except ImportError:
+        return
+    with contextlib.suppress(ValueError, OSError):  # macOS does not take it
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def end_after(seconds: float) -> None:
+    """End this process unless this is called again within `seconds`; 0 ends the limit.
+
+    The parent ends a worker that takes too long; this is for one whose parent is gone, where the system has
+    timers.
+    """
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_REAL, seconds)

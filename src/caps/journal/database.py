@@ -34,6 +34,11 @@ _MESSAGES = (
 )
 
 
+def beside(path: Path, ending: str) -> Path:
+    """The path of a file that SQLite keeps next to a journal."""
+    return path.with_name(path.name + ending)
+
+
 def explain(error: Exception, path: Path) -> JournalError:
     """An error of SQLite or the file system as one that names the file and what to do."""
     name = getattr(error, "sqlite_errorname", None) or ""

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from caps.core.errors import JournalError
 from caps.journal.database import (
     BUSY_SECONDS,
+    beside,
     check_is_file,
     connect,
     examine,
@@ -112,11 +113,6 @@ def size_on_disk(path: Path) -> int:
     """Bytes of the file and of its write-ahead log."""
     files = (path, beside(path, "-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
-
-
-def beside(path: Path, ending: str) -> Path:
-    """The path of a file that SQLite keeps next to a journal."""
-    return path.with_name(path.name + ending)
 
 
 def _model_stats(model: str, rows: Mapping[str, Row]) -> ModelStats:

@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ from caps.journal.claims import Claims
 from caps.journal.database import (
     BUSY_SECONDS,
     MAX_CHECKED_BYTES,
+    beside,
     check_is_file,
     connect,
     explain,
@@ -39,8 +40,10 @@ from caps.journal.database import (
     never_wait,
     prepare,
 )
-from caps.journal.maintenance import Stats, beside, collect_stats
 from caps.journal.records import FACTS, REPLIES, Reply, Row, Table, chunks, clean, insertion, lookup_of_many
+
+if TYPE_CHECKING:
+    from caps.journal.maintenance import Stats
 
 T = TypeVar("T")
 # Every statement releases the interpreter lock, and a busy event loop returns it after some milliseconds: few
@@ -398,8 +401,10 @@ class Journal:
         rows = self._read("SELECT key, value FROM facts WHERE kind = ?", [kind])
         return {key: msgspec.json.decode(value) for key, value in rows}
 
-    def stats(self) -> Stats:
+    def stats(self) -> "Stats":
         """Statistics of the journal; reads the whole file."""
+        from caps.journal.maintenance import collect_stats  # noqa: PLC0415
+
         return collect_stats(self._read, self.path)
 
     def _look_up(self, wanted: "list[tuple[str, Future[Reply | None]]]") -> None:

@@ -23,7 +23,6 @@ from caps.datasets.verdicts import Recorded, text_digest
 from caps.engines.base import Outcome
 from caps.files import FolderLock, append_file, file_errors, is_own_output, split_paths, write_file
 from caps.journal.store import Journal
-from caps.models.batch_api import parse_key
 from caps.models.faults import Failure, Failures
 from caps.runner import Runner
 from caps.runs.result_lines import Line, answer_of, ask_of, json_lines, ruling_lines, unanswered_in
@@ -430,6 +429,8 @@ def _size_and_time(path: Path) -> list[int]:
 
 
 def _keys(path: Path) -> Iterator[str]:
+    from caps.models.batch_api import parse_key  # noqa: PLC0415
+
     with path.open("rb") as file:
         for line in file:
             if (key := parse_key(line)) is not None:
