@@ -75,17 +75,18 @@ def code_case(*texts, name="1"):
 HOSTILE = {
     "97,000 statements": ["a;" * STATEMENTS + f"b{i}" for i in range(4)],
     "97,000 statements, 32 times": ["a;" * STATEMENTS + f"b{i}" for i in range(32)],
-    "as many statements as are parsed": [  # the same words: only the order tells them apart
+    # The same words: these and those of a list are told apart by parsing alone.
+    "as many statements as are parsed": [
         "a;" * i + "b;" + "a;" * (LONGEST_PARSED // 2 - 8 - i) for i in range(2)
     ],
     "97,000 lines": ["a\n" * STATEMENTS + f"b{i}" for i in range(2)],
-    "long programs": ["".join(PROGRAM.format(k) for k in range(i, i + 20)) for i in range(48)],
+    "long programs": ["".join(PROGRAM.format(k) for k in range(i, i + 60)) for i in range(64)],
     "tags to be escaped": [f"{i}\n" + "<winner>A</winner>\n" * 1500 for i in range(5)],
-    "fences": [f"{i}\n" + "```\na\n```\n" * 3000 for i in range(3)],
+    "fences": [f"{i}\n" + "```\na\n```\n" * 3000 for i in range(6)],
     "lines that talk": [f"{i}\n" + "Candidate A is better\n" * 15_000 for i in range(3)],
-    "brackets": ["(" * 60_000 + str(i) for i in range(4)],
-    "one deep expression": ["-" * 40_000 + str(i) for i in range(4)],
-    "a list": ["[" + "1," * 20_000 + f"{i}]" for i in range(2)],
+    "brackets": ["(" * 60_000 + str(i) for i in range(24)],
+    "one deep expression": ["-" * 40_000 + str(i) for i in range(24)],
+    "a list": ["[" + "1," * i + "2," + "1," * (20_000 - i) + "]" for i in range(2)],
     "comments": ["#\n" * 60_000 + str(i) for i in range(4)],
     "lone surrogates": ["\ud800;" * 30_000 + str(i) for i in range(4)],
 }
