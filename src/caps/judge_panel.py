@@ -4,7 +4,7 @@ Each judge of a panel has the config and keys of a run in which it judges alone,
 journal keys are the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -87,6 +87,16 @@ class JudgePanel:
     def sources(self) -> list[JudgeSource]:
         """The sources of all judges."""
         return [one.source for one in self.members] or [self.alone]
+
+    @property
+    def found_replies(self) -> tuple[str | None, ...]:
+        """The form that the servers of each judge hold replies to, as far as that was found out."""
+        return tuple(one.found_reply for one in self.sources)
+
+    @found_replies.setter
+    def found_replies(self, found: Iterable[str | None]) -> None:
+        for source, reply in zip(self.sources, found, strict=True):
+            source.found_reply = reply
 
     @property
     def models(self) -> list[JudgeSource]:

@@ -503,8 +503,8 @@ class Runner:
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
             runner.__dict__["templates"] = self.templates  # read once
         runner._vision = self._vision
-        if config.reply == self.config.reply:
-            runner._judges.alone.found_reply = self._judges.alone.found_reply
+        if (config.reply, config.judges) == (self.config.reply, self.config.judges):
+            runner._judges.found_replies = self._judges.found_replies
         return runner
 
     def __getstate__(self) -> dict[str, Any]:
@@ -806,7 +806,7 @@ class Runner:
             raise SettingError(
                 "processes: an object given as the model or a judge cannot be shared; leave it out"
             )
-        found = (self._grace, self._judges.alone.found_reply, self._served_context, dict(allowed()))
+        found = (self._grace, self._judges.found_replies, self._served_context, dict(allowed()))
         return partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
 
     def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
@@ -840,7 +840,7 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
     keys: Keys,
     confidence: str,
     grace: float,
-    found_reply: str | None,
+    found_replies: tuple[str | None, ...],
     served_context: int | None,
     allowed_names: Mapping[str, str],
     journal: ReplyStore | None,
@@ -850,7 +850,7 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
     for name, folder in allowed_names.items():
         allow((name,), folder)
     runner = Runner(config, keys=keys, grace=grace)
-    runner._judges.alone.found_reply, runner._served_context = found_reply, served_context
+    runner._judges.found_replies, runner._served_context = found_replies, served_context
     return runner.worker(confidence, journal, budget_pool)
 
 
