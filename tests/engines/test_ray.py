@@ -43,6 +43,7 @@ def setup_for(server, tmp_path, **settings):
     return config_for(server, tmp_path, engine="ray", ray_workers=WORKERS, **settings)
 
 
+@pytest.mark.long
 def test_interrupted_and_then_a_worker_killed_nothing_is_lost_and_only_what_was_in_flight_is_asked_twice(
     cluster, tmp_path, capfd
 ):
