@@ -289,11 +289,8 @@ def read_bound(ask: Ask, text: str, *, truncated: bool, nonce: str, code: str) -
     if code not in text.lower():
         return None
     _, own, whole = _own_part(text, nonce, truncated=truncated)
-    reply = Reply(own, whole, code, bound=True)
-    reading = _read(ask, reply, bound_only=True)
-    if reading is None or reading.answer is None or reading != _read(ask, reply, bound_only=False):
-        return None
-    return reading._replace(bound=True)
+    reading = _read(ask, Reply(own, whole, code, bound=True), bound_only=None)
+    return None if reading is None or reading.answer is None else reading._replace(bound=True)
 
 
 def _own_part(text: str, nonce: str, *, truncated: bool) -> tuple[OwnWords, str, bool]:
@@ -316,8 +313,11 @@ def read_terse(ask: Ask, text: str, code: str | None) -> Reading | None:
     return Reading(verdict_of(found[2], found[4]), "tags", None, found[2], found[4], code is not None)
 
 
-def _read(ask: Ask, reply: Reply, *, bound_only: bool = False) -> Reading | None:
-    """Read a reply; without an answer if it contradicts itself, None if it has none."""
+def _read(ask: Ask, reply: Reply, *, bound_only: bool | None = False) -> Reading | None:
+    """Read a reply; without an answer if it contradicts itself, None if it has none.
+
+    With `bound_only` None, also if the answer depends on it.
+    """
     if isinstance(ask, Pairing):
         if ask.dialect == "ratings":
             return _read_ratings(reply)
@@ -362,15 +362,16 @@ def _find(
     return None if value is None else Found(cast("T", value))
 
 
-def _read_winner(reply: Reply, *, bound_only: bool) -> Reading | None:
+def _read_winner(reply: Reply, *, bound_only: bool | None) -> Reading | None:
     found = _find(reply, SIDE, (("winner",), ("verdict", "answer", "best")), side) or _by_ratings(reply)
     if found is None:
         return None
     winner = found.value
     if winner is None or (found.tag and not reply.bound and _contradicted(reply, found.tag, winner)):
         return _CONTRADICTED
-    sure = _sureness(reply, found.tag, winner, bound_only=bound_only)
-    return Reading(verdict_of(winner, sure), found.how, None, winner, sure)
+    either = (True, False) if bound_only is None else (bound_only,)
+    sure, *other = {_sureness(reply, found.tag, winner, bound_only=one) for one in either}
+    return None if other else Reading(verdict_of(winner, sure), found.how, None, winner, sure)
 
 
 def _by_ratings(reply: Reply) -> Found[str] | None:
