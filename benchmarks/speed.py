@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import permutations
 from pathlib import Path
 from statistics import median
 from types import FrameType
@@ -58,21 +59,25 @@ print(solve(n, [(int(data[2 + 2 * i]), int(data[3 + 2 * i])) for i in range(m)])
 '''
 
 
-def code_cases(count: int) -> list[Any]:
-    """Cases of 16 short programs that differ in a number."""
+STEPS = list(permutations(["alpha = 1", "beta = 2", "gamma = 3", "delta = 4"]))[:16]
+
+
+def code_cases(count: int, *, parsed: bool = False) -> list[Any]:
+    """Cases of 16 short programs that differ in a number, or in an order that only parsing finds."""
     from caps import Case
     from caps.core.types import Candidate, Problem
 
-    def text(number: int) -> str:
-        return (
-            f"We search from {number}: every edge is seen twice.\n\n```python\n{PROGRAM.format(number)}```\n"
-        )
+    def text(case: int, place: int) -> str:
+        steps = "\n".join(STEPS[place]) + "\n" if parsed else ""
+        number = 100 * case + (0 if parsed else place)
+        program = steps + PROGRAM.format(number)
+        return f"We search from {number}: every edge is seen twice.\n\n```python\n{program}```\n"
 
     return [
         Case(
             f"{k}",
             Problem.of("Read a graph."),
-            tuple(Candidate(text(100 * k + i)) for i in range(16)),
+            tuple(Candidate(text(k, i)) for i in range(16)),
             "code",
         )
         for k in range(count)
@@ -154,14 +159,18 @@ def startup(_: argparse.Namespace) -> dict[str, float]:
 
 
 def processes(given: argparse.Namespace) -> dict[str, float]:
-    """Wall seconds of a run from its first result to its last: starting is not part of it."""
+    """Wall seconds of a run from its first result to its last: starting is not part of it.
+
+    Programs that must be parsed take most of a core each; those that differ at first sight show how much the
+    process that shares them out adds to a case.
+    """
     from stub import endpoint
 
     from caps.cli.main import spare_collector
     from caps.config import RunConfig
     from caps.runner import Runner
 
-    async def play(url: str, count: int) -> float:
+    async def play(url: str, count: int, cases: list[Any]) -> float:
         with tempfile.TemporaryDirectory() as folder:
             config = RunConfig(
                 model="stub", base_url=(url,), max_connections=64, journal=Path(folder) / "journal.sqlite",
@@ -169,19 +178,23 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
             )  # fmt: skip
             async with Runner(config).session(probe=False) as ready:
                 start = 0.0
-                async for _ in ready.run(code_cases(given.cases)):
+                async for _ in ready.run(cases):
                     start = start or time.perf_counter()
                 return time.perf_counter() - start
 
     run = asyncio.run
     spare_collector()
+    found = {}
     with endpoint() as url:
-        alone, shared = run(play(url, 1)), run(play(url, given.processes))
-    return {
-        "one process, wall s": alone,
-        f"{given.processes} processes, wall s": shared,
-        "throughput of several over one": alone / shared,
-    }
+        for kind, parsed in (("parsed", True), ("different at first sight", False)):
+            cases = code_cases(given.cases, parsed=parsed)
+            alone, shared = run(play(url, 1, cases)), run(play(url, given.processes, cases))
+            found |= {
+                f"{kind}: one process, wall s": alone,
+                f"{kind}: {given.processes} processes, wall s": shared,
+                f"{kind}: throughput of several over one": alone / shared,
+            }
+    return found
 
 
 def profile(_: argparse.Namespace) -> dict[str, float]:
