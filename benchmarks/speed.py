@@ -7,6 +7,7 @@ measured alone. Every figure is the median; seconds are those of the processor, 
 * `preparation`: a case of 16 candidates, of mathematics and of code, long and short
 * `startup`: `caps --help`, and `caps select` of one case from start to end
 * `processes`: wall seconds of cases whose preparation is the work, with one process and with several
+* `report`: `caps report` of a run of `posterior` over such cases (`--cases 3000`)
 * `profile`: where the processor time of a call goes, by samples of this process
 """
 
@@ -197,6 +198,27 @@ def processes(given: argparse.Namespace) -> dict[str, float]:
     return found
 
 
+def report(given: argparse.Namespace) -> dict[str, float]:
+    """Seconds of writing the page of a run, which this version makes first."""
+    from stub import endpoint
+
+    with endpoint() as url, tempfile.TemporaryDirectory() as folder:
+        file, out = Path(folder) / "cases.jsonl", Path(folder) / "run"
+        with file.open("w") as lines:
+            for case in code_cases(given.cases):
+                texts = [f"quality={7 * i % 16}. {one.text}" for i, one in enumerate(case.candidates)]
+                row = {"id": case.id, "problem": case.problem.text, "domain": "code", "candidates": texts}
+                lines.write(json.dumps(row) + "\n")
+        select = [
+            "select", str(file), "--model", "stub", "--base-url", url, "--strategy", "posterior",
+            "--hard-evidence", "off", "--journal", f"{folder}/journal.sqlite", "--out", str(out), "--quiet",
+        ]  # fmt: skip
+        subprocess.run([sys.executable, "-m", "caps", *select], check=True, capture_output=True)  # noqa: S603
+        before = _children()
+        subprocess.run([sys.executable, "-m", "caps", "report", str(out)], check=True, capture_output=True)  # noqa: S603
+        return {f"caps report of {given.cases:,} cases, s": _children() - before}
+
+
 def profile(_: argparse.Namespace) -> dict[str, float]:
     """Percent of the processor time of calls, by what it is spent on."""
     from engine import SIZE
@@ -260,6 +282,7 @@ WORK: Mapping[str, Callable[[argparse.Namespace], dict[str, float]]] = {
     "preparation": preparation,
     "startup": startup,
     "processes": processes,
+    "report": report,
     "profile": profile,
 }
 
@@ -281,7 +304,7 @@ def main() -> None:
     options.add_argument("part", choices=list(WORK))
     options.add_argument("--old", type=Path, help="a checkout of an older version")
     options.add_argument("--rounds", type=int, default=5, help="how often all take turns (5)")
-    options.add_argument("--cases", type=int, default=400, help="cases of the part processes (400)")
+    options.add_argument("--cases", type=int, default=400, help="cases of processes and report (400)")
     options.add_argument("--processes", type=int, default=2, help="processes of that part (2)")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()

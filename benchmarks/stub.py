@@ -1,4 +1,4 @@
-"""A bare endpoint in a process of its own: it always prefers slot A, after a given delay.
+"""A bare endpoint in a process of its own: it prefers the higher `quality=N`, else slot A, after a delay.
 
 Where it is to vary, whoever is no judge gets another answer every time. `GET /v1/spent` returns how many
 calls and tokens it has counted.
@@ -6,6 +6,7 @@ calls and tokens it has counted.
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,13 +15,16 @@ from itertools import count
 
 from aiohttp import web
 
+QUALITY = re.compile(rb"quality=([0-9]+)")
 REPLY = "Both were read with care.\n<winner>A</winner>\n<confidence>HIGH</confidence>"
 
 
 def verdict(body: bytes) -> str:
-    """A verdict for slot A that carries the code its prompt asks for, if it asks for one."""
+    """A verdict that carries the code its prompt asks for, if it asks for one."""
+    found = [int(one) for one in QUALITY.findall(body)] if b"quality=" in body else []
+    winner = "B" if len(found) == 2 and found[1] > found[0] else "A"
     _, asked, rest = body[-4096:].partition(b"write A-")
-    return REPLY.replace("A<", f"A-{rest[: rest.index(b',')].decode()}<") if asked else REPLY
+    return REPLY.replace("A<", f"{winner}-{rest[: rest.index(b',')].decode()}<" if asked else f"{winner}<")
 
 
 async def serve(delay: float, *, vary: bool) -> None:

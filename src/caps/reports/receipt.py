@@ -506,16 +506,20 @@ def _believed_flips(
     strategy: Believing, entrants: Sequence[Entrant], asks: list[Ask], answers: list[Answer], winner: int
 ) -> tuple[Flip, ...]:
     """Find single verdicts that, reversed, make another candidate the likeliest, all others unchanged."""
+    others = [
+        (number, ask, other)
+        for number, (ask, answer) in enumerate(zip(asks[:MAX_FLIPS], answers, strict=False))
+        if isinstance(ask, Pairing) and isinstance(answer, Verdict)
+        for other in _reversed(answer)
+    ]
+    instead = ([*answers[:number], other, *answers[number + 1 :]] for number, _, other in others)
     found = []
-    for number, (ask, answer) in enumerate(zip(asks[:MAX_FLIPS], answers, strict=False)):
-        if not isinstance(ask, Pairing) or not isinstance(answer, Verdict):
-            continue
-        for other in _reversed(answer):
-            changed = [*answers[:number], other, *answers[number + 1 :]]
-            *_, last = strategy.follow(entrants, asks, changed)
-            best = max(last, key=lambda one: (round(last[one], 9), one == winner))
-            if best != winner:
-                found.append(Flip(number, ask.a if other.a > other.b else ask.b, best))
+    for (number, ask, other), last in zip(
+        others, strategy.suppose(entrants, asks, answers, instead), strict=True
+    ):
+        best = max(sorted(last), key=lambda one: (round(last[one], 9), one == winner))
+        if best != winner:
+            found.append(Flip(number, ask.a if other.a > other.b else ask.b, best))
     return tuple(found)
 
 

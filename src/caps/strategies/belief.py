@@ -7,10 +7,11 @@ alike is right together mostly, not always, so answers about one candidate move 
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter, mul
 from statistics import fmean, pstdev
+from typing import NamedTuple
 
 from caps.core.judge_profile import JudgeProfile
 from caps.core.settings import setting
@@ -117,9 +118,23 @@ class Exclusive:
     def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
         """Update with a round; a game inside one answer carries no information."""
         for ask, answer in zip(asks, answers, strict=True):
-            if len({self._answer_of[one] for one in ask.entrants}) == len(ask.entrants):
+            if self._is_between_answers(ask):
                 self._evidence.add(ask, answer)
         self._settle()
+
+    def chances_if(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> dict[int, float]:
+        """How likely each candidate would be if these answers had been given to all asks so far."""
+        counted = [pair for pair in zip(asks, answers, strict=True) if self._is_between_answers(pair[0])]
+        surprises = self._evidence.surprises([ask for ask, _ in counted], [answer for _, answer in counted])
+        support = [0.0] * len(self._evidence.support)
+        for news, surprise in zip(self._evidence.entered, surprises, strict=True):
+            for one, x in news.design.items():
+                support[one] += x * surprise / news.spread
+        chances = self._weigh(support)[0]
+        return {one: chances[k] for one, k in self._answer_of.items()}
+
+    def _is_between_answers(self, ask: Ask) -> bool:
+        return len({self._answer_of[one] for one in ask.entrants}) == len(ask.entrants)
 
     def ceiling(self, a: int, b: int | None) -> float:
         """More than any answer about two, or about one and the likeliest other, can win."""
@@ -163,9 +178,13 @@ class Exclusive:
         return (x.get(j, 0.0) - x.get(k, 0.0)) ** 2 / spread
 
     def _settle(self) -> None:
+        """Update the chances with all evidence."""
+        self._chances, self._sharpness, self._unknown = self._weigh(list(self._evidence.support))
+
+    def _weigh(self, support: list[float]) -> tuple[list[float], float, list[tuple[int, list[float], float]]]:
         """Integrate the unknowns out, then weigh the answers for each judge it may be."""
-        support, strain = list(self._evidence.support), [list(row) for row in self._evidence.strain]
-        self._unknown = list[tuple[int, list[float], float]]()
+        strain = [list(row) for row in self._evidence.strain]
+        unknown = list[tuple[int, list[float], float]]()
         for place, variance in self._evidence.unknown.items():
             row, own = strain[place], strain[place][place] + 1 / variance
             if row[place]:
@@ -175,7 +194,7 @@ class Exclusive:
                     [x - z * y / own for x, y in zip(other, row, strict=True)]
                     for other, z in zip(strain, row, strict=True)
                 ]
-                self._unknown.append((place, row, own))
+                unknown.append((place, row, own))
         games = [(p, support[k], strain[k][k]) for k, p in enumerate(self._prior)]
         worlds = []
         doubt = self._judge.doubt
@@ -189,9 +208,27 @@ class Exclusive:
         top = max(max(logs) for _, logs in worlds)
         found = [(factor, [math.exp(x - top) for x in logs]) for factor, logs in worlds]
         total = sum(sum(weights) for _, weights in found)
-        self._sharpness = sum(factor**2 * sum(weights) for factor, weights in found) / total
+        sharpness = sum(factor**2 * sum(weights) for factor, weights in found) / total
         rows = zip(*(weights for _, weights in found), strict=True)
-        self._chances = [sum(row) / total for row in rows][:-1]
+        return [sum(row) / total for row in rows][:-1], sharpness, unknown
+
+
+class _Step(NamedTuple):
+    """How an answer moves the means, which depends on the ask alone but for its surprise."""
+
+    of_design: Callable[[Sequence[float]], tuple[float, ...]]
+    weights: list[float]
+    along: list[float]
+    total: float
+
+    def applied(self, mean: Sequence[float], surprise: float) -> list[float]:
+        """The means after the answer."""
+        error = surprise - sum(map(mul, self.of_design(mean), self.weights))
+        return [m + v * error / self.total for m, v in zip(mean, self.along, strict=True)]
+
+
+def _bounded(chance: float) -> float:
+    return min(1 - SURELY, max(SURELY, chance))
 
 
 class Independent:
@@ -226,6 +263,7 @@ class Independent:
         for place, variance in unknown.items():
             self._covariance.append([variance * (k == place) for k in range(len(chances) + len(unknown))])
         self._mean = [*chances, *(0.0 for _ in unknown)]
+        self._first_mean, self._steps = self._mean, list[_Step]()
         self._count = len(chances)
         self._known_best: int | None = chances.index(max(chances))
 
@@ -236,7 +274,7 @@ class Independent:
 
     def chance(self, one: int) -> float:
         """How likely a candidate is to be right."""
-        return min(1 - SURELY, max(SURELY, self._mean[self._unit_of[one]]))
+        return _bounded(self._mean[self._unit_of[one]])
 
     def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
         """Update with the answers of a round."""
@@ -245,12 +283,20 @@ class Independent:
                 weights, of_design = list(news.design.values()), itemgetter(*news.design)
                 along = [sum(map(mul, of_design(row), weights)) for row in self._covariance]
                 total = sum(map(mul, of_design(along), weights)) + news.spread
-                error = news.surprise - sum(map(mul, of_design(self._mean), weights))
-                self._mean = [m + v * error / total for m, v in zip(self._mean, along, strict=True)]
+                step = _Step(of_design, weights, along, total)
+                self._mean = step.applied(self._mean, news.surprise)
+                self._steps.append(step)
                 for row, v in zip(self._covariance, along, strict=True):
                     share = v / total
                     row[:] = [c - share * w for c, w in zip(row, along, strict=True)]
         self._known_best = None
+
+    def chances_if(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> dict[int, float]:
+        """How likely each candidate would be if these answers had been given to all asks so far."""
+        mean = self._first_mean
+        for step, surprise in zip(self._steps, self._evidence.surprises(asks, answers), strict=True):
+            mean = step.applied(mean, surprise)
+        return {one: _bounded(mean[place]) for one, place in self._unit_of.items()}
 
     @property
     def _best(self) -> int:

@@ -160,6 +160,19 @@ class Posterior(UncertainJudge):
             state.learn([ask], [answer])
             yield state.chances()
 
+    def suppose(
+        self,
+        entrants: Sequence[Entrant],
+        asks: Sequence[Ask],
+        answers: Sequence[Answer],
+        instead: Iterable[Sequence[Answer]],
+    ) -> Iterator[dict[int, float]]:
+        """The probabilities after all answers, for each list of answers of the same kinds given instead."""
+        state = ContestState(self, entrants, [0.0] * len(entrants))
+        state.learn(asks, answers)
+        for others in instead:
+            yield state.chances_if(asks, others)
+
     def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
         """Whether several answers may be right: they are programs, or nearly all stand alone."""
         if self.answers != "auto":
@@ -235,6 +248,10 @@ class ContestState:
     def chances(self) -> dict[int, float]:
         """How likely each candidate is to be right."""
         return {one: self._belief.chance(one) for one in self._ids}
+
+    def chances_if(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> dict[int, float]:
+        """The same if these answers had been given to the asks that were learned from."""
+        return self._belief.chances_if(asks, answers)
 
     def facts(self, chosen: int) -> dict[str, float]:
         """How likely the choice is to be right, whether that was fitted, and whether it is too little."""

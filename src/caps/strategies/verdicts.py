@@ -10,7 +10,7 @@ A rating measures one candidate, against a mean rating that is unknown too.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import mul
 from statistics import NormalDist
@@ -117,6 +117,7 @@ class Evidence:
         self._asks: list[tuple[int, int | None, int]] = []  # no second where one candidate was rated
         self._designs: list[tuple[tuple[int, float], ...]] = []
         self._readings: list[float] = []
+        self.entered: list[NewEvidence] = []
         self._inverse: list[list[float]] = []  # of the answers' covariance
 
     @property
@@ -153,14 +154,12 @@ class Evidence:
 
     def add(self, ask: Ask, answer: Answer) -> NewEvidence | None:
         """Enter an answer; what was new in it, or nothing where it cannot be used."""
-        kind: int = ask.level
-        if isinstance(ask, Pairing) and isinstance(answer, Verdict):
-            kind = self._kind(ask.a, ask.b, ask.level)
-            a, b, reading = ask.a, ask.b, self._scales[kind].reading(answer)
-        elif isinstance(ask, Solo) and isinstance(answer, Rating) and self._rating_gap:
-            a, b, reading = ask.entrant, None, (answer.value - MIDDLE_RATING) / self._rating_unit
-        else:
+        reading = self._reading(ask, answer)
+        if reading is None:
             return None
+        a, *second = ask.entrants
+        b = second[0] if second else None
+        kind = self._kind(a, b, ask.level)
         news = self._news(a, b, kind)
         weights, spread, design, _ = news
         surprise = reading - sum(map(mul, weights, self._readings))
@@ -176,7 +175,29 @@ class Evidence:
         self._asks.append((a, b, kind))
         self._designs.append(self._terms(a, b, kind))
         self._readings.append(reading)
-        return news._replace(surprise=surprise)
+        news = news._replace(surprise=surprise)
+        self.entered.append(news)
+        return news
+
+    def surprises(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> list[float]:
+        """The surprise of each answer entered, had these been given to the same asks instead.
+
+        All else about an answer depends on the asks alone.
+        """
+        read = (self._reading(ask, answer) for ask, answer in zip(asks, answers, strict=True))
+        readings = [one for one in read if one is not None]
+        return [
+            reading - sum(map(mul, news.weights, readings))
+            for reading, news in zip(readings, self.entered, strict=True)
+        ]
+
+    def _reading(self, ask: Ask, answer: Answer) -> float | None:
+        """An answer as a number; None where it cannot be used."""
+        if isinstance(ask, Pairing) and isinstance(answer, Verdict):
+            return self._scales[self._kind(ask.a, ask.b, ask.level)].reading(answer)
+        if isinstance(ask, Solo) and isinstance(answer, Rating) and self._rating_gap:
+            return (answer.value - MIDDLE_RATING) / self._rating_unit
+        return None
 
     def _terms(self, a: int, b: int | None, kind: int) -> tuple[tuple[int, float], ...]:
         """What an answer measures: the units it shows, and the unknown behind it."""
