@@ -219,22 +219,27 @@ def report(given: argparse.Namespace) -> dict[str, float]:
         return {f"caps report of {given.cases:,} cases, s": _children() - before}
 
 
-def profile(_: argparse.Namespace) -> dict[str, float]:
+def profile(given: argparse.Namespace) -> dict[str, float]:
     """Percent of the processor time of calls, by what it is spent on."""
     from engine import SIZE
     from engine import engine as whole
+    from flame import stack_of, write_flame
     from stub import endpoint
 
     from caps.cli.main import spare_collector
 
     samples: Counter[str] = Counter()
+    stacks: Counter[tuple[str, ...]] = Counter()
 
     def sample(_: int, frame: FrameType | None) -> None:
-        names = []
+        frames = []
         while frame is not None:
-            names.append(f"{frame.f_code.co_filename} {frame.f_code.co_qualname}")
+            frames.append((frame.f_code.co_filename, frame.f_code.co_qualname))
             frame = frame.f_back
-        samples[_part(names)] += 1
+        part = _part([" ".join(one) for one in frames])
+        samples[part] += 1
+        if part != "start and end":
+            stacks[stack_of(frames, "BaseEventLoop._run_once")] += 1
 
     run = asyncio.run
     spare_collector()
@@ -245,6 +250,9 @@ def profile(_: argparse.Namespace) -> dict[str, float]:
         run(whole(url, 300, SIZE))
         signal.setitimer(signal.ITIMER_PROF, 0)
     del samples["start and end"]
+    if given.svg:
+        title = "Processor time of calls against an endpoint that answers at once, journal on"
+        write_flame(stacks, given.svg, title)
     return {name: 100 * count / samples.total() for name, count in samples.most_common()}
 
 
@@ -306,12 +314,14 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5, help="how often all take turns (5)")
     options.add_argument("--cases", type=int, default=400, help="cases of processes and report (400)")
     options.add_argument("--processes", type=int, default=2, help="processes of that part (2)")
+    options.add_argument("--svg", type=Path, help="file for the flame graph of the part profile")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.inside:
         print(json.dumps(WORK[given.part](given)))
         return
     words = [given.part, "--cases", str(given.cases), "--processes", str(given.processes)]
+    words += ["--svg", str(given.svg)] if given.svg else []
     versions = {"old": given.old, "new": NEW} if given.old else {"new": NEW}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in versions}
     print(f"load {os.getloadavg()[0]:.1f} before", flush=True)
