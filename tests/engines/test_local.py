@@ -122,8 +122,9 @@ def test_the_last_cases_do_not_end_the_run_with_calls_to_spare():
     assert waves(20) == 6  # 360 calls: 5.6 waves of 64
 
 
-def test_with_a_total_budget_cases_finish_first():
+def test_with_a_total_budget_or_a_time_limit_cases_finish_first():
     assert waves(20, total_budget=BudgetLimits(tokens=10**9)) == 7
+    assert waves(20, case_budget=BudgetLimits(seconds=1000)) == 7
 
 
 def test_calls_that_share_slot_a_go_out_together():

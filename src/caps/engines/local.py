@@ -75,8 +75,10 @@ class LocalEngine:
         self._case_budget, self._total_budget = case_budget or BudgetLimits(), total_budget or BudgetLimits()
         self._price, self._grace, self._find = price, grace, find
         self._budget_pool, self._texts = budget_pool or RunBudget(self._total_budget, price), texts
-        # If the total may run out, what it no longer covers should be whole cases.
-        self._limited = budget_pool is not None or self._total_budget != BudgetLimits()
+        # If the total may run out, what it no longer covers should be whole cases; and the time of a case, if
+        # it is limited, should be spent on that case.
+        timed = self._case_budget.seconds is not None
+        self._finish_first = timed or budget_pool is not None or self._total_budget != BudgetLimits()
         self._started: float | None = None
         self.watch: Callable[[Ruling], object] = lambda _: None
 
@@ -88,7 +90,7 @@ class LocalEngine:
             self._started = asyncio.get_running_loop().time()
         opener = _CaseOpener(self.new_budget, self._prepare, strategy, seed, self._warm_prefix)
         scheduler = Scheduler(
-            iter(cases), opener.open, self._judge, prepares=self._prepares, finish_first=self._limited
+            iter(cases), opener.open, self._judge, prepares=self._prepares, finish_first=self._finish_first
         )
         calling: set[asyncio.Task[None]] = set()
         preparing: set[asyncio.Task[None]] = set()
