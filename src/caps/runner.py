@@ -263,16 +263,6 @@ class Runner:
         return self._judges.alone.preset
 
     @property
-    def judge_extra(self) -> Mapping[str, object]:
-        """Extra request fields of the judge: those of the preset, and the stated ones."""
-        return self._judges.alone.extra
-
-    @property
-    def extra_e1(self) -> Mapping[str, object]:
-        """Extra request fields for partial views."""
-        return self._judges.alone.extra_e1
-
-    @property
     def reward_form(self) -> Form:
         """How a reward server is asked."""
         return self._judges.alone.reward_form
