@@ -4,7 +4,8 @@
   connections, prompts of 4 kB, no latency; the collector is
   spared for both as the command line does. They take turns, because the speed of a machine changes from
   second to second; the median of the pairs counts
-* makespan of 200 cases of 18 calls at 200 ms with 64 connections, over the ideal
+* makespan of 200 and of 20 cases of 18 calls at 200 ms with 64 connections, over the ideal; beside it that
+  of a bare loop over as many calls
 * seconds of the processor for a call and for its prompt, which `caps plan` reckons with
 * memory of a stream of 100,000 cases with a scripted judge
 """
@@ -129,9 +130,15 @@ def main() -> None:
             f"processor         {fixed * 1e6:.0f} µs a call, {more * 1e6:.0f} µs a thousand characters of it"
         )
     with endpoint(0.2) as url:
-        seconds, calls = asyncio.run(engine(url, 200, SIZE))
-        ideal = calls * 0.2 / CONNECTIONS
-        print(f"makespan          {seconds:.2f} s, ideal {ideal:.2f} s, ratio {seconds / ideal:.3f}")
+        for count in (200, 20):
+            seconds, calls = asyncio.run(engine(url, count, SIZE))
+            ideal = calls * 0.2 / CONNECTIONS
+            least = asyncio.run(bare(url, calls))
+            print(
+                f"makespan          {count} cases {seconds:.2f} s, ideal {ideal:.2f} s, "
+                f"ratio {seconds / ideal:.3f}, of a bare loop {least / ideal:.3f}",
+                flush=True,
+            )
     marks = asyncio.run(stream(given.stream))
     print("memory            " + ", ".join(f"{seen:,} cases {mb} MB" for seen, mb in marks))
 

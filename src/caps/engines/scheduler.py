@@ -36,7 +36,8 @@ class Scheduler:
         finish_first: bool = False,
     ) -> None:
         self._source: Iterator[Case | InputError] | None = source
-        self._finish_first, self._sign = finish_first, -1
+        self._finish_first = finish_first
+        self._sign = -1  # of a round's depth in the order of the asks: later rounds first
         self._open_case, self._judge, self._prepares = open_case, judge, prepares
         self._unprepared: deque[tuple[int, Case]] = deque()
         self._preparing = 0

@@ -154,7 +154,7 @@ _KEYWORDS = frozenset(keyword.kwlist)
 def words_of(program: str) -> tuple[object, ...] | None:
     """The names, numbers and operators of a program: equal for programs with the same syntax tree.
 
-    It costs a tenth of parsing, and tells most different programs apart. Programs with formatted strings, in
+    It costs a fifth of parsing, and tells most different programs apart. Programs with formatted strings, in
     which names count, are not told from one another. None if it cannot tell at all: names beyond ASCII may be
     written in several ways.
     """

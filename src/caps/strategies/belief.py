@@ -130,7 +130,7 @@ class Exclusive:
         for news, surprise in zip(self._evidence.entered, surprises, strict=True):
             for one, x in news.design.items():
                 support[one] += x * surprise / news.spread
-        chances = self._weigh(support)[0]
+        chances = self._chances_from(support)[0]
         return {one: chances[k] for one, k in self._answer_of.items()}
 
     def _is_between_answers(self, ask: Ask) -> bool:
@@ -179,10 +179,12 @@ class Exclusive:
 
     def _settle(self) -> None:
         """Update the chances with all evidence."""
-        self._chances, self._sharpness, self._unknown = self._weigh(list(self._evidence.support))
+        self._chances, self._sharpness, self._unknown = self._chances_from(list(self._evidence.support))
 
-    def _weigh(self, support: list[float]) -> tuple[list[float], float, list[tuple[int, list[float], float]]]:
-        """Integrate the unknowns out, then weigh the answers for each judge it may be."""
+    def _chances_from(
+        self, support: list[float]
+    ) -> tuple[list[float], float, list[tuple[int, list[float], float]]]:
+        """The chances by this support, how sharp they are, and the unknowns that were integrated out."""
         strain = [list(row) for row in self._evidence.strain]
         unknown = list[tuple[int, list[float], float]]()
         for place, variance in self._evidence.unknown.items():
