@@ -317,6 +317,10 @@ def main() -> None:
     options.add_argument("--svg", type=Path, help="file for the flame graph of the part profile")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
+    if given.old and not (given.old / "src" / "caps").is_dir():
+        options.error(
+            f"--old {given.old}: no checkout of this project; make one with git worktree add DIR COMMIT"
+        )
     if given.inside:
         print(json.dumps(WORK[given.part](given)))
         return
