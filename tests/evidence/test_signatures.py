@@ -13,7 +13,7 @@ import warnings
 from itertools import combinations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caps.core.types import Candidate
@@ -265,10 +265,17 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.integers(0, 4))
+@example({"<THINK>": None}, 0)
 def test_json_merges_whatever_its_key_order_and_spacing(value, indent):
     backwards = dict(reversed(value.items()))
     one, other = json.dumps(value, ensure_ascii=False), json.dumps(backwards, indent=indent)
     assert general_text(Candidate(one)) == general_text(Candidate(other))
+
+
+def test_a_mark_of_thoughts_inside_json_hides_nothing():
+    one, other = Candidate('{"<think>": 1}'), Candidate('{"<think>": 2}')
+    assert general_text(one) != general_text(other)
+    assert general_text(Candidate('<think>{"a": 2}</think>{"a": 1}')) == general_text(Candidate('{"a": 1}'))
 
 
 def test_programs_that_differ_at_first_sight_need_no_syntax_tree_and_equal_ones_are_still_found():

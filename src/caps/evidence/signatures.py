@@ -186,7 +186,7 @@ def math_equivalent(candidate: Candidate) -> str | None:
 
 def general_text(candidate: Candidate) -> str | None:
     """The stated answer, or the reply without its thoughts, as JSON, tool calls or casefolded text."""
-    reply = (candidate.answer or "").strip() or spoken(candidate.text).strip()
+    reply = _reply_of(candidate)
     value = canonical(reply)
     if value is None:
         value = _fenced_value(reply)
@@ -200,11 +200,20 @@ def general_found(candidate: Candidate) -> str | None:
 
 def json_value(candidate: Candidate) -> Any:
     """The JSON object or list of a reply, also in a fenced block that is all of it; None for prose."""
-    reply = (candidate.answer or "").strip() or spoken(candidate.text).strip()
+    reply = _reply_of(candidate)
     value = _load(reply)
     if value is _NO_VALUE and (block := find_layout(reply).block) is not None:
         value = _load(block.within(reply)) if _is_all(reply, block) else _NO_VALUE
     return value if isinstance(value, dict | list) else None
+
+
+def _reply_of(candidate: Candidate) -> str:
+    """The stated answer, or the text without its thoughts; marks of thoughts inside a JSON value are data."""
+    if answer := (candidate.answer or "").strip():
+        return answer
+    text = candidate.text.strip()
+    reply = spoken(text).strip()
+    return text if reply != text and _load(text) is not _NO_VALUE else reply
 
 
 def written_value(value: object) -> str:
