@@ -42,7 +42,6 @@ POOLS = {
     "mbpp": "mbpp_mapcoder",
 }
 WORKLOADS = {"mixed": ("gsm8k", "math", "humaneval", "mbpp"), "gsm8k + math": ("gsm8k", "math")}
-SHORT = ("gsm8k", "math")  # pools of short answers
 OUTPUT, QUALITY = 4.0, 0.6
 ACCURACY, SHARED = 0.8, 0.5  # of the simulated judge
 
@@ -102,7 +101,7 @@ def fixed(drawn: Shuffled, strategy: Strategy, n: int, price: float, reply: int)
     return Row(right, drawn.sample_cost(range(n)), drawn.ask_cost(asks, price, reply), n)
 
 
-def adaptive(drawn: Shuffled, policy: Adaptive, price: float | None, reply: int, *, short: bool) -> Row:
+def adaptive(drawn: Shuffled, policy: Adaptive, price: float | None, reply: int) -> Row:
     """The policy, told of its samples one by one; those that it started and did not wait for are paid."""
     judge = None
     if price is not None:
@@ -110,7 +109,6 @@ def adaptive(drawn: Shuffled, policy: Adaptive, price: float | None, reply: int,
     done = simulate_policy(
         policy, drawn.entrants(len(drawn.order)), drawn.answer, judge=judge, seed=drawn.pool.number,
         sample_price=lambda count: drawn.sample_cost(range(count)) / count if count else 1000.0,
-        short_answers=short,
     )  # fmt: skip
     judged = 0.0 if price is None else drawn.ask_cost(done.asks, price, reply)
     generated = drawn.sample_cost(range(done.started))
@@ -153,8 +151,8 @@ def curves(pools: dict[str, Sequence[LabelledPool]], given: argparse.Namespace) 
                     continue
                 add(
                     f"auto {value:g}, {name}", price,
-                    lambda one, pool, policy=policy, judged=judged:
-                        adaptive(one, policy, judged, given.reply, short=pool in SHORT),
+                    lambda one, _, policy=policy, judged=judged:
+                        adaptive(one, policy, judged, given.reply),
                 )  # fmt: skip
     return found
 
@@ -281,7 +279,7 @@ class Team:
             Source(1000 * price, quality[place], self.started(place), self.waiting.count(place))
             for place, (_, price) in enumerate(self.members)
         )
-        return Pool(sources, tuple(self.entrants), tuple(self.written), None, short_answers=True)
+        return Pool(sources, tuple(self.entrants), tuple(self.written), None)
 
     def answer(self, counts: Sequence[int], *, even: bool) -> None:
         """Start the samples, in turn if the split is even, and let the first of all end."""

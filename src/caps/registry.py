@@ -234,11 +234,8 @@ _SIGNATURES = {
         "caps.evidence.trajectories:final_result", "equal files after the final diff", "caps"
     ),
     "patch-result": Entry("caps.evidence.patches:patch_result", "equal files after the patch", "caps"),
-    "general-text": Entry(
-        "caps.evidence.signatures:general_text", "equal JSON, tool calls or wording", "caps"
-    ),
-    "general-found": Entry(
-        "caps.evidence.signatures:general_found", "the same, and refusals are one answer", "caps"
+    "general-answer": Entry(
+        "caps.evidence.signatures:general_answer", "equal JSON, tool calls or stated answers", "caps"
     ),
 }
 SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
@@ -246,7 +243,7 @@ SIGNATURES = Registry("signature", "caps.signatures", _SIGNATURES, {})
 _PROFILES = {
     "code": Entry("caps.evidence.profiles:CODE", "programs: code-ast, code-excerpt", PAPER),
     "math": Entry("caps.evidence.profiles:MATH", "mathematics: math-final, math-excerpt", PAPER),
-    "general": Entry("caps.evidence.profiles:GENERAL", "chat: general-text, general-summary", "caps"),
+    "general": Entry("caps.evidence.profiles:GENERAL", "chat: general-answer, general-summary", "caps"),
     "code-paper": Entry(
         "caps.evidence.profiles:CODE_PAPER", "programs as in the paper: code-ast, code-summary", PAPER
     ),
@@ -331,7 +328,6 @@ _FINDERS = {
     ),
     "answers": Entry("caps.findings.answers:make_finder", "answers of equal value", "docs/design/0005"),
     "runs": Entry("caps.findings.runs:make_finder", "which runs of agents ended by themselves", "caps"),
-    "replies": Entry("caps.findings.replies:make_finder", "JSON compared field by field, refusals", "caps"),
     "patches": Entry(
         "caps.findings.patches:make_finder", "which tests of a repository a patch fixes or breaks", "caps"
     ),

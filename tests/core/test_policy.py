@@ -29,7 +29,7 @@ class World:
             for k in range(self.sources)
         )
         entrants = tuple(entrant(place, answer) for place, (answer, _) in enumerate(self.candidates))
-        return Pool(rows, entrants, tuple(k for _, k in self.candidates), self.judge, short_answers=True)
+        return Pool(rows, entrants, tuple(k for _, k in self.candidates), self.judge)
 
     def after(self, action):
         if isinstance(action, Round):
@@ -127,7 +127,7 @@ def test_a_source_that_is_right_more_often_for_its_price_is_asked_first():
 
 
 def test_late_samples_are_replaced_and_do_not_hold_up_the_choice():
-    late = Pool((Source(1000.0, 0.6, 3, 2, late=2),), (entrant(0, "a"),), (0,), short_answers=True)
+    late = Pool((Source(1000.0, 0.6, 3, 2, late=2),), (entrant(0, "a"),), (0,))
     play = Adaptive().play(Event(late), Random(1))
     assert sum(next(play).counts) > 0
 

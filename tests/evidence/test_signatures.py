@@ -20,7 +20,7 @@ from caps.core.types import Candidate
 from caps.evidence.entrants import read_candidates
 from caps.evidence.profiles import profile_for
 from caps.evidence.programs import shape, words_of
-from caps.evidence.signatures import code_ast, code_text, general_text, math_answer
+from caps.evidence.signatures import code_ast, code_text, general_answer, math_answer, same_text
 
 LOOP = "total = 0\nfor x in data:\n    total += x\n    seen.add(x)\nprint(total)\n"
 
@@ -211,7 +211,6 @@ CALL = '{"name": "look", "arguments": {"at": "sky", "n": 1}}'
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("Hello,  World\n", "hello, world"),
         ('{"a": 1, "b": [1, 2]}', '{"b":[1,2],"a":1}'),
         ('{"a": 1.0}', '{"a": 1}'),
         ('{"a": 1}', '```json\n{"a": 1}\n```'),
@@ -224,14 +223,22 @@ CALL = '{"name": "look", "arguments": {"at": "sky", "n": 1}}'
         (CALL, CALL.replace("arguments", "parameters")),
     ],
 )
-def test_replies_that_say_the_same_merge(one, other):
-    assert general_text(Candidate(one)) == general_text(Candidate(other)) is not None
+def test_values_that_are_the_same_merge(one, other):
+    assert general_answer(Candidate(one)) == general_answer(Candidate(other)) is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["Paris.", "I cannot help with that.", "One essay. " * 20 + "\n```\n{}\n```"]
+)
+def test_text_is_no_answer_but_its_copies_are_recognised(text):
+    assert general_answer(Candidate(text)) is None
+    copy = Candidate(f"<think>Hm.</think>{text.upper()} \n")
+    assert same_text(Candidate(text)) == same_text(copy) != same_text(Candidate("Lyon."))
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("yes", "no"),
         ('{"a": 1}', '{"a": 2}'),
         ('{"a": 1}', '{"a": "1"}'),
         ('{"a": true}', '{"a": 1}'),
@@ -242,20 +249,21 @@ def test_replies_that_say_the_same_merge(one, other):
         (CALL, f"[{CALL}, {CALL}]"),
         ('{"id": 1, "name": "Ann", "input": 3}', '{"id": 2, "name": "Ann", "input": 3}'),
         ('{"name": "Ann", "arguments": 3, "age": 1}', '{"name": "Ann", "arguments": 3, "age": 2}'),
-        ("One essay. " * 20 + "\n```\n{}\n```", "Another essay. " * 20 + "\n```\n{}\n```"),
     ],
 )
-def test_replies_that_say_something_else_do_not(one, other):
-    assert general_text(Candidate(one)) != general_text(Candidate(other))
+def test_values_that_differ_do_not(one, other):
+    assert general_answer(Candidate(one)) != general_answer(Candidate(other))
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "<think>and so", "<think>a</think> "])
-def test_saying_nothing_is_no_signature(text):
-    assert general_text(Candidate(text)) is None
+def test_saying_nothing_is_no_answer(text):
+    assert general_answer(Candidate(text)) is None
 
 
 def test_a_stated_answer_is_what_a_reply_goes_by():
-    assert general_text(Candidate("It is Rome.", answer="Rome")) == general_text(Candidate("rome"))
+    rome = Candidate("It is Rome.", answer="Rome")
+    assert general_answer(rome) == general_answer(Candidate("Rome, I think.", answer="rome ")) is not None
+    assert general_answer(rome) != general_answer(Candidate("It is Rome.", answer="Paris"))
 
 
 JSON = st.recursive(
@@ -269,13 +277,15 @@ JSON = st.recursive(
 def test_json_merges_whatever_its_key_order_and_spacing(value, indent):
     backwards = dict(reversed(value.items()))
     one, other = json.dumps(value, ensure_ascii=False), json.dumps(backwards, indent=indent)
-    assert general_text(Candidate(one)) == general_text(Candidate(other))
+    assert general_answer(Candidate(one)) == general_answer(Candidate(other))
 
 
 def test_a_mark_of_thoughts_inside_json_hides_nothing():
     one, other = Candidate('{"<think>": 1}'), Candidate('{"<think>": 2}')
-    assert general_text(one) != general_text(other)
-    assert general_text(Candidate('<think>{"a": 2}</think>{"a": 1}')) == general_text(Candidate('{"a": 1}'))
+    assert general_answer(one) != general_answer(other)
+    assert general_answer(Candidate('<think>{"a": 2}</think>{"a": 1}')) == general_answer(
+        Candidate('{"a": 1}')
+    )
 
 
 def test_programs_that_differ_at_first_sight_need_no_syntax_tree_and_equal_ones_are_still_found():

@@ -37,7 +37,7 @@ def test_stage_0_merges_equal_answers_and_seeds_by_cluster_size():
     first = contest.pending
     assert [set(ask.entrants) for ask in first.asks] == [{4, 3}]
     assert first.byes == (5,)
-    assert first.ranking[:3] == (4, 5, 3)
+    assert first.ranking == (4, 0, 2, 5, 1, 3)  # each followed by the others of its cluster
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,16 @@ def test_win_rates_come_from_stage_c_alone():
         assert contest.selection.scores[player] == pytest.approx(won / at_stake)
 
 
-def test_the_order_is_finalists_then_the_latest_losers_then_the_merged():
-    contest = played(Caps(), field_of(18, [*map(str, range(16)), "0", "1"]), erratic(1))
+def test_the_order_is_finalists_then_the_latest_losers_each_with_its_cluster():
+    names = [*map(str, range(16)), "0", "1"]
+    contest = played(Caps(), field_of(18, names), erratic(1))
     order, (a, b, c) = contest.selection.order, contest.transcript
-    players = [{one for ask in turn.round.asks for one in ask.entrants} for turn in (a, b, c)]
-    assert set(order[:4]) == players[2]
-    assert set(order[4:8]) == players[1] - players[2]
-    assert set(order[8:16]) == players[0] - players[1]
-    assert len(set(order[16:])) == 2
+    players = [{names[one] for ask in turn.round.asks for one in ask.entrants} for turn in (a, b, c)]
+    clusters = list(dict.fromkeys(names[one] for one in order))
+    assert [names[one] for one in order] == [name for name in clusters for _ in range(names.count(name))]
+    assert set(clusters[:4]) == players[2]
+    assert set(clusters[4:8]) == players[1] - players[2]
+    assert set(clusters[8:]) == players[0] - players[1]
 
 
 class TestRescue:

@@ -23,6 +23,13 @@ from playing import (
 )
 
 AGREEING = ("knockout", "sprint", "posterior")
+MERGING = {
+    *AGREEING,
+    "majority",
+    "tests-first",
+    *(name for name in ALL if name.startswith("caps")),
+    "no-rescue",
+}
 names = st.sampled_from(ALL)
 signatures = st.lists(st.sampled_from(["x", "y", "z", None]) | st.uuids().map(str), min_size=1, max_size=24)
 judges = st.one_of(
@@ -40,6 +47,26 @@ def test_every_contest_ends_with_a_legal_winner_and_replays_identically(name, si
     assert sorted(first.selection.order) == list(range(len(field)))
     assert not first.selection.provisional
     assert all(len(set(ask.entrants)) == len(ask.entrants) for ask in asks_of(first))
+
+
+@settings(max_examples=600)
+@given(name=names, signatures=signatures, judge=judges, seed=st.integers(0, 5), rounds=st.integers(0, 9))
+def test_the_order_is_best_first_by_scores_that_every_candidate_has(name, signatures, judge, seed, rounds):
+    contest = Contest(make_strategy(name), field_of(len(signatures), signatures), seed=seed)
+    for _ in range(rounds):
+        if contest.pending is not None:
+            contest.answer([judge(ask) for ask in contest.pending.asks])
+    contest.stop("enough")
+    chosen = contest.selection
+    scores = [chosen.scores[one] for one in chosen.order]
+    assert chosen.winner == chosen.order[0]
+    assert len(chosen.scores) == len(signatures)
+    assert scores == sorted(scores, reverse=True)
+    if name in MERGING:
+        clusters = [signatures[one] or one for one in chosen.order]
+        together = [cluster for k, cluster in enumerate(clusters) if k == 0 or clusters[k - 1] != cluster]
+        assert len(together) == len(set(clusters))
+        assert len(set(zip(clusters, scores, strict=True))) == len(together)
 
 
 @settings(max_examples=300)
@@ -113,13 +140,10 @@ def test_asked_in_both_orders_a_judge_that_only_sees_the_slot_decides_nothing(na
         pairs = list(zip(round_.asks[::2], round_.asks[1::2], strict=True))
         assert all((there.a, there.b) == (back.b, back.a) for there, back in pairs)
         contest.answer([slot_a_wins(ask) for ask in round_.asks])
-    scores = contest.selection.scores
-    if name not in (
-        "knockout",
-        "sprint",
-        "posterior",
-    ):  # whose scores also tell who was asked about how often
-        assert len({round(score, 9) for score in scores.values()}) == 1
+    chosen = contest.selection
+    if name not in ("knockout", "sprint", "posterior"):  # whose scores also tell who was asked how often
+        judged = chosen.finalists or chosen.order  # whoever is eliminated is below the finalists
+        assert len({round(chosen.scores[one], 9) for one in judged}) == 1
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -145,7 +145,11 @@ def test_ratings_are_asked_where_the_judge_is_known_to_rate_well_and_only_there(
 def test_where_programs_behave_alike_the_judge_is_asked_inside_the_best_cluster():
     field = [
         Entrant(
-            i, "popular" if i < 5 else f"#{i}", (0, 250, 900), {"parses": 1.0, "tests_passed": float(i < 5)}
+            i,
+            "popular" if i < 5 else f"#{i}",
+            (0, 250, 900),
+            {"parses": 1.0, "tests_passed": float(i < 5)},
+            signed_by="open",
         )
         for i in range(7)
     ]
@@ -246,7 +250,7 @@ def test_where_all_differ_everyone_likely_is_compared_and_the_best_wins():
 
 
 def test_two_candidates_may_be_believed_more_than_half():
-    contest = played("posterior", field_of(2), lower_id_wins)
+    contest = played("posterior", field_of(2, [None, None]), lower_id_wins)
     assert probability(contest) > 0.6
 
 

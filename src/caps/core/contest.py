@@ -10,6 +10,7 @@ It is the only caller of `send`, so it checks both sides of the contract.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from random import Random
 
 from caps.core.errors import AnswerError, InputError, StrategyError
@@ -30,6 +31,7 @@ from caps.core.types import (
     Verdict,
 )
 
+ROUNDING = 1e-9  # strategies that compare sums round them to this
 _WANTED = {
     Pairing: "a Verdict with ratings from 1 to 10",
     Group: "a Pick of one of those shown",
@@ -108,7 +110,8 @@ class Contest:
         order, facts = self.pending.ranking, self.pending.facts
         self._play.close()
         self.stopped, self.pending = reason, None
-        self._selection = Selection(order[0], order, facts=facts, provisional=True)
+        provisional = Selection(order[0], order, facts=facts, provisional=True)
+        self._selection = with_all_scores(provisional, self.entrants)
 
     def _advance(self, answers: tuple[Answer, ...] | None) -> None:
         self.pending = None
@@ -139,11 +142,38 @@ class Contest:
         self._check_order(selection.order, "the order of the selection")
         if selection.order[0] != selection.winner:
             raise StrategyError(f"the winner {selection.winner} does not stand first in the order")
-        return selection if self._complete else replace(selection, provisional=True)
+        complete = with_all_scores(selection, self.entrants)
+        return complete if self._complete else replace(complete, provisional=True)
 
     def _check_order(self, order: Sequence[int], what: str) -> None:
         if len(order) != len(self._ids) or self._ids.difference(order):
             raise StrategyError(f"{what} is not a permutation of the entrants")
+
+
+def with_all_scores(selection: Selection, entrants: Sequence[Entrant]) -> Selection:
+    """The selection with a score for every candidate, none larger than the one before it.
+
+    A candidate without a score of its own has that of the one before it. If there are none at all, the score
+    is the rank, which neighbours with the same signature share.
+    """
+    if not selection.scores:
+        signature = {entrant.id: entrant.signature or entrant.id for entrant in entrants}
+        groups = [list(group) for _, group in groupby(selection.order, key=signature.__getitem__)]
+        return replace(selection, scores=rank_scores(groups), score_kind="rank")
+    scores: dict[int, float] = {}
+    lowest = selection.scores.get(selection.winner, max(selection.scores.values()))
+    for player in selection.order:
+        score = selection.scores.get(player, lowest)
+        if score > lowest + ROUNDING:
+            raise StrategyError(f"the scores increase along the order, at candidate {player}")
+        scores[player] = lowest = min(score, lowest)
+    return replace(selection, scores=scores)
+
+
+def rank_scores(groups: Sequence[Sequence[int]]) -> dict[int, float]:
+    """Scores by rank: from 1 for the first group to 0 for the last, by equal steps."""
+    step = 1 / max(1, len(groups) - 1)
+    return {player: 1 - step * place for place, group in enumerate(groups) for player in group}
 
 
 def _check_answer(ask: Ask, answer: Answer) -> bool:

@@ -124,7 +124,7 @@ class Domain:
     """What a case calls it in its field `domain`: a word of letters, digits, - and _."""
     about: str = ""
     """One line for `caps list domains`."""
-    signature: str | Signature = "general-text"
+    signature: str | Signature = "general-answer"
     """E0: equal for candidates that give the same answer; None where there is no answer."""
     partial: str | View = "general-summary"
     """E1: the part of a candidate that a judge sees first."""
@@ -151,7 +151,7 @@ class Domain:
     python_programs: bool = False
     """Whether candidates are Python programs: a case may state an interface and tests for them."""
     short_answers: bool = False
-    """Whether a candidate ends in a short answer, which is printed once more by itself."""
+    """Whether a candidate ends in a short answer, of which at most one is right; it is printed by itself."""
     text_form: str = ""
     """What the text of a candidate is where it is not Markdown, for pages: `code`, `patch` or `messages`."""
     recognises: Callable[[Mapping[str, object], Sequence[Candidate]], str] | None = None

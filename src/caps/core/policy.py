@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol, TypeAlias
 
+from caps.core.contest import with_all_scores
 from caps.core.errors import AnswerError, StrategyError
 from caps.core.types import Answer, Entrant, Round, Selection
 
@@ -56,8 +57,7 @@ class JudgePrice:
 class Pool:
     """The candidates so far, in the order of their arrival, who wrote each, and what more would cost.
 
-    Without a `judge` nothing can be asked. A `closed` pool gets no more samples. With `short_answers`, at
-    most one answer is right.
+    Without a `judge` nothing can be asked. A `closed` pool gets no more samples.
     """
 
     sources: tuple[Source, ...]
@@ -65,7 +65,6 @@ class Pool:
     written_by: tuple[int, ...] = ()
     judge: JudgePrice | None = None
     closed: bool = False
-    short_answers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,8 @@ class PolicyRun:
         self._play.close()
         self.stopped, self.pending = reason, None
         if ranking:
-            self.selection = Selection(ranking[0], ranking, facts=facts, provisional=True)
+            provisional = Selection(ranking[0], ranking, facts=facts, provisional=True)
+            self.selection = with_all_scores(provisional, self.pool.entrants)
 
     def _advance(self, event: Event | None) -> None:
         self.pending = None

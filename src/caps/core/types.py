@@ -212,12 +212,19 @@ class Case:
         return cls(name, Problem.of(problem), tuple(Candidate(text) for text in candidates), domain)
 
 
+#: What a signature stands for. `value`: an answer that is compared by value, so at most one is right. `open`:
+#: an answer or a behaviour beside which others may be right too, as with programs. `text`: no answer was
+#: found, so equal signatures only mean that a text came several times, which does not make it right.
+AnswerKind: TypeAlias = Literal["value", "open", "text"]
+
+
 @dataclass(frozen=True, slots=True)
 class Entrant:
     """What a strategy may know about a candidate: its signature, its size at each level, named numbers.
 
     `differences` maps each candidate that a known difference separates from this one to the size of what a
-    judge reads at E1 of this one beside it.
+    judge reads at E1 of this one beside it. Candidates with the same `text` read the same to a judge, so
+    asking about both would be asking the same question twice; None: unlike all others.
     """
 
     id: int
@@ -225,6 +232,13 @@ class Entrant:
     sizes: tuple[int, int, int] = (0, 0, 0)
     features: Mapping[str, float] = field(default_factory=dict, hash=False)
     differences: Mapping[int, int] = field(default_factory=dict, hash=False)
+    signed_by: AnswerKind = "value"
+    text: int | None = None
+
+    @property
+    def answer(self) -> AnswerKind:
+        """What its signature stands for; `text` without one."""
+        return "text" if self.signature is None else self.signed_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,8 +383,11 @@ class TokenLogprob:
 #: round; the others are lists.
 RoundKind: TypeAlias = Literal["elimination", "round_robin", "second_look", "comparison", "rating", "pick"]
 
-#: The meaning of a selection's scores; empty without scores.
-ScoreKind: TypeAlias = Literal["win rate", "probability", "rating", "share of votes", "score", "wins", ""]
+#: The meaning of a selection's scores. `wins` are rounds survived, byes included; `rank` is the place in the
+#: order, from 1 for the first to 0 for the last.
+ScoreKind: TypeAlias = Literal[
+    "win rate", "probability", "rating", "share of votes", "score", "wins", "rank", ""
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,9 +413,10 @@ class Influence:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The outcome of a contest: the winner, the ranking, and the strategy's scores and facts.
+    """The outcome of a contest: the winner, the ranking best first, and the strategy's scores and facts.
 
-    `score_kind` says what the scores mean.
+    A contest completes the scores: every candidate has one, and they never increase along `order`.
+    `score_kind` says what they mean.
     """
 
     winner: int

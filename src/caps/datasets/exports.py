@@ -94,9 +94,8 @@ def demonstrations(chosen: Iterable[Chosen]) -> Iterator[bytes]:
 def rewards(chosen: Iterable[Chosen]) -> Iterator[bytes]:
     """Groups for GRPO: all completions of a case with rewards of mean 0 and, unless all equal, deviation 1.
 
-    A reward is the probability or score that the run gave a candidate, or its place in the ranking where the
-    strategy scores none or not all.
-    Completions with the same text have the same reward.
+    A reward is the probability or score that the run gave a candidate; completions with the same text have
+    the same reward.
     """
     for item in chosen:
         raw = _raw_rewards(item)
@@ -202,17 +201,11 @@ def _answer(case: Case, candidate: Candidate) -> str:
 
 
 def _raw_rewards(item: Chosen) -> list[float]:
-    texts = [one.text for one in item.case.candidates]
-    scores, order = item.line.get("scores"), item.line.get("order") or item.ids
-    listed = scores if isinstance(scores, list) and len(scores) == len(texts) else []
-    known = [(text, float(x)) for text, x in zip(texts, listed, strict=False) if isinstance(x, int | float)]
-    if {text for text, _ in known} != set(texts):  # a copy of another candidate may have no score of its own
-        places = {one: place for place, one in enumerate(order)}
-        known = [(text, float(len(texts) - places.get(i, len(texts)))) for i, text in enumerate(texts)]
-    same: dict[str, list[float]] = {}
-    for text, x in known:
-        same.setdefault(text, []).append(x)
-    return [fmean(same[text]) for text in texts]
+    texts = [candidate.text for candidate in item.case.candidates]
+    scores_of: dict[str, list[float]] = {}
+    for text, score in zip(texts, item.line["scores"], strict=True):
+        scores_of.setdefault(text, []).append(score)
+    return [fmean(scores_of[text]) for text in texts]
 
 
 def _csv_line(cells: Sequence[object]) -> bytes:

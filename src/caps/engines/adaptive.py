@@ -23,7 +23,6 @@ from caps.core.types import Answer, Candidate, Case, Entrant, Round, Selection, 
 from caps.costs.prices import Price
 from caps.engines.base import EXHAUSTED, Outcome
 from caps.engines.local import LocalEngine
-from caps.evidence.domains import domain_named
 from caps.judging.base import NOTHING, Budget, PreparedCase
 
 LATE = 3.0  # a sample is late after this many times the median time of those that ended
@@ -410,8 +409,6 @@ class AdaptiveRun(Generic[D]):
             tuple(self._written_by),
             self._judge_terms() if self._asks else None,
             closed=self._out_of_budget,
-            short_answers=self._prepared is not None
-            and domain_named(self._prepared.case.domain).short_answers,
         )
 
     def _source(self, number: int) -> Source:

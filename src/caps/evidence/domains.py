@@ -136,7 +136,6 @@ MATH = Domain(
 )
 GENERAL = Domain(
     name="general",
-    finder="replies",
     recognises=lambda row, candidates: "nothing else fits",  # noqa: ARG005
 )
 

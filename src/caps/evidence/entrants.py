@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from caps.core.domains import Differences, Signature
 from caps.core.types import (
+    AnswerKind,
     Ask,
     Candidate,
     Case,
@@ -20,12 +21,13 @@ from caps.core.types import (
     Survived,
     shows_difference,
 )
+from caps.evidence.domains import domain_named
 from caps.evidence.profiles import Profile, pair_view_named, signature_named, view_named
-from caps.evidence.signatures import QUICK, verbatim
+from caps.evidence.signatures import QUICK, same_text, verbatim
 from caps.evidence.windows import fit
 
-Read: TypeAlias = tuple[str | None, str, str]
-"""The signature, partial view and full view of a candidate."""
+Read: TypeAlias = tuple[str | None, bool, str, str]
+"""The signature of a candidate, whether that is an answer (else of its text), its partial and full view."""
 
 
 FOUND = ("parses", "tests_passed")  # features that findings add
@@ -69,9 +71,8 @@ def read_candidates(candidates: Sequence[Candidate], profile: Profile, room: int
     """Compute the signature, partial and full view of each candidate; equal candidates are read once.
 
     Views are shortened to about `room` characters.
-    A candidate without a signature, such as one without an answer, gets a hash of its text, so equal texts
-    are equal in every domain; so does one that is different from all others at first sight. A partial view
-    that is longer than the full view is replaced by it.
+    A candidate without an answer gets a signature of its text, so equal texts are equal in every domain. A
+    partial view that is longer than the full view is replaced by it.
     """
     signature = signature_named(profile.signature)
     partial, full = view_named(profile.partial), view_named(profile.full)
@@ -84,8 +85,9 @@ def read_candidates(candidates: Sequence[Candidate], profile: Profile, room: int
         if room is not None:
             whole, shown = fit(whole, room), fit(shown, room)
         shown = min(whole, shown, key=len)
-        signed = None if candidate in alone else signature(candidate)
-        return signed or verbatim(candidate), whole if shown == whole else shown, whole
+        answer = verbatim(candidate) if candidate in alone else signature(candidate)
+        signed = answer or same_text(candidate)
+        return signed, answer is not None, whole if shown == whole else shown, whole
 
     return [read(candidate) for candidate in candidates]
 
@@ -98,8 +100,8 @@ def _different_from_all(candidates: Sequence[Candidate], signature: Signature) -
     known = {candidate: quick(candidate) for candidate in set(candidates)}
     if None in known.values():  # that one may equal any other
         return set()
-    counts = Counter(known.values())
-    return {candidate for candidate, one in known.items() if counts[one] == 1}
+    counts = Counter(known[candidate] for candidate in candidates)
+    return {candidate for candidate in known if counts[known[candidate]] == 1}
 
 
 def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], profile: Profile) -> Views:
@@ -110,12 +112,25 @@ def views_of(case: Case, read: Iterable[Read], count: Callable[[str], int], prof
     beside: list[dict[int, int]] = [{} for _ in case.candidates]
     for (a, b), texts in separated(differences, len(beside)):
         beside[a][b], beside[b][a] = map(count, texts)
-    for index, (candidate, (signature, shown, whole)) in enumerate(zip(case.candidates, read, strict=True)):
+    kind: AnswerKind = "value" if domain_named(case.domain).short_answers else "open"
+    numbers: dict[tuple[str, str, tuple[Media, ...]], int] = {}
+    pairs = zip(case.candidates, read, strict=True)
+    for index, (candidate, (signature, answered, shown, whole)) in enumerate(pairs):
         partial, full = counted(shown), counted(whole)
         if candidate.media:
             partial += media_tokens(candidate.media, shown)
             full += media_tokens(candidate.media, whole)
-        entrants.append(Entrant(index, signature, (0, partial, full), _features(candidate), beside[index]))
+        entrants.append(
+            Entrant(
+                index,
+                signature,
+                (0, partial, full),
+                _features(candidate),
+                beside[index],
+                kind if answered else "text",
+                numbers.setdefault((shown, whole, candidate.media), len(numbers)),
+            )
+        )
         views.append((shown, whole))
     return Views(tuple(entrants), tuple(views), differences)
 

@@ -26,7 +26,7 @@ from caps.registry import (
 
 BY_FINDINGS = {
     "code-ast": "code-behaviour", "math-answer": "math-equivalent", "math-final": "math-equivalent",
-    "patch-text": "patch-result", "final-state": "final-result", "general-text": "general-found",
+    "patch-text": "patch-result", "final-state": "final-result",
 }  # fmt: skip
 SLOTS = {"signature": SIGNATURES, "partial": VIEWS, "full": VIEWS, "pair": PAIR_VIEWS}
 _ARTICLE = {"candidate": "a candidate", "candidates": "the candidates of a case"}

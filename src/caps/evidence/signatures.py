@@ -184,27 +184,26 @@ def math_equivalent(candidate: Candidate) -> str | None:
     return _found_cluster(candidate) or math_final(candidate)
 
 
-def general_text(candidate: Candidate) -> str | None:
-    """The stated answer, or the reply without its thoughts, as JSON, tool calls or casefolded text."""
+def general_answer(candidate: Candidate) -> str | None:
+    """The stated answer, or the JSON value or tool calls of the reply; None for other text."""
     reply = _reply_of(candidate)
     value = canonical(reply)
     if value is None:
         value = _fenced_value(reply)
-    return _short(" ".join(reply.casefold().split())) if value is None else _digest(value)
+    if value is not None:
+        return _digest(value)
+    stated = (candidate.answer or "").strip()
+    return _short(_folded(stated)) if stated else None
 
 
-def general_found(candidate: Candidate) -> str | None:
-    """The cluster that the findings put a reply in, such as that of refusals, else its text."""
-    return _found_cluster(candidate) or general_text(candidate)
+def same_text(candidate: Candidate) -> str | None:
+    """A hash of the reply without its thoughts, case and spacing, for a candidate without an answer."""
+    reply = _reply_of(candidate) or candidate.text.strip() or (candidate.code or "").strip()
+    return _digest("text\0" + _folded(reply)) if reply else None
 
 
-def json_value(candidate: Candidate) -> Any:
-    """The JSON object or list of a reply, also in a fenced block that is all of it; None for prose."""
-    reply = _reply_of(candidate)
-    value = _load(reply)
-    if value is _NO_VALUE and (block := find_layout(reply).block) is not None:
-        value = _load(block.within(reply)) if _is_all(reply, block) else _NO_VALUE
-    return value if isinstance(value, dict | list) else None
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def _reply_of(candidate: Candidate) -> str:
@@ -214,11 +213,6 @@ def _reply_of(candidate: Candidate) -> str:
     text = candidate.text.strip()
     reply = spoken(text).strip()
     return text if reply != text and _load(text) is not _NO_VALUE else reply
-
-
-def written_value(value: object) -> str:
-    """A JSON value in its canonical form."""
-    return _dump(value)
 
 
 def verbatim(candidate: Candidate) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from caps.core.types import Candidate
 from caps.evidence.patches import looks_like_patch, patch_signature, patch_summary
-from caps.evidence.signatures import general_text
+from caps.evidence.signatures import general_answer
 from caps.evidence.views import full, general_summary
 
 MAX_CHARACTERS = 50_000_000
@@ -165,10 +165,10 @@ def _is_error(result: str) -> bool:
 def final_state(candidate: Candidate) -> str | None:
     """The final state of a run: its stated answer or diff, or the diff its last step shows; else None."""
     if candidate.answer and candidate.answer.strip():
-        return patch_signature(Candidate(candidate.answer)) or general_text(Candidate(candidate.answer))
+        return patch_signature(Candidate(candidate.answer)) or general_answer(candidate)
     run = read_run(candidate.text)
     if run is None:
-        return general_text(candidate)
+        return general_answer(candidate)
     return patch_signature(Candidate(run.final_diff)) if run.final_diff else None
 
 

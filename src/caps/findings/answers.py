@@ -5,10 +5,12 @@ from functools import partial
 
 from caps.core.domains import Resources
 from caps.core.types import Candidate, Case, Found
+from caps.evidence.anatomy import final_answer
 from caps.graders.answer_forms import candidate_answer
 from caps.graders.math import MathGrader, compare_cheaply
 from caps.text_workers import TextWorkers
 
+SIGNS = frozenset("\\$√π∞")  # of mathematics, beside digits
 LONG_ANSWERS = 4_000  # characters in total: comparing all pairs of long answers takes seconds
 
 
@@ -25,7 +27,7 @@ class AnswerFinder:
     @property
     def version(self) -> str:
         """The version of the grader."""
-        return f"answers-1 {self._grader.version}"
+        return f"answers-2 {self._grader.version}"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """The cluster of each answer, named after its first member; undecided answers count as different."""
@@ -53,5 +55,17 @@ def make_finder(resources: Resources) -> AnswerFinder:
 
 
 def answers_of(candidates: Sequence[Candidate]) -> list[str | None]:
-    """The final answer of each candidate."""
-    return [candidate_answer(one) for one in candidates]
+    """The final answer of each candidate; None where it has none."""
+    return [_answer_of(candidate) for candidate in candidates]
+
+
+def _answer_of(candidate: Candidate) -> str | None:
+    """A stated, boxed or announced answer, or a value that the text gives; other words are no answer.
+
+    A grader may take the whole text for the answer. Here equal answers are votes, and "No idea." is not one.
+    """
+    answer = candidate_answer(candidate)
+    if answer is None or final_answer(candidate) is not None:
+        return answer
+    is_choice = len(answer.strip("(). ")) == 1
+    return answer if is_choice or any(sign.isnumeric() or sign in SIGNS for sign in answer) else None

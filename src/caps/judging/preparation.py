@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from caps.core.domains import Differences
 from caps.core.text import estimate_tokens
@@ -27,7 +27,7 @@ INSTRUCTIONS = 800  # tokens of a template, its fences and the markup of a chat
 LEAST_ROOM = 1_000  # characters of a view, however long the problem is
 LONG_CODE = 16_000  # characters: parsing a program takes a hundred times as long as splitting a text
 LIGHT = frozenset(
-    {"math-answer", "math-final", "math-equivalent", "general-text", "general-found"}
+    {"math-answer", "math-final", "math-equivalent", "general-answer"}
 )  # signatures that parse no program
 
 
@@ -106,10 +106,14 @@ class CasePreparation:
         return PreparedCase(case, ready, texts.nonce, statement_tokens(case.problem), texts.code)
 
 
+ReducedRead: TypeAlias = tuple[str | None, bool, str | None, str | None]
+"""A `Read`; None for a partial view that equals the full one, and a full view that equals the candidate."""
+
+
 class ViewTexts(NamedTuple):
     """What a case was prepared to, to be sent to a process that has the case; see `PreparedTexts`."""
 
-    read: tuple[tuple[str | None, str | None, str | None], ...]
+    read: tuple[ReducedRead, ...]
     nonce: str
     code: str
 
@@ -117,8 +121,10 @@ class ViewTexts(NamedTuple):
     def of(cls, prepared: PreparedCase) -> "ViewTexts":
         """Reduce a prepared case to what does not stand in the case itself."""
         evidence = prepared.evidence
-        signatures = [entrant.signature for entrant in evidence.entrants]
-        read = [(signature, *views) for signature, views in zip(signatures, evidence.views, strict=True)]
+        read = [
+            (entrant.signature, entrant.answer != "text", *views)
+            for entrant, views in zip(evidence.entrants, evidence.views, strict=True)
+        ]
         return cls(_reduced(prepared.case.candidates, read), prepared.nonce, prepared.code)
 
 
@@ -129,7 +135,7 @@ class PreparedTexts(NamedTuple):
     text that a prompt may show, its escaped form (None: unchanged) and its quoted form if wanted.
     """
 
-    read: tuple[tuple[str | None, str | None, str | None], ...]
+    read: tuple[ReducedRead, ...]
     nonce: str
     code: str
     texts: tuple[tuple[str | None, str | None], ...]
@@ -146,7 +152,7 @@ def prepare_texts(
 ) -> PreparedTexts:
     """Parse and escape all texts of a case."""
     read = read_candidates(candidates, profile, room)
-    views = tuple((shown, whole) for _, shown, whole in read)
+    views = tuple((shown, whole) for *_, shown, whole in read)
     nonce, code = _marks(problem, views, criteria, differences_of(candidates, profile))
     rows = _reduced(candidates, read)
     made = []
@@ -188,20 +194,18 @@ def _marks(
     return nonce, code_for(nonce, [problem.text, *shown, *found, *criteria])
 
 
-def _reduced(
-    candidates: Sequence[Candidate], read: Sequence[Read]
-) -> tuple[tuple[str | None, str | None, str | None], ...]:
+def _reduced(candidates: Sequence[Candidate], read: Sequence[Read]) -> tuple[ReducedRead, ...]:
     """What was read, with None for a view that is the candidate's text, or equal to the full view."""
     return tuple(
-        (signature, None if shown == whole else shown, None if whole == one.text else whole)
-        for one, (signature, shown, whole) in zip(candidates, read, strict=True)
+        (signature, answered, None if shown == whole else shown, None if whole == candidate.text else whole)
+        for candidate, (signature, answered, shown, whole) in zip(candidates, read, strict=True)
     )
 
 
-def _rebuilt(candidate: Candidate, read: tuple[str | None, str | None, str | None]) -> Read:
-    signature, shown, whole = read
+def _rebuilt(candidate: Candidate, read: ReducedRead) -> Read:
+    signature, answered, shown, whole = read
     whole = candidate.text if whole is None else whole
-    return signature, whole if shown is None else shown, whole
+    return signature, answered, whole if shown is None else shown, whole
 
 
 def _shown(problem: Problem, views: tuple[tuple[str, str], ...]) -> list[str]:

@@ -11,7 +11,7 @@ from caps.core.types import Candidate, Case
 from caps.evidence.anatomy import dissect, final_answer, spoken
 from caps.evidence.domains import domain_named
 from caps.evidence.profiles import profile_for, profile_named, signature_named, with_findings, with_views
-from caps.evidence.signatures import verbatim
+from caps.evidence.signatures import same_text
 from caps.runs.rebuild import RebuiltRun
 from caps.runs.result_lines import Line
 
@@ -38,7 +38,7 @@ def case_facts(run: RebuiltRun, case: Case, line: Line) -> CaseFacts:
     """Read a case, with its findings, and its result."""
     candidates = case.candidates
     sign = _signature(run, case.domain)
-    signatures = [sign(one) or verbatim(one) for one in candidates]
+    signatures = [sign(one) or same_text(one) for one in candidates]
     votes = Counter(signatures)
     winner = line.get("winner")
     chosen = candidates[winner] if isinstance(winner, int) and 0 <= winner < len(candidates) else None
@@ -103,4 +103,4 @@ def _signature(run: RebuiltRun, domain: str) -> Signature:
     try:
         return _found_signature(config.profile, domain, views, found=run.runner.merges_found)
     except CapsError:  # a view of this run that is not installed here
-        return verbatim
+        return same_text

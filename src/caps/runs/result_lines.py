@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -162,12 +161,9 @@ def probability_line(chosen: Selection) -> Line:
 
 
 def scores_line(chosen: Selection, candidates: int) -> Line:
-    """Return the final score of each candidate and what it means, if the strategy gives scores."""
-    if not chosen.scores:
-        return {}
-    scores = [chosen.scores.get(one) for one in range(candidates)]
-    rounded = [None if x is None or not isfinite(x) else round(float(x), 4) for x in scores]
-    return {"scores": rounded, "score_kind": chosen.score_kind}
+    """Return the final score of each candidate and what it means."""
+    scores = [round(float(chosen.scores[place]), 4) for place in range(candidates)]
+    return {"scores": scores, "score_kind": chosen.score_kind}
 
 
 def _criteria_line(outcome: Outcome) -> Line:

@@ -163,7 +163,7 @@ def _reasons(samples: Samples, result: ContestResult) -> dict[str, Any]:
             "text": candidate.text,
             "rank": ranks.get(place),
             "cluster": clusters[place] if place < len(clusters) else None,
-            "score": scores["scores"][place] if scores else None,
+            "score": scores["scores"][place],
         }
         for place, candidate in enumerate(samples.candidates)
     ]
@@ -172,8 +172,12 @@ def _reasons(samples: Samples, result: ContestResult) -> dict[str, Any]:
         {name: value for name, value in line.items() if name not in left_out}
         for line in ruling_lines(result.outcome)
     ]
-    kind = {"score_kind": scores["score_kind"]} if scores else {}
-    return {"candidates": candidates, **kind, "verdicts": verdicts, **explanation_line(result.outcome)}
+    return {
+        "candidates": candidates,
+        "score_kind": scores["score_kind"],
+        "verdicts": verdicts,
+        **explanation_line(result.outcome),
+    }
 
 
 def _adaptive_facts(samples: Samples, result: ContestResult) -> dict[str, Any]:

@@ -8,15 +8,13 @@ Invariant: scores never rise along the results, so that a client that sorts them
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from math import isfinite
 from typing import Any
 
 import msgspec
 
 from caps.config import RunConfig
 from caps.core.errors import InputError
-from caps.core.types import Case, Selection
+from caps.core.types import Case
 from caps.server.errors import invalid_value
 from caps.server.openai_format import usage_object
 from caps.server.requests import decode_object, parse_large_case
@@ -70,14 +68,14 @@ def ranking(
     """The response: results best first, usage, and how they were ranked under `caps`."""
     outcome, selection = result.outcome, result.selection
     assert outcome.prepared is not None  # noqa: S101  (a contest was held)
-    candidates, scores = outcome.prepared.case.candidates, relevance_scores(selection)
+    candidates = outcome.prepared.case.candidates
     results = [
         {
             "index": place,
-            "relevance_score": score,
+            "relevance_score": round(selection.scores[place], 6),
             **({"document": {"text": candidates[place].text}} if options.return_documents else {}),
         }
-        for place, score in zip(selection.order, scores or rank_scores(selection), strict=True)
+        for place in selection.order
     ]
     usage = usage_object(None, outcome.ledger)
     probability = selection.facts.get("probability")
@@ -95,26 +93,9 @@ def ranking(
             "seed": config.seed,
             "domain": outcome.prepared.case.domain,
             "clusters": len({one.signature or one.id for one in outcome.prepared.evidence.entrants}),
-            "score_kind": selection.score_kind if scores else "rank",
+            "score_kind": selection.score_kind,
             **({} if probability is None else {"probability": round(probability, 4)}),
             "provisional": selection.provisional,
             "causes": dict(sorted((outcome.ledger.malformed + outcome.ledger.unanswered).items())),
         },
     }
-
-
-def relevance_scores(selection: Selection) -> list[float]:
-    """The strategy's scores in ranking order; empty if some are missing or they rise along the ranking.
-
-    The finalists of some strategies have scores of their own, which do not compare with those of the rest.
-    """
-    found = [selection.scores.get(place) for place in selection.order]
-    scores = [round(float(one), 6) for one in found if one is not None and isfinite(one)]
-    falling = len(scores) == len(found) and all(first >= second for first, second in pairwise(scores))
-    return scores if falling else []
-
-
-def rank_scores(selection: Selection) -> list[float]:
-    """Scores that say the rank only: 1 for the best, then falling by equal steps."""
-    count = len(selection.order)
-    return [round((count - rank) / count, 6) for rank in range(count)]

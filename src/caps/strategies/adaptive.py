@@ -9,14 +9,13 @@ divided by their own price. See docs/explanation/adaptive-sampling.md.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from math import log
 from random import Random
 from typing import NamedTuple, TypeAlias
 
 from caps.core.policy import Draw, Event, PolicyPlay, Pool
 from caps.core.types import Answer, Ask, Entrant, Level, Round
 from caps.strategies.agreement import Rate, Standing, gain, log_weights
-from caps.strategies.belief import weigh
+from caps.strategies.belief import votes_for, weigh
 from caps.strategies.posterior import GAMES_OF_V1, ContestState, Posterior
 from caps.strategies.verdicts import scales
 
@@ -48,12 +47,15 @@ class VotingPosterior(Posterior):
         scored = {"score": self.score, "logprob": self.logprob}
         known = weigh(groups, votes=0.0, failing=failing, scored=scored)
         votes = log_weights(self.counts(groups), self.rates)
-        none = self.votes * log(self.nobody)  # the weight that `posterior` gives to "none is right"
+        none = self.weight_of_none(sum(map(votes_for, groups)))
         return [none + own + vote for own, vote in zip(known, votes, strict=True)]
 
     def counts(self, groups: Sequence[Sequence[Entrant]]) -> list[list[int]]:
-        """How often each source gave each answer."""
-        return [votes([self.written_by[one.id] for one in group], self.independent) for group in groups]
+        """How often each source gave each answer; copies of a text without an answer count once."""
+        return [
+            votes([self.written_by[entrant.id] for entrant in counted], self.independent)
+            for counted in (group[:1] if group[0].answer == "text" else group for group in groups)
+        ]
 
 
 def votes(written_by: Sequence[int], independent: Sequence[bool]) -> list[int]:
@@ -103,7 +105,7 @@ class Adaptive:
             option, asks = self._sampling(pool, state, rounds), list[Ask]()
             enough = facts["probability"] >= self.target and len(pool.entrants) >= self.least
             if not enough:
-                asks = self._asks(pool, state, ranking, option.value)
+                asks = self._asks(pool, state, option.value)
             if asks:
                 event = yield Round(STAGE, tuple(asks), tuple(ranking), facts=facts)
                 rounds.append((asks, event.answers))
@@ -118,8 +120,6 @@ class Adaptive:
         independent = tuple(one.independent for one in pool.sources)
         known = {one.name: getattr(self.posterior, one.name) for one in fields(Posterior)}
         known |= {"confidence_target": self.target, **self._prices(pool)}
-        if pool.short_answers and self.posterior.answers == "auto":
-            known["answers"] = "one"
         strategy = VotingPosterior(**known, written_by=pool.written_by, rates=rates, independent=independent)
         state = ContestState(strategy, pool.entrants, luck)
         for asks, answers in rounds:
@@ -143,11 +143,11 @@ class Adaptive:
         """The gain that something of price 1 has to promise."""
         return self.value / (pool.sources[0].price or 1.0)
 
-    def _asks(self, pool: Pool, state: ContestState, ranking: Sequence[int], rival: float) -> list[Ask]:
+    def _asks(self, pool: Pool, state: ContestState, rival: float) -> list[Ask]:
         """The round to ask now: none if a sample promises more for its price, or nothing can be asked."""
         if pool.judge is None:
             return []
-        best = max((one.option for one in state.questions(ranking)), default=0.0)
+        best = max((one.option for one in state.questions()), default=0.0)
         return state.options() if best >= max(1.0, rival) else []
 
     def _sampling(self, pool: Pool, state: ContestState, rounds: Rounds) -> Option:

@@ -58,7 +58,12 @@ def weigh(
 ) -> list[float]:
     """Log-weight of each answer before the judge is asked: votes, failed checks, scores."""
     fallen, risen = _fail(groups, failing), _stand_out(groups, scored)
-    return [votes * math.log(len(group)) + fallen[k] + risen[k] for k, group in enumerate(groups)]
+    return [votes * math.log(votes_for(group)) + fallen[k] + risen[k] for k, group in enumerate(groups)]
+
+
+def votes_for(group: Sequence[Entrant]) -> int:
+    """How many candidates give an answer; copies of a text without an answer count once."""
+    return 1 if group[0].answer == "text" else len(group)
 
 
 def _fail(groups: Groups, strength: Mapping[str, float]) -> list[float]:
@@ -85,6 +90,18 @@ def _stand_out(groups: Groups, strength: Mapping[str, float]) -> list[float]:
     return gained
 
 
+class Relations(NamedTuple):
+    """What candidates have to do with each other.
+
+    The number of the answer that each gives; the one that is asked about in place of each, the same for all
+    copies of a text; and those from which a known difference separates each.
+    """
+
+    answer_of: Mapping[int, int]
+    originals: Mapping[int, int]
+    differences: Mapping[int, Collection[int]]
+
+
 class Exclusive:
     """The chance of each answer if at most one is right; `prior` and `none` are log-weights.
 
@@ -96,13 +113,13 @@ class Exclusive:
         self,
         prior: Sequence[float],
         none: float,
-        answer_of: Mapping[int, int],
+        relations: Relations,
         judge: UncertainJudge,
-        differences: Mapping[int, Collection[int]],
     ) -> None:
+        answer_of, originals, differences = relations
         self._prior, self._none, self._answer_of, self._judge = prior, none, answer_of, judge
         self._chances: list[float] = []
-        self._sizes = Counter(answer_of.values())
+        self._texts = Counter(answer_of[one] for one in set(originals.values()))
         self._evidence = judge.evidence(answer_of, answer_of, differences)
         self._settle()
 
@@ -150,7 +167,7 @@ class Exclusive:
         news = self._evidence.news(a, b, level)
         apart = news.design.get(j, 0.0) - news.design.get(k, 0.0)
         once, swapped = self._distance(news, j, k), apart**2 / news.spread
-        others = self._sizes[j] > 1 and self._sizes[k] > 1
+        others = self._texts[j] > 1 and self._texts[k] > 1
         common = min(1.0, self._judge.shared + (0.0 if others else self._judge.repeats))
         found = 0.0
         for times in IN_A_ROW:  # several would be asked in both orders, so that the pull of a slot cancels
@@ -236,20 +253,22 @@ def _bounded(chance: float) -> float:
 class Independent:
     """The chance of each candidate if any number may be right: a normal approximation, updated in place.
 
-    `odds` are log-odds by answer. Two candidates of one answer are alike but for a chance of `impure`.
+    `odds` are log-odds by answer. Two candidates of one answer are alike but for a chance of `impure`; copies
+    of a text are alike for certain.
     """
 
     def __init__(
         self,
         odds: Sequence[float],
-        members: Sequence[Sequence[int]],
+        relations: Relations,
         judge: UncertainJudge,
-        differences: Mapping[int, Collection[int]],
     ) -> None:
-        answer_of = {one: k for k, ids in enumerate(members) for one in ids}
-        self._unit_of = {one: place for place, one in enumerate(answer_of)}
+        answer_of, originals, differences = relations
+        texts = list(dict.fromkeys(originals.values()))
+        places = {one: place for place, one in enumerate(texts)}
+        self._unit_of = {one: places[original] for one, original in originals.items()}
         self._evidence = judge.evidence(self._unit_of, answer_of, differences, keep_form=False)
-        answers = list(answer_of.values())
+        answers = [answer_of[one] for one in texts]
         chances = [1 / (1 + math.exp(-odds[k])) for k in answers]
         spreads = [math.sqrt(p * (1 - p)) for p in chances]
         alike = max(1 - judge.impure, SAME_PROBLEM)

@@ -12,7 +12,7 @@ from caps.core.play import Capabilities, Game, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import EPSILON, Standings, win_rates
 from caps.core.types import Entrant, Level, Selection
-from caps.strategies.dedup import REPRESENTATIVES, SHORTLISTS, dedup, enter, keep_all
+from caps.strategies.dedup import REPRESENTATIVES, SHORTLISTS, Pool, dedup, enter, keep_all
 from caps.strategies.pairings import ORDERS, PairRounds, prior, round_robin, slaughter
 
 HARDLY_SHORTER = 0.7
@@ -26,12 +26,13 @@ class _Cascade:
     rounds: PairRounds
     pool: list[int]
     fallen: list[int]
-    merged: list[int]
+    clusters: Pool
+    left_out: list[int]
     lost_by: dict[int, float] = field(default_factory=dict)  # Stage A only, where all begin at S = 0
 
     def ranking(self) -> list[int]:
-        """The order that stands now: the pool as seeded, the eliminated (latest first), the merged."""
-        return [*self.pool, *self.fallen, *self.merged]
+        """The order that stands now: the pool as seeded, the eliminated (latest first), the left out."""
+        return [*self.clusters.expand([*self.pool, *self.fallen]), *self.left_out]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,8 @@ class Caps:
             rounds=PairRounds(self.order, rng),
             pool=self._seeded(entrants, standings),
             fallen=[],
-            merged=[*clusters.merged, *left_out],
+            clusters=clusters,
+            left_out=left_out,
         )
         if len(cascade.pool) > (self.finalists if self.small_pool == "finals" else 1):
             yield from self._eliminate("A", self._screening_level(entrants), cascade, cascade.pool)
@@ -170,9 +172,16 @@ class Caps:
         rates = win_rates(finalists, games, floor=self.weight_floor, weighted=self._weighted)
         cascade.pool = sorted(finalists, key=lambda c: (round(rates[c], 9), standings.rank(c)), reverse=True)
         order = tuple(cascade.ranking())
+        scores = rates | _below(min(rates.values()), [*cascade.fallen, *cascade.left_out])
         return Selection(
-            order[0], order, tuple(finalists), tuple(rescued), rates, facts, score_kind="win rate"
+            order[0], order, tuple(finalists), tuple(rescued), scores, facts, score_kind="win rate"
         )
+
+
+def _below(lowest: float, players: Sequence[int]) -> dict[int, float]:
+    """Scores of players without games in Stage C: even steps from the lowest of the others down to 0."""
+    step = lowest / (len(players) + 1)
+    return {player: lowest - step * (place + 1) for place, player in enumerate(players)}
 
 
 CAPS_R = Caps(rescue="paper")

@@ -1,6 +1,6 @@
 """Stage 0 (Dedup): who plays; entrants with equal signatures form a cluster, one of them stands for it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from statistics import median
 from typing import NamedTuple
@@ -12,10 +12,14 @@ REPRESENTATIVES = ("longest", "first", "shortest", "random")
 
 
 class Pool(NamedTuple):
-    """Who plays, how many each stands for, and who only follows because an equal plays."""
+    """Who plays, with how many each stands for and who these others are."""
 
     cluster_size: dict[int, int]
-    merged: list[int]
+    others: dict[int, list[int]]
+
+    def expand(self, players: Iterable[int]) -> list[int]:
+        """Players in their order, each followed by the others of its cluster."""
+        return [member for player in players for member in (player, *self.others[player])]
 
 
 def clusters(entrants: Sequence[Entrant]) -> list[list[Entrant]]:
@@ -45,14 +49,22 @@ def _passed(entrant: Entrant) -> float:
 def dedup(entrants: Sequence[Entrant], representative: str, rng: Random) -> Pool:
     """Keep one entrant of each cluster; the size of a cluster breaks ties but earns no score."""
     cluster_size: dict[int, int] = {}
-    merged: list[int] = []
+    others: dict[int, list[int]] = {}
     for members in clusters(entrants):
-        chosen = members[0]
-        if len(members) > 1:
-            chosen = _represent(members, representative, rng)
-            merged += [member.id for member in members if member is not chosen]
+        chosen = members[0] if len(members) == 1 else _represent(members, representative, rng)
         cluster_size[chosen.id] = len(members)
-    return Pool(cluster_size, merged)
+        others[chosen.id] = [member.id for member in members if member is not chosen]
+    return Pool(cluster_size, others)
+
+
+def count_votes(entrants: Sequence[Entrant], pool: Pool) -> dict[int, int]:
+    """Votes for each player: the size of its cluster, but none for texts without an answer beside answers."""
+    kind = {entrant.id: entrant.answer for entrant in entrants}
+    only_texts = all(kind[player] == "text" for player in pool.cluster_size)
+    return {
+        player: size if only_texts or kind[player] != "text" else 0
+        for player, size in pool.cluster_size.items()
+    }
 
 
 def middling(members: Sequence[Entrant], luck: Mapping[int, float]) -> list[int]:
@@ -64,7 +76,7 @@ def middling(members: Sequence[Entrant], luck: Mapping[int, float]) -> list[int]
 
 def keep_all(entrants: Sequence[Entrant]) -> Pool:
     """Leave Stage 0 out: everyone plays and stands for themselves."""
-    return Pool({entrant.id: 1 for entrant in entrants}, [])
+    return Pool({entrant.id: 1 for entrant in entrants}, {entrant.id: [] for entrant in entrants})
 
 
 def _represent(members: list[Entrant], rule: str, rng: Random) -> Entrant:

@@ -39,19 +39,35 @@ class Knockout:
             pairs, byes = _draw(pool, group_of)
             judged = [(a, b) for a, b in pairs if group_of[a] != group_of[b]]
             games = yield from rounds.play(
-                "knockout", level, judged, ranking=[*pool, *fallen], byes=byes, kind="elimination"
+                "knockout",
+                level,
+                judged,
+                ranking=_by_group([*pool, *fallen], group_of),
+                byes=byes,
+                kind="elimination",
             )
             judged_winner = {frozenset((game.a, game.b)): game.winner for game in games}
             survivors, losers = byes, []
             for a, b in pairs:
                 winner = judged_winner.get(frozenset((a, b)))
                 winner = rng.choice((a, b)) if winner is None else winner
-                wins[winner] += 1
                 survivors.append(winner)
                 losers.append(b if winner == a else a)
+            for survivor in survivors:
+                wins[survivor] += 1
             pool, fallen = rng.sample(survivors, len(survivors)), losers + fallen
-        order = (*pool, *fallen)
-        return Selection(order[0], order, scores=wins, score_kind="wins")
+        order = _by_group([*pool, *fallen], group_of)
+        best_of_group = {group_of[player]: wins[player] for player in reversed(order)}
+        scores = {player: best_of_group[group_of[player]] for player in order}
+        return Selection(order[0], tuple(order), scores=scores, score_kind="wins")
+
+
+def _by_group(ranked: Sequence[int], group_of: dict[int, int]) -> list[int]:
+    """A ranking in which the members of a group follow the best of them."""
+    place_of_group: dict[int, int] = {}
+    for player in ranked:
+        place_of_group.setdefault(group_of[player], len(place_of_group))
+    return sorted(ranked, key=lambda player: place_of_group[group_of[player]])
 
 
 def _draw(pool: Sequence[int], group_of: dict[int, int]) -> tuple[list[Pair], list[int]]:

@@ -28,6 +28,7 @@ class Listwise:
         """Rounds of windows; an unanswered window sends on its first."""
         pool = rng.sample([entrant.id for entrant in entrants], len(entrants))
         fallen: list[int] = []
+        wins = dict.fromkeys(pool, 0.0)
         while len(pool) > 1:
             windows = [tuple(pool[i : i + self.window]) for i in range(0, len(pool), self.window)]
             contested = [window for window in windows if len(window) > 1]
@@ -36,7 +37,9 @@ class Listwise:
             winners = {window[0]: window[0] for window in windows}
             winners |= {w[0]: best for w, best in zip(contested, picks, strict=True) if best is not None}
             survivors = list(winners.values())
+            for survivor in survivors:
+                wins[survivor] += 1
             fallen = [one for one in pool if one not in set(survivors)] + fallen
             pool = rng.sample(survivors, len(survivors))
         order = (*pool, *fallen)
-        return Selection(order[0], order)
+        return Selection(order[0], order, scores=wins, score_kind="wins")

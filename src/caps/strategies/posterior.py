@@ -2,10 +2,11 @@
 
 Beyond the paper. Candidates that agree are votes, findings and scores weigh in, each answer of the judge
 moves the odds by what it is worth, and the next question is the one that promises most per token. Answers
-exclude each other; programs, and candidates that all differ, do not. See docs/explanation/posterior.md.
+compared by value exclude each other; programs and texts do not. Copies of a text without an answer are no
+votes: a refusal repeats too. See docs/explanation/posterior.md.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import log
@@ -32,7 +33,7 @@ from caps.core.types import (
     Verdict,
     shown_size,
 )
-from caps.strategies.belief import Exclusive, Independent, UncertainJudge, weigh
+from caps.strategies.belief import Exclusive, Independent, Relations, UncertainJudge, votes_for, weigh
 from caps.strategies.dedup import clusters, middling
 from caps.strategies.pairings import ORDERS, SlotHistory
 
@@ -84,7 +85,7 @@ class Posterior(UncertainJudge):
         most=9,
     )
     nobody: float = setting(2.0, "weight of the case that no answer is right, in candidates", least=0.01)
-    parses: float = setting(3.0, "log-odds lost by what does not parse", least=0)
+    parses: float = setting(3.0, "log-odds lost by what does not parse or states no answer", least=0)
     tests: float = setting(5.0, "log-odds lost by failing all public examples", least=0)
     survived: float = setting(
         0.5, "log-odds lost by differing from most programs on all inputs that separate them", least=0
@@ -94,9 +95,10 @@ class Posterior(UncertainJudge):
     feature: str = setting("", "a further number of candidates that counts, such as rm_score")
     feature_weight: float = setting(0.5, "log-odds a standard deviation of the feature", least=0)
     written: float = setting(1.0, "log-odds a standard deviation of agreement with written tests", least=0)
-    answers: str = setting("auto", "may several answers be right?", choices=("auto", "one", "several"))
-    apart: float = setting(
-        0.7, "auto: several may be right if at least this share of candidates has no equal", least=0, most=1
+    answers: str = setting(
+        "auto",
+        "how many answers may be right; auto: one if compared by value",
+        choices=("auto", "one", "several"),
     )
     worth: float = setting(
         0.08, "gain in probability that all of V1-Infer's tokens would have to promise", least=0
@@ -174,25 +176,38 @@ class Posterior(UncertainJudge):
             yield state.chances_if(asks, others)
 
     def several(self, groups: Sequence[Sequence[Entrant]]) -> bool:
-        """Whether several answers may be right: they are programs, or nearly all stand alone."""
+        """Whether several answers may be right: none of them is compared by value."""
         if self.answers != "auto":
             return self.answers == "several"
-        alone, everyone = sum(len(group) == 1 for group in groups), sum(map(len, groups))
-        tried = any("parses" in one.features for group in groups for one in group)
-        return tried or alone >= self.apart * everyone
+        return not any(group[0].answer == "value" for group in groups)
 
     def odds_alone(self, count: int) -> float:
         """Log-odds of a candidate without an equal in a pool of `count`, where several may be right."""
-        smaller = FEWER * log(USUAL_POOL / count)
-        return smaller - self.loose_votes * log(self.nobody) + self.loose_odds
+        return surer_in_pool_of(count) - self.loose_votes * log(self.nobody) + self.loose_odds
+
+    def weight_of_none(self, count: int) -> float:
+        """Log-weight of no answer being right in a pool of `count`, where at most one is."""
+        return self.votes * log(self.nobody) - surer_in_pool_of(count)
 
     def prior(self, groups: Sequence[Sequence[Entrant]]) -> list[float]:
         """Log-weight of each answer before the judge is asked."""
         failing = {"parses": self.parses, "tests_passed": self.tests, "agreement": self.survived}
         scored = {"score": self.score, "logprob": self.logprob, "written": self.written}
         scored |= {self.feature: self.feature_weight} if self.feature else {}
-        votes = self.loose_votes if self.several(groups) else self.votes
-        return weigh(groups, votes=votes, failing=failing, scored=scored)
+        several = self.several(groups)
+        votes = self.loose_votes if several else self.votes
+        weights = weigh(groups, votes=votes, failing=failing, scored=scored)
+        if several:
+            return weights
+        return [
+            weight - self.parses if group[0].answer == "text" else weight
+            for weight, group in zip(weights, groups, strict=True)
+        ]
+
+
+def surer_in_pool_of(count: int) -> float:
+    """Log-odds by which a candidate is surer in a pool of this size than in one of the usual size."""
+    return FEWER * log(USUAL_POOL / count)
 
 
 class ContestState:
@@ -204,6 +219,7 @@ class ContestState:
         groups = sorted(clusters(entrants), key=lambda group: self._luck[group[0].id])
         self._members = [middling(group, self._luck) for group in groups]
         self.answer_of = {one: k for k, ids in enumerate(self._members) for one in ids}
+        self._originals = _originals(self._members, self._entrants)
         self._ids = sorted(self.answer_of)
         full_game = strategy.prompt_tokens + 2 * fmean(one.sizes[Level.FULL] for one in entrants)
         self._everything = GAMES_OF_V1 * len(entrants) * full_game or 1.0
@@ -212,14 +228,16 @@ class ContestState:
         self._unanswered = set[tuple[frozenset[int], Level]]()
         self._levels = self._worthwhile(entrants)
         prior, self.several = strategy.prior(groups), strategy.several(groups)
-        self._belief: Exclusive | Independent
         differences = {one.id: one.differences for one in entrants}
+        count = sum(map(votes_for, groups))
+        known = Relations(self.answer_of, self._originals, differences)
+        self._belief: Exclusive | Independent
         if self.several:
-            base = strategy.odds_alone(len(entrants))
-            self._belief = Independent([base + x for x in prior], self._members, strategy, differences)
+            base = strategy.odds_alone(count)
+            self._belief = Independent([base + x for x in prior], known, strategy)
         else:
-            none = strategy.votes * log(strategy.nobody)
-            self._belief = Exclusive(prior, none, self.answer_of, strategy, differences)
+            none = strategy.weight_of_none(count)
+            self._belief = Exclusive(prior, none, known, strategy)
 
     def update(self, asks: Sequence[Ask], answers: Sequence[Answer]) -> None:
         """Update with the answers of a round; a question that went unanswered is not asked again."""
@@ -240,10 +258,17 @@ class ContestState:
         return self._slots.asked + len(asks) <= self.strategy.max_asks and tokens <= self._room
 
     def ranking(self) -> list[int]:
-        """The likeliest candidate of each answer, the likeliest answer first; then the others."""
-        order = [self._best_members(k) for k in range(len(self._members))]
-        order.sort(key=lambda ids: (-round(self._belief.chance(ids[0]), 9), self._luck[ids[0]]))
-        return [ids[0] for ids in order] + [one for ids in order for one in ids[1:]]
+        """The likeliest candidate first; of equally likely ones, those that give the same answer together."""
+        grouped = [one for ids in self._answers_by_chance() for one in ids]
+        return sorted(grouped, key=self._unlikeliness)
+
+    def _answers_by_chance(self) -> list[list[int]]:
+        """The members of each answer, likeliest first; the answer with the likeliest member first."""
+        answers = [sorted(ids, key=self._unlikeliness) for ids in self._members]
+        return sorted(answers, key=lambda ids: (self._unlikeliness(ids[0]), self._luck[ids[0]]))
+
+    def _unlikeliness(self, one: int) -> float:
+        return -round(self._belief.chance(one), 9)
 
     def chances(self) -> dict[int, float]:
         """How likely each candidate is to be right."""
@@ -270,7 +295,7 @@ class ContestState:
         if self._belief.chance(order[0]) >= self.strategy.confidence_target:
             return []
         asks, shown, met, leader = list[Ask](), set[int](), set[int](), self.answer_of[order[0]]
-        for one in sorted(self.questions(order), key=lambda question: -question.option):
+        for one in sorted(self.questions(), key=lambda question: -question.option):
             answers = {self.answer_of[each] for each in one.shown} - {leader}
             if one.option < 1 or len(asks) >= self.strategy.at_once:
                 break
@@ -282,13 +307,17 @@ class ContestState:
                     asks, shown, met = [*asks, *more], shown.union(one.shown), met | answers
         return asks
 
-    def questions(self, order: Sequence[int]) -> Iterator[Question]:
+    def questions(self) -> Iterator[Question]:
         """Each pair of likely candidates at each level, and each to be rated, that may be worth its price."""
-        front = order[: min(LEADERS, len(self._members))]
-        if len(order) == 1 or (len(front) == 1 and not self.several):
+        answers = self._answers_by_chance()
+        front = [self._originals[ids[0]] for ids in answers[:LEADERS]]
+        inside = [
+            one for one in dict.fromkeys(self._originals[each] for each in answers[0]) if one != front[0]
+        ]
+        if len(front) == 1 and not (self.several and inside):
             return
         for level in (Level.PARTIAL, Level.FULL):
-            for a, b in self._pairs(front, level):
+            for a, b in self._pairs(front, inside, level):
                 if level in self._levels or b in self._entrants[a].differences:
                     yield from self._priced(a, b, level)
         if self._belief.uses_ratings:
@@ -307,20 +336,22 @@ class ContestState:
             gain = self._belief.gain(a, b, level)
             yield Question(a, b, level, gain / price if price else float("inf"))
 
-    def _pairs(self, front: Sequence[int], level: Level) -> Iterator[tuple[int, int]]:
-        """Pairs to consider: of each answer the member shown least, or the likeliest where members differ."""
+    def _pairs(self, front: Sequence[int], inside: Sequence[int], level: Level) -> Iterator[tuple[int, int]]:
+        """Pairs to consider, of the likeliest of each answer and of others `inside` the likeliest answer.
+
+        Where members of an answer are right together, the one shown least stands for it.
+        """
         if not self.several:
-            shown = [self._slots.least_shown(self._members[self.answer_of[one]], level) for one in front]
+            shown = [self._slots.least_shown(self._texts_of(self.answer_of[one]), level) for one in front]
             yield from combinations(shown, 2)
             return
-        inside = self._best_members(self.answer_of[front[0]])[1 : 1 + FOREMOST]
         for place, one in enumerate(front[:FOREMOST]):
             yield from ((one, other) for other in front[place + 1 :])
-        yield from ((front[0], other) for other in inside)
+        yield from ((front[0], other) for other in inside[:FOREMOST])
 
-    def _best_members(self, answer: int) -> list[int]:
-        ids = self._members[answer]
-        return sorted(ids, key=lambda one: -round(self._belief.chance(one), 9)) if self.several else ids
+    def _texts_of(self, answer: int) -> list[int]:
+        """The members of an answer that a judge can tell apart."""
+        return list(dict.fromkeys(self._originals[one] for one in self._members[answer]))
 
     def _worthwhile(self, entrants: Sequence[Entrant]) -> tuple[Level, ...]:
         partial, full = (sum(one.sizes[level] for one in entrants) for level in (Level.PARTIAL, Level.FULL))
@@ -329,6 +360,17 @@ class ContestState:
     def _tokens(self, shown: Sequence[int], level: Level) -> float:
         ask = Solo(shown[0], level) if len(shown) == 1 else Pairing(shown[0], shown[1], level)
         return self.strategy.prompt_tokens + shown_size(self._entrants, ask)
+
+
+def _originals(members: Sequence[Sequence[int]], entrants: Mapping[int, Entrant]) -> dict[int, int]:
+    """Who is asked about in place of each candidate: the first of its answer that reads the same."""
+    originals = {}
+    for ids in members:
+        first: dict[int, int] = {}
+        for one in ids:
+            text = entrants[one].text
+            originals[one] = one if text is None else first.setdefault(text, one)
+    return originals
 
 
 def beliefs(

@@ -33,13 +33,14 @@ class RoundRobin:
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """One round of all pairs."""
-        players, merged = dedup(entrants, "longest", rng) if self.dedup == "one" else keep_all(entrants)
+        clusters = dedup(entrants, "longest", rng) if self.dedup == "one" else keep_all(entrants)
+        players = clusters.cluster_size
         pool = rng.sample(list(players), len(players))
         pool.sort(key=players.__getitem__, reverse=True)
         level = Level.PARTIAL if self.level == "E1" else Level.FULL
         rounds = PairRounds(self.order, rng)
         games = yield from rounds.play(
-            "all", level, round_robin(pool), ranking=[*pool, *merged], kind="round_robin"
+            "all", level, round_robin(pool), ranking=clusters.expand(pool), kind="round_robin"
         )
         if self.rank_by == "win-rate":
             scores = win_rates(pool, games, floor=self.weight_floor)
@@ -48,7 +49,7 @@ class RoundRobin:
             scores = bradley_terry(pool, games, floor=self.weight_floor)
             kind = "score"
         ranked = sorted(pool, key=lambda c: round(scores[c], 9), reverse=True)
-        return Selection(ranked[0], (*ranked, *merged), scores=scores, score_kind=kind)
+        return Selection(ranked[0], tuple(clusters.expand(ranked)), scores=scores, score_kind=kind)
 
 
 def bradley_terry(players: Sequence[int], games: Sequence[Game], *, floor: float) -> dict[int, float]:

@@ -43,17 +43,20 @@ class Sprint:
 
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Pair the best seed with the worst, round by round, until one is left."""
-        players, merged = dedup(entrants, self.representative, rng)
+        clusters = dedup(entrants, self.representative, rng)
+        players = clusters.cluster_size
         standings, rounds = Standings(players, rng, floor=self.weight_floor), PairRounds(self.order, rng)
         known = {one.id: prior(one) for one in entrants}
         pool = sorted(players, key=lambda one: (known[one], standings.rank(one)), reverse=True)
         fallen: list[int] = []
+        wins = dict.fromkeys(pool, 0.0)
         halvings = self.halvings if self._shorter(entrants) else 0
         while len(pool) > 1:
             level = Level.PARTIAL if halvings > 0 and len(pool) > self.down_to else Level.FULL
             halvings -= 1
             pairs, winners = slaughter(pool, len(pool) // 2)
-            ranking, stage = [*pool, *fallen, *merged], "halve" if level == Level.PARTIAL else "knockout"
+            ranking = clusters.expand([*pool, *fallen])
+            stage = "halve" if level == Level.PARTIAL else "knockout"
             games = yield from rounds.play(
                 stage, level, pairs, ranking=ranking, byes=winners, kind="elimination"
             )
@@ -65,9 +68,11 @@ class Sprint:
                 winner = standings.better(game.a, game.b) if game.winner is None else game.winner
                 winners.append(winner)
                 losers.append(game.b if winner == game.a else game.a)
+            for survivor in winners:
+                wins[survivor] += 1
             pool, fallen = standings.ordered(winners), standings.ordered(losers) + fallen
-        order = (*pool, *fallen, *merged)
-        return Selection(order[0], order, scores=standings.score, score_kind="score")
+        order = tuple(clusters.expand([*pool, *fallen]))
+        return Selection(order[0], order, scores=wins, score_kind="wins")
 
     def _shorter(self, entrants: Sequence[Entrant]) -> bool:
         """Whether a halving is worth it: partial views save enough, or show what separates most pairs."""

@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from random import Random
 from typing import ClassVar
 
+from caps.core.contest import rank_scores
 from caps.core.play import Capabilities, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Standings
 from caps.core.types import Entrant, Selection
-from caps.strategies.dedup import REPRESENTATIVES, dedup
+from caps.strategies.dedup import REPRESENTATIVES, count_votes, dedup
 
 EVIDENCE = ("parses", "tests_passed", "written")
 SURVIVED = ("agreement", "varied")
@@ -35,14 +37,16 @@ class TestsFirst:
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Ask nothing."""
         yield from ()
-        votes, merged = dedup(entrants, self.representative, rng)
+        pool = dedup(entrants, self.representative, rng)
+        votes = count_votes(entrants, pool)
         standings = Standings(votes, rng, floor=0)
         known = {one.id: [one.features.get(name, -1.0) for name in EVIDENCE] for one in entrants}
         agreed, varied = ({one.id: one.features.get(name, 1.0) for one in entrants} for name in SURVIVED)
 
-        def merit(one: int) -> tuple[object, ...]:
-            return known[one], varied[one], votes[one], agreed[one], standings.rank(one)
+        def merit(player: int) -> tuple[object, ...]:
+            return known[player], varied[player], votes[player], agreed[player]
 
-        ranked = sorted(votes, key=merit, reverse=True)
-        shares = {one: votes[one] / len(entrants) for one in ranked}
-        return Selection(ranked[0], (*ranked, *merged), scores=shares, score_kind="share of votes")
+        ranked = sorted(votes, key=lambda player: (merit(player), standings.rank(player)), reverse=True)
+        order = tuple(pool.expand(ranked))
+        scores = rank_scores([list(equal) for _, equal in groupby(ranked, key=merit)])
+        return Selection(order[0], order, scores=scores, score_kind="rank")

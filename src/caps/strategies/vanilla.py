@@ -19,4 +19,4 @@ class Vanilla:
         """Ask nothing."""
         yield from ()
         order = tuple(entrant.id for entrant in entrants)
-        return Selection(order[0], order)
+        return Selection(order[0], order, scores=dict.fromkeys(order, 0.0), score_kind="score")

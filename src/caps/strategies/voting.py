@@ -9,12 +9,12 @@ from caps.core.play import Capabilities, Play
 from caps.core.settings import check_settings, setting
 from caps.core.standings import Standings
 from caps.core.types import Entrant, Selection
-from caps.strategies.dedup import REPRESENTATIVES, dedup
+from caps.strategies.dedup import REPRESENTATIVES, count_votes, dedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Majority:
-    """The largest cluster of equal signatures; ties at random."""
+    """The largest cluster of equal answers; ties at random. Equal texts count only if no answer was found."""
 
     capabilities: ClassVar = Capabilities(asks_judge=False)
 
@@ -26,7 +26,9 @@ class Majority:
     def play(self, entrants: Sequence[Entrant], rng: Random) -> Play[Selection]:
         """Ask nothing."""
         yield from ()
-        votes, merged = dedup(entrants, self.representative, rng)
+        pool = dedup(entrants, self.representative, rng)
+        votes = count_votes(entrants, pool)
         ranked = Standings(votes, rng, floor=0).ordered(votes)
-        shares = {one: votes[one] / len(entrants) for one in ranked}
-        return Selection(ranked[0], (*ranked, *merged), scores=shares, score_kind="share of votes")
+        shares = {player: votes[player] / len(entrants) for player in ranked}
+        order = tuple(pool.expand(ranked))
+        return Selection(order[0], order, scores=shares, score_kind="share of votes")

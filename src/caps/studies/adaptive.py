@@ -33,7 +33,6 @@ def simulate_policy(
     sample_price: Callable[[int], float],
     judge: JudgePrice | None,
     seed: int | str,
-    short_answers: bool,
 ) -> Simulated:
     """Run a policy whose samples are these candidates, in order, told one by one.
 
@@ -46,7 +45,7 @@ def simulate_policy(
         source = Source(sample_price(arrived), QUALITY, started, started - arrived)
         known = tuple(entrants[:arrived])
         full = started >= len(entrants)
-        return Pool((source,), known, (0,) * arrived, judge, closed=full, short_answers=short_answers)
+        return Pool((source,), known, (0,) * arrived, judge, closed=full)
 
     run = PolicyRun(policy, Event(pool()), seed=seed)
     while (action := run.pending) is not None:
@@ -112,7 +111,6 @@ def forecast_problem(
         judging = SimulatedJudge(JudgeModel(), pool.entrants, pool.correct, seed=SEED, case=number)
         done = simulate_policy(
             policy, pool.entrants, judging.answer, sample_price=lambda _: sample, judge=judge, seed=number,
-            short_answers=True,
         )  # fmt: skip
         asked = sum(map(pool.tokens, done.asks))
         read = done.started * prompt + asked

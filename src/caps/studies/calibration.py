@@ -22,8 +22,9 @@ from caps.statistics.observations import (
     fit_loose_odds,
     fit_vote_strengths,
 )
+from caps.strategies.belief import votes_for
 from caps.strategies.dedup import clusters, middling
-from caps.strategies.posterior import Posterior, beliefs
+from caps.strategies.posterior import Posterior, beliefs, surer_in_pool_of
 
 # The questions of a calibration: a few pairs per case, all chosen before any reply
 #
@@ -105,7 +106,9 @@ def ballot_of(probe: Probe, entrants: Sequence[Entrant]) -> Ballot | None:
     besides, with_feature = plain.prior(groups), replace(plain, feature_weight=1.0).prior(groups)
     right = tuple(any(probe.labels[one.id] for one in group) for group in groups)
     feature = tuple(x - y for x, y in zip(with_feature, besides, strict=True))
-    return Ballot(tuple(map(len, groups)), tuple(besides), right, feature)
+    votes = tuple(map(votes_for, groups))
+    surer = 0.0 if plain.several(groups) else surer_in_pool_of(sum(votes))
+    return Ballot(votes, tuple(x + surer for x in besides), right, feature)
 
 
 class _Odds:

@@ -14,7 +14,7 @@ from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.settings import check_settings, setting
 from caps.core.text import estimate_tokens
-from caps.core.types import Answer, Ask, Case, Entrant, Level, Pairing, Verdict, shown_size
+from caps.core.types import Answer, AnswerKind, Ask, Case, Entrant, Level, Pairing, Verdict, shown_size
 from caps.costs.closed_form import ViewSizes
 from caps.evidence.entrants import describe
 from caps.evidence.profiles import profile_for
@@ -72,7 +72,10 @@ class PoolModel:
         for index, right in enumerate(correct):
             names.append(self._name(index, names, correct, rng, right=right))
         sizes = (0, self.partial_tokens, self.full_tokens)
-        entrants = tuple(Entrant(i, name, sizes, {"score": 0.0}) for i, name in enumerate(names))
+        kind: AnswerKind = "value" if self.kind == "math" else "open"
+        entrants = tuple(
+            Entrant(i, name, sizes, {"score": 0.0}, signed_by=kind) for i, name in enumerate(names)
+        )
         return LabelledPool(number, entrants, correct, self.overhead)
 
     def _name(
