@@ -251,7 +251,7 @@ def _same_value(a: Number, b: Number, scales: tuple[Fraction, Fraction]) -> bool
 
 
 def _digits(written: Number) -> str | None:
-    """The digits of a whole number as written; None if it is none, has a unit or is too long to be written."""
+    """The digits of a whole number as written; None for fractions, measures and what is too long."""
     value, base = written.value, written.base or 10
     plain = written.unit is None and written.factor == 1
     if not plain or value.denominator != 1 or abs(value) >= _LARGEST_WRITTEN:
