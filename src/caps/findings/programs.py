@@ -162,6 +162,7 @@ class BehaviourFinder:
             await together(
                 [self._test(sandbox, trials, trials.trial.program, one) for one in trials.programs]
             )
+            trials.deadline = time.monotonic() + self._seconds
 
     async def _test(self, sandbox: Sandbox, trials: _Trials, suite: TestProgram, tested: ProgramRuns) -> None:
         """Run all tests on one program, and each alone if it fails: how many it passes tells programs apart.
