@@ -10,11 +10,14 @@ Keywords have the names and meanings of the settings in `RunConfig`. Their defau
 variables of the command line (`CAPS_MODEL`, `CAPS_BASE_URL`, `CAPS_API_KEY`, ...). All cases of a call share
 connections, journal and budgets. There is no journal unless one is named. Use `Runner` for other engines than
 the local one.
+
+Guessed domains (level INFO) and warnings about cases go to the logger `caps`.
 """
 
 import asyncio
 import gc
 import inspect
+import logging
 import threading
 import time
 import warnings
@@ -61,6 +64,8 @@ __all__ = [
     "SolveOptions", "Solved", "best", "best_sync", "compare_results", "load_run", "rows", "select",
     "select_many", "select_many_sync", "select_sync", "solve", "solve_sync", "stream",
 ]  # fmt: skip
+
+_log = logging.getLogger("caps")
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -317,6 +322,8 @@ async def solve(question: str | Case, **keywords: Unpack[SolveOptions]) -> Solve
     sampled, outcome = solution.sampled, solution.outcome
     if sampled.case is None or outcome is None:
         raise CapsError(f"question {case.id!r}: {sampled.failure}")
+    if sampled.case.guessed:
+        _log_guess(sampled.case)
     selected = _selected(outcome, runner)
     assert selected.winner is not None  # noqa: S101
     winner = sampled.case.candidates[selected.winner]
@@ -373,6 +380,7 @@ def _runner(keywords: Any, allowed: type, *, generating: bool = False) -> Runner
         judge_objects=members,
         model=model,
         generating=generating,
+        warn=_log.warning,
         **objects,
     )
 
@@ -402,8 +410,25 @@ def _current_name(name: str) -> str:
 async def _select_one(case: Case, runner: Runner) -> Selected:
     await _find_models(runner)
     async with runner.session(probe=runner.needs_probe) as session:
-        (outcome,) = [one async for one in session.run([case])]
+        cases = _with_logged_guesses(agree_on_domain([case]), runner)
+        (outcome,) = [one async for one in session.run(cases)]
     return _selected(outcome, runner)
+
+
+def _with_logged_guesses(cases: Iterable[Case | InputError], runner: Runner) -> Iterator[Case | InputError]:
+    """The same cases; each guessed domain is logged once, with what it was guessed from."""
+    logged = set[tuple[str, str]]()
+    for case in cases:
+        if isinstance(case, Case) and case.guessed and runner.config.domain is None:
+            if (case.domain, case.reason) not in logged:
+                _log_guess(case)
+            logged.add((case.domain, case.reason))
+        yield case
+
+
+def _log_guess(case: Case) -> None:
+    why = f" ({case.reason})" if case.reason else ""
+    _log.info('guessed the domain %s%s; domain="…" of the call or of the case states it', case.domain, why)
 
 
 async def _find_models(runner: Runner) -> None:
@@ -423,7 +448,7 @@ async def _results(source: "_Source", keywords: ManyOptions) -> AsyncGenerator[t
     await _find_models(runner)
     async with runner.session(probe=runner.needs_probe) as session:
         with _RELAXED_GC, _bar(source.total, shown=keywords.get("progress", False)) as advance:
-            async with aclosing(session.run(source)) as outcomes:
+            async with aclosing(session.run(_with_logged_guesses(source, runner))) as outcomes:
                 async for outcome in outcomes:
                     advance()
                     yield outcome.number, selected_of(outcome, runner.config, runner.price)

@@ -13,6 +13,7 @@ from caps.evidence.domains import REPOSITORY_DIGEST, domain_named, with_stated_d
 from caps.evidence.entrants import missing_numbers
 from caps.files import read_text
 from caps.findings.repositories import digest_of
+from caps.graders.test_suites import has_undeclared_tests
 from caps.models.base import Notify
 from caps.prompts.criteria import MOST_BYTES, parse_criteria
 from caps.prompts.render import CRITERIA_SINCE, VERSIONS, takes_criteria
@@ -27,12 +28,14 @@ class CaseDefaults:
         self._config = config
         self._repositories: dict[object, str] = {}  # their digests, each computed once
         self._without_criteria = set[str]()  # the domains whose cases are not judged by the criteria
+        self._noted_tests = False
 
     def apply(self, case: Case | InputError, warn: Notify) -> Case | InputError:
         """The case with the defaults; a repository that cannot be read is an `InputError`."""
         stated = with_stated_domain(case, self._config.domain)
         if isinstance(stated, InputError):
             return stated
+        self._note_undeclared_tests(stated, warn)
         return self._with_repository(self._with_criteria(stated, warn))
 
     @cached_property
@@ -61,6 +64,17 @@ class CaseDefaults:
                 "correct; --domain general judges cases that state no domain by them"
             )
         return case
+
+    def _note_undeclared_tests(self, case: Case, warn: Notify) -> None:
+        """Say once that tests which may be hidden are not used to choose."""
+        if self._noted_tests or "tests" not in domain_named(case.domain).fields:
+            return
+        if has_undeclared_tests(case.extra):
+            self._noted_tests = True
+            warn(
+                "tests: used to grade and never to choose, since they may be hidden; to choose by them, "
+                'declare them public: "tests": {"public": …}'
+            )
 
     def _with_repository(self, case: Case) -> Case | InputError:
         """The case with a digest of its repository, so that findings are kept for these files only."""

@@ -337,6 +337,9 @@ FINDERS = Registry("finder", "caps.finders", _FINDERS, {}, {"find": ("case", "un
 _GRADERS = {
     "code": Entry("caps.graders.code:make_grader", "all hidden tests pass in the sandbox", f"{PAPER}, §4.1"),
     "math": Entry("caps.graders.math:make_grader", "final answers, compared by value", "math-verify"),
+    "replies": Entry(
+        "caps.graders.replies:make_grader", "JSON and stated answers, compared by value", "caps"
+    ),
 }
 GRADERS = Registry("grader", "caps.graders", _GRADERS, {}, {"grade": ("case", "candidate"), "close": ()})
 

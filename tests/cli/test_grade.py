@@ -48,18 +48,20 @@ def test_truth_that_cannot_be_used_is_named_and_the_rest_goes_on(tmp_path):
         {"id": "gold", "domain": "math", "problem": "?", "answer": {"a": 1}, "candidates": ["x"]},
         {"id": "none", "domain": "math", "problem": "?", "candidates": ["x"]},
         {"id": "chat", "domain": "general", "problem": "?", "candidates": ["x"]},
+        {"id": "diff", "domain": "patch", "problem": "?", "candidates": ["x"]},
     ]
     done = caps("grade", written(tmp_path / "c.jsonl", *bad, MATH), "--no-journal")
     assert done.returncode == 1
     for said in (
         "case 'gold': answer: must be",
         "case 'none': answer: is missing",
-        "case 'chat': domain: 'general'",
+        "case 'chat': answer: is missing",
+        "case 'diff': domain: 'patch'",
     ):
         assert said in done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["id"] for line in lines] == ["gold", "none", "chat", "half"]
-    assert [one["correct"] for one in lines[3]["candidates"]] == [True, False, False]
+    assert [line["id"] for line in lines] == ["gold", "none", "chat", "diff", "half"]
+    assert [one["correct"] for one in lines[-1]["candidates"]] == [True, False, False]
 
 
 @needs_bubblewrap

@@ -1,6 +1,9 @@
 """The domain of cases that state none: one decision about a file, the same at every entry point."""
 
 import json
+import logging
+
+import pytest
 
 import caps
 from caps.core.types import Candidate, Case, Problem
@@ -77,3 +80,100 @@ def test_all_entry_points_guess_alike(tmp_path):
         for more in ([], ["--domain", "patch"], ["--domain", "general"])
     ]
     assert costs[0] == costs[1] != costs[2]
+
+
+def solution(answer, number=0, fence="```json"):
+    return f'{fence}\n{{"reasoning": "Way {number}.", "answer": "{answer}"}}\n```'
+
+
+def guessed(row, *texts):
+    return guess_domain(row, tuple(map(Candidate, texts)))
+
+
+@pytest.mark.parametrize(
+    "fence", ["```json", "```JSON", "~~~json", "```jsonc", "```", "Here it is:\n```json"]
+)
+@pytest.mark.parametrize("value", ['{"total": 12}', '[{"total": 12}, {"total": 3}]'])
+def test_json_in_a_fence_is_not_code(fence, value):
+    assert guessed({}, f"{fence}\n{value}\n```", f"{fence}\n{value}\n```") == "general"
+
+
+@pytest.mark.parametrize("label", ["yaml", "xml", "csv", "text", "markdown", "latex", "toml"])
+def test_data_and_text_in_a_fence_are_not_code(label):
+    assert guessed({}, f"```{label}\na: 1\n```") == "general"
+
+
+@pytest.mark.parametrize("label", ["python", "py", "cpp", "", "sql", "Java"])
+def test_programs_in_a_fence_are_code(label):
+    assert guessed({}, f"```{label}\nprint(1)\n```") == "code"
+
+
+@pytest.mark.parametrize("answer", ["36", 36, "x = 3", r"\frac{1}{2}", "25 apples", ["36", 36.0]])
+@pytest.mark.parametrize("text", [PROGRAM.format(36), "It must be 36.", solution("36")])
+def test_a_known_value_without_tests_makes_a_case_of_values_and_not_of_code(answer, text):
+    assert guessed({"answer": answer}, text, text) == "math"
+    assert guessed({"answer": answer, "tests": "assert f(1) == 36"}, PROGRAM) == "code"
+
+
+def test_a_known_answer_in_words_is_compared_where_candidates_announce_theirs():
+    assert guessed({"answer": "Paris"}, "The answer is Paris.", solution("Paris")) == "math"
+    assert guessed({"answer": "Paris"}, "Paris, which is on the Seine.", "It should be Paris.") == "general"
+    assert guessed({"answer": {"city": "Paris"}}, '{"city": "Paris"}') == "general"
+
+
+def test_answers_in_json_fences_are_grouped_and_graded_by_their_answer(tmp_path):
+    answers = ["36"] * 9 + ["35"] * 4 + ["72/2"] * 3
+    texts = [solution(answer, number) for number, answer in enumerate(answers)]
+    row = {"id": "1", "problem": "What is 6 * 6?", "answer": "36", "candidates": texts}
+    path = tmp_path / "cases.jsonl"
+    path.write_text(json.dumps(row))
+    (line,) = json_lines(command("select", path, "--strategy", "majority", "--no-journal", "--json"))
+    assert (line["clusters"], line["winner"] in range(9)) == (2, True)
+    done = command("grade", path, "--no-journal")
+    (graded,) = json_lines(done)
+    assert [one["correct"] for one in graded["candidates"]] == [answer != "35" for answer in answers]
+    unlabelled = {name: value for name, value in row.items() if name != "answer"}
+    assert guessed(unlabelled, *texts) == "math"
+
+
+def test_json_and_stated_answers_are_graded_and_prose_stays_undecided(tmp_path):
+    rows = [
+        {
+            "problem": "Extract the total and the day.",
+            "answer": {"total": 12, "day": 3},
+            "candidates": ['```json\n{"day": 3, "total": 12.0}\n```', '{"total": 21, "day": 3}', "No idea."],
+        },
+        {
+            "problem": "What is the capital of France?",
+            "answer": "Paris",
+            "candidates": [
+                "Paris",
+                "It is Paris, I think.",
+                "London is the capital.",
+                "The answer is London.",
+            ],
+        },
+    ]
+    path = tmp_path / "cases.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    graded = [
+        [candidate["correct"] if isinstance(candidate, dict) else None for candidate in line["candidates"]]
+        for line in json_lines(command("grade", path, "--no-journal"))
+    ]
+    assert graded == [[True, False, False], [True, None, None, False]]
+
+
+def test_python_logs_the_guess_once_and_a_stated_domain_not_at_all(caplog):
+    caplog.set_level(logging.INFO, logger="caps")
+    rows = [{"problem": "p", "candidates": [BOXED.format(1), BOXED.format(2)]}] * 3
+    caps.select_many_sync(rows, strategy="majority", journal=None)
+    caps.best_sync("p", [PROGRAM, PROGRAM], strategy="majority", journal=None)
+    lines = [record.getMessage() for record in caplog.records if record.name == "caps"]
+    assert [line.partition(";")[0] for line in lines] == [
+        "guessed the domain math (3 of the first 3 cases: most candidates state or box an answer)",
+        "guessed the domain code (the case: most candidates contain code)",
+    ]
+    caplog.clear()
+    caps.best_sync("p", [PROGRAM, PROGRAM], domain="general", strategy="majority", journal=None)
+    caps.select_sync({**rows[0], "domain": "math"}, strategy="majority", journal=None)
+    assert caplog.records == []

@@ -170,13 +170,13 @@ def test_hidden_tests_and_labels_do_not_change_what_is_looked_for(tmp_path):
 
 
 def test_bad_examples_leave_a_case_without_findings_for_good(tmp_path):
-    finder, one = Counting(InputError("tests.public[0]: wrong")), case("a")
+    finder, one = Counting(InputError("tests.public[0]: wrong: at 7")), case("a")
     with Journal.open(tmp_path / "j.sqlite") as journal:
         findings = Findings({"code": finder}, journal)
         for _ in range(2):
             assert asyncio.run(findings.find(one)) == one
         assert finder.asked == 1
-        assert findings.unusable == {"tests.public[0]": 1}
+        assert findings.unusable == {"tests.public[0]: wrong": 1}
 
 
 def test_where_nobody_can_look_the_case_goes_on_until_somebody_can(tmp_path):

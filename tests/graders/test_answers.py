@@ -1,6 +1,7 @@
 """What counts as the same answer, without algebra; pairs that need it stand in test_math."""
 
 from fractions import Fraction
+from itertools import combinations, product
 
 import pytest
 from hypothesis import example, given
@@ -120,6 +121,56 @@ def test_these_are_not(a, b):
 @pytest.mark.parametrize(("a", "b"), NEEDS_ALGEBRA)
 def test_what_only_algebra_can_tell_is_left_open(a, b):
     assert same_answer(a, b) is None
+
+
+CALCULATIONS = [
+    "(9-6)*(8-7) = 24",
+    "8 * 3 = 24",
+    r"\frac{48}{2} = 24",
+    "24 = 6*4",
+    "2*2*6 = 4*6 = 24",
+    "30 - 6 = 24 apples",
+]
+RESULTS = ["24", "$24$", "24.0", "x = 24", "24 = n", "48/2"]
+TWICE_WRITTEN = [("8*3 = 24", r"8 \cdot 3=24"), ("8*3 = 24", r"8 \times 3 = 24."), ("8*3 = 24", "24 = 8*3")]
+
+
+@pytest.mark.parametrize(("a", "b"), list(combinations(CALCULATIONS, 2)))
+def test_different_calculations_with_the_same_result_are_different_answers(a, b):
+    assert same_answer(a, b) is False
+    assert same_answer(f"({a}, 1)", f"({b}, 1)") is False
+
+
+@pytest.mark.parametrize(("calculation", "result"), list(product(CALCULATIONS, RESULTS)))
+def test_a_calculation_is_the_same_as_its_result_alone(calculation, result):
+    assert same_answer(calculation, result) is True
+    assert same_answer(calculation, "25") is False
+
+
+@pytest.mark.parametrize(("a", "b"), TWICE_WRITTEN)
+def test_a_calculation_may_be_written_with_other_signs_or_the_other_way_round(a, b):
+    assert same_answer(a, b) is True
+
+
+@pytest.mark.parametrize("symbol", ["x", "a_1", r"\theta", "f(2)", "AB", "m+n", "P(A)"])
+def test_a_symbol_is_reduced_to_its_value_however_that_was_computed(symbol):
+    assert same_answer(f"{symbol} = 8*3 = 24", f"{symbol} = 6*4 = 24") is True
+    assert same_answer(f"{symbol} = 24", "24") is True
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["7/204", r"\frac{1}{204}", "2.04", "0.204", "204%", "204 cm", "204 million", "54", "-204"],
+)
+def test_a_number_in_a_base_is_the_same_as_its_digits_only(other):
+    assert same_answer("204_5", other) is False
+    assert same_answer("204_5", "204") is True
+
+
+def test_long_numbers_in_a_base_are_compared_by_all_their_digits():
+    digits = "12" * 60
+    assert same_answer(f"{digits}_5", digits) is True
+    assert same_answer(f"{digits}_5", f"{digits[:-1]}1") is False
 
 
 ANSWERS = st.one_of(

@@ -186,7 +186,7 @@ def test_options_of_a_request(chat, stub):
 
 
 def test_early_exit_stops_sampling_and_reports_the_savings(chat):
-    same = [{"role": "user", "content": "What is 2 + 2?"}]
+    same = [{"role": "user", "content": "agree"}]
     answer = chat(messages=same, extra_body={"caps": {"n": 16, "early_exit": True}})
     assert answer.caps["samples"] == 4
     saved = answer.usage.caps["early_exit"]

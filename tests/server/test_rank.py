@@ -2,9 +2,7 @@
 
 import pytest
 
-from caps.core.types import Selection
 from caps.server.admission import Limits
-from caps.server.rerank import relevance_scores
 from models.server import StubServer
 from server.serving import inside, upstream
 
@@ -85,10 +83,3 @@ def test_other_models_are_ranked_by_the_upstream_itself(stub):
     assert (forwarded.status, b"caps" in forwarded.body) == (404, False), "the stub has no such path"
     assert unnamed.status == 400
     assert "names no model" in unnamed.json["error"]["message"]
-
-
-def test_scores_that_do_not_follow_the_ranking_are_not_sent():
-    falling = Selection(1, (1, 0), scores={0: 0.2, 1: 0.8})
-    assert relevance_scores(falling) == [0.8, 0.2]
-    assert relevance_scores(Selection(1, (1, 0), scores={0: 0.9, 1: 0.8})) == []
-    assert relevance_scores(Selection(1, (1, 0), scores={1: 0.8})) == []

@@ -165,7 +165,8 @@ class Candidate:
     """One sampled answer and what is known about it.
 
     `correct` is a label from hidden tests or a reference answer. Public tests give no label, since a
-    candidate may have been written for them; if there are no others, `passed_public_tests` has their result.
+    candidate may have been written for them; `passed_public_tests` has their result, which counts when
+    choosing.
     `grade` is a label on a scale, such as a human score; higher is better. `numbers` holds its other numeric
     fields, such as the score of a reward model; None stands for a field that is not a number. `media` are the
     images and documents in its text.

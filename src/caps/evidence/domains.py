@@ -16,13 +16,36 @@ from caps.core.errors import InputError, SettingError
 from caps.core.settings import nearest
 from caps.core.types import Candidate, Case
 from caps.evidence import domain_prompts
-from caps.evidence.anatomy import last_boxed, last_code_block
+from caps.evidence.anatomy import fence_label, final_answer, last_boxed, last_code_block
 from caps.evidence.patches import looks_like_patch
+from caps.evidence.signatures import canonical
 from caps.evidence.trajectories import read_run
 from caps.registry import DEFAULT_DOMAIN, DOMAINS, FINDERS, GRADERS, check_call, names, names_code, resolve
 
 INTERFACE = ("entry_point", "fn_name", "starter_code", "preamble")
 _NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
+_LONGEST_VALUE = 60  # characters of a known answer that is compared by value
+_MATHEMATICAL = re.compile(r"[\d\\^=+]")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
+_DATA_FORMATS = frozenset(
+    {
+        "csv",
+        "json",
+        "json5",
+        "jsonc",
+        "jsonl",
+        "latex",
+        "markdown",
+        "md",
+        "tex",
+        "text",
+        "toml",
+        "txt",
+        "xml",
+        "yaml",
+        "yml",
+    }
+)
 _registered: dict[str, Domain] = {}
 
 
@@ -44,17 +67,26 @@ def recognises_runs(row: Mapping[str, object], candidates: Sequence[Candidate]) 
 
 
 def recognises_code(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
-    """The case has tests, or most of its candidates contain code."""
+    """The case has tests, or most of its candidates contain code and no answer is known."""
     if _has_program_tests(row):
         return "tests or an interface for programs are stated"
+    if row.get("answer") is not None:
+        return ""
     return "most candidates contain code" if _most(candidates, _has_code) else ""
 
 
 def recognises_math(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
-    """Most candidates box an answer; without candidates, an answer is known."""
+    """Most candidates state or box an answer, or one is known that can be compared with theirs."""
+    answer = row.get("answer")
     if not candidates:
-        return "an answer is known" if row.get("answer") is not None else ""
-    return "most candidates state or box an answer" if _most(candidates, _has_answer) else ""
+        return "an answer is known" if answer is not None else ""
+    if _most(candidates, _has_answer):
+        return "most candidates state or box an answer"
+    if _is_value(answer):
+        return "an answer is known"
+    if isinstance(answer, str) and len(answer) <= _LONGEST_VALUE and _most(candidates, _announces):
+        return "an answer is known, and most candidates announce theirs"
+    return ""
 
 
 def _has_program_tests(row: Mapping[str, object]) -> bool:
@@ -75,11 +107,36 @@ def _is_run(candidate: Candidate) -> bool:
 
 
 def _has_code(candidate: Candidate) -> bool:
-    return candidate.code is not None or last_code_block(candidate.text) is not None
+    if candidate.code is not None:
+        return True
+    block = last_code_block(candidate.text)
+    return block is not None and _block_format(candidate) not in _DATA_FORMATS and canonical(block) is None
 
 
 def _has_answer(candidate: Candidate) -> bool:
-    return candidate.answer is not None or last_boxed(candidate.text) is not None
+    """Whether an answer is stated, boxed, or the value of a field of a JSON object."""
+    if candidate.answer is not None or last_boxed(candidate.text) is not None:
+        return True
+    is_json = candidate.text.lstrip().startswith("{") or _block_format(candidate) == "json"
+    return is_json and _is_value(final_answer(candidate))
+
+
+def _announces(candidate: Candidate) -> bool:
+    return final_answer(candidate) is not None
+
+
+def _block_format(candidate: Candidate) -> str:
+    return fence_label(candidate.text).lower()
+
+
+def _is_value(answer: object) -> bool:
+    """Whether an answer is a number or a short formula, or a list of them, rather than words."""
+    if isinstance(answer, list):
+        return bool(answer) and all(_is_value(value) for value in answer)
+    if not isinstance(answer, str):
+        return isinstance(answer, int | float) and not isinstance(answer, bool)
+    words = _WORD.findall(answer)
+    return len(answer) <= _LONGEST_VALUE and len(words) <= 1 and _MATHEMATICAL.search(answer) is not None
 
 
 CODE_PROMPTS = "code"
@@ -136,6 +193,7 @@ MATH = Domain(
 )
 GENERAL = Domain(
     name="general",
+    grader="replies",
     recognises=lambda row, candidates: "nothing else fits",  # noqa: ARG005
 )
 
@@ -226,7 +284,7 @@ def check_stated(name: object, registered: Sequence[str] = ()) -> None:
 def guess_domain(row: Mapping[str, object], candidates: Sequence[Candidate]) -> str:
     """Guess the domain: the first built-in one that recognises the case (code, math, else general).
 
-    A case without candidates but with a known answer is taken for mathematics.
+    A case with a known answer and no tests is no code: it is graded by that answer.
     """
     for name in DOMAINS.table:
         recognises = domain_named(name).recognises

@@ -15,7 +15,6 @@ from caps.core.types import (
     Candidate,
     Case,
     Entrant,
-    Found,
     Level,
     Media,
     Survived,
@@ -183,8 +182,9 @@ def media_tokens(media: Iterable[Media], view: str) -> int:
 def _features(candidate: Candidate) -> dict[str, float]:
     known = {name: value for name, value in candidate.numbers.items() if name not in FOUND}
     known |= {"score": candidate.score, "logprob": candidate.logprob}
+    known["tests_passed"] = _share_passed(candidate)
     if candidate.found is not None:
-        known |= {"parses": candidate.found.parses, "tests_passed": _share_passed(candidate.found)}
+        known["parses"] = candidate.found.parses
         known["written"] = candidate.found.written
         if candidate.found.survived is not None:
             known |= _features_of(candidate.found.survived)
@@ -204,5 +204,11 @@ def _features_of(survived: Survived) -> dict[str, float]:
     }
 
 
-def _share_passed(found: Found) -> float | None:
-    return None if found.passed is None or not found.examples else found.passed / found.examples
+def _share_passed(candidate: Candidate) -> float | None:
+    """The share of public tests that a candidate passes; its label counts as one more test."""
+    passed = tests = 0
+    if candidate.found is not None and candidate.found.passed is not None:
+        passed, tests = candidate.found.passed, candidate.found.examples
+    if candidate.passed_public_tests is not None:
+        passed, tests = passed + candidate.passed_public_tests, tests + 1
+    return passed / tests if tests else None

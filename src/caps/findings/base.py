@@ -13,6 +13,7 @@ from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserEr
 from caps.core.types import Case, Found, Run, Survived
 from caps.evidence.domains import INTERFACE, domain_named
 from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
+from caps.graders.test_suites import public_tests
 from caps.journal.records import ReplyStore
 from caps.journal.store import Journal
 from caps.judging.base import Budget
@@ -90,7 +91,7 @@ class Findings:
         except TimeoutError:
             cut = True
         except InputError as error:
-            self.unusable[str(error).partition(":")[0]] += 1
+            self.unusable[": ".join(str(error).split(": ", 2)[:2])] += 1  # the field, and what is wrong
             kind = SKIPPED if isinstance(error, SlowTextError) else FOUND
         except UserError as error:
             if self._insist:
@@ -157,29 +158,21 @@ def _with_rows(case: Case, stored: Any) -> Case:
 
 
 def _without_truth(case: Case) -> Case:
-    """The case as a finder may see it: no labels, no hidden tests, no field its domain does not name."""
+    """The case as a finder may see it: no labels, only public tests, no field its domain does not name."""
     fields = domain_named(case.domain).fields
-    extra = {name: case.extra[name] for name in fields if name in case.extra}
-    tests = extra.get("tests")
-    if tests is not None:
-        known = tests if isinstance(tests, Mapping) else {}
-        extra["tests"] = {name: value for name, value in known.items() if name != "hidden"}
+    extra = {name: case.extra[name] for name in fields if name in case.extra and name != "tests"}
+    if "tests" in fields and (public := public_tests(case.extra)) is not None:
+        extra["tests"] = public
     candidates = tuple(replace(one, correct=None, passed_public_tests=None) for one in case.candidates)
     return replace(case, candidates=candidates, extra=extra)
 
 
 def _key(version: str, case: Case) -> str:
-    """The key of a finding: a digest of the finder, the problem with its examples, and the candidates."""
-    tests = case.extra.get("tests")
-    public: Any = tests.get("public") if isinstance(tests, Mapping) else None
-    about = {name: case.extra.get(name) for name in INTERFACE}
-    if case.extra.get("language"):  # later than the keys of earlier journals, which it must not change
-        about["language"] = case.extra["language"]
+    """The key of a finding: a digest of the finder and of all that it may see of a case."""
+    seen = _without_truth(case).extra
+    about = {name: seen.get(name) for name in INTERFACE}
     shown = [(one.text, one.code, one.answer) for one in case.candidates]
-    listed = [version, case.problem.text, public, about, shown]
-    fields = [
-        name for name in domain_named(case.domain).fields if name not in ("tests", "language", *INTERFACE)
-    ]
-    if fields:
-        listed.append({name: case.extra.get(name) for name in fields})
+    listed = [version, case.problem.text, seen.get("tests"), about, shown]
+    if others := {name: value for name, value in seen.items() if name not in ("tests", *INTERFACE)}:
+        listed.append(others)
     return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()

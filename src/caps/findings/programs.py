@@ -1,8 +1,8 @@
 """Program behaviour: each program is run on the examples of its problem and on inputs that separate programs.
 
-First every program runs on the examples and on further inputs made from them. Those on which programs differ
-or which reach new code in one of them are then changed further, and the programs that pass the most examples
-run on these, too. `separation` draws the conclusions.
+First every program runs on the examples or is tested by the public test program, and runs on further inputs.
+Inputs on which programs differ or which reach new code in one of them are then changed further, and the
+programs that pass the most examples run on these, too. `separation` draws the conclusions.
 
 The number of inputs is fixed and they depend only on the case, so the same case has the same findings. If the
 time of a case ends first, no more inputs are run, and the findings say so.
@@ -16,20 +16,21 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from caps.core.domains import Resources
 from caps.core.errors import UserError
 from caps.core.types import Case, Found, Run
 from caps.findings.separation import Observed, ProgramRuns, Separation, credible, interesting
 from caps.findings.trials import FurtherInputs, Trial, trial_of
-from caps.graders.code import entry_of, language_of, program_text, prompt_text
+from caps.graders.base import Grade
+from caps.graders.code import entry_of, language_of, program_text, prompt_text, run_test_program
 from caps.graders.results import Reading, ResultReader
-from caps.graders.test_suites import Examples, arguments, expected_text, expected_values
+from caps.graders.test_suites import Examples, TestProgram, arguments, expected_text, expected_values
 from caps.judging.base import together
-from caps.sandbox.base import Limits, Sandbox, find_sandbox, printable, shorten
+from caps.sandbox.base import REASONS, Limits, Sandbox, find_sandbox, printable, shorten
 from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
-from caps.sandbox.programs import Outcome, Program, outcomes_of
+from caps.sandbox.programs import Outcome, OutcomeStatus, Program, outcomes_of
 
 FURTHER = 64  # inputs of a case beyond its examples
 SECONDS = 20.0  # of a case, after which no further inputs are run
@@ -55,7 +56,7 @@ class _Trials:
     trial: Trial
     programs: list[ProgramRuns]
     deadline: float
-    prelude: bool = True
+    prompt: str = ""
     inputs: list[Any] = field(default_factory=list)
     readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
     running: dict[int, "_Running"] = field(default_factory=dict)
@@ -107,7 +108,7 @@ class BehaviourFinder:
         """The Python version, the limits of a run and the number of inputs."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
         limits = f"{self._limits.seconds:g}s {self._limits.memory >> 20}MiB"
-        return f"behaviour-4 {python} {limits} {self._further} inputs {self._seconds:g}s"
+        return f"behaviour-5 {python} {limits} {self._further} inputs {self._seconds:g}s"
 
     async def find(self, case: Case, until: float | None = None) -> Sequence[Found]:
         """Run all distinct programs of a case; `TimeoutError` if they take too long together."""
@@ -119,8 +120,8 @@ class BehaviourFinder:
         runnable = [one for one in programs if why_not(trial, one.language) is None]
         if programs and not runnable:
             raise UserError(why_not(trial, programs[0].language) or "")
-        prelude = not prompt_text(case, trial.entry_point)  # what continues a program has its imports only
-        trials = _Trials(trial, runnable, time.monotonic() + self._seconds, prelude)
+        prompt = prompt_text(case, trial.entry_point)
+        trials = _Trials(trial, runnable, time.monotonic() + self._seconds, prompt)
         try:
             async with asyncio.timeout_at(until):
                 await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
@@ -141,6 +142,7 @@ class BehaviourFinder:
 
     async def _search(self, trials: _Trials, source: FurtherInputs) -> None:
         """Run the first inputs on all programs, then changed ones on those that may still be alike."""
+        await self._run_tests(trials)
         further = self._further if trials.trial.style == "call" else round(self._further * STDIN)
         first = source.first(round(further * FIRST))
         await self._run_all(
@@ -152,6 +154,37 @@ class BehaviourFinder:
             parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
             more = source.more(parents, further - len(trials.inputs))
             await self._run_all(trials, chosen, more, failing=further)
+
+    async def _run_tests(self, trials: _Trials) -> None:
+        """Run the public test program of a case, if it has one, on all programs."""
+        if trials.trial.program is not None:
+            sandbox = await self._get_sandbox()
+            await together(
+                [self._test(sandbox, trials, trials.trial.program, one) for one in trials.programs]
+            )
+            trials.deadline = time.monotonic() + self._seconds
+
+    async def _test(self, sandbox: Sandbox, trials: _Trials, suite: TestProgram, tested: ProgramRuns) -> None:
+        """Run all tests on one program, and each alone if it fails: how many it passes tells programs apart.
+
+        One that passes each test alone but not all together, since it remembers earlier calls, fails one.
+        """
+        program = Program(tested.source, suite.entry_point, prelude=False)
+
+        async def run(tests: TestProgram) -> Observed:
+            grade = await run_test_program(sandbox, tests, trials.prompt, program, self._limits)
+            return observed_test(grade)
+
+        assertions = trials.trial.assertions
+        all_tests = await run(suite)
+        if all_tests.passed or len(assertions) == 1:
+            tested.examples = [all_tests] * len(assertions)
+            return
+        for assertion in assertions:
+            hung = sum(one.status == "timeout" for one in (all_tests, *tested.examples))
+            tested.examples.append(Observed("timeout") if hung >= MAX_TIMEOUTS else await run(assertion))
+        if all(one.passed for one in tested.examples):
+            tested.examples[-1] = all_tests
 
     async def _run_all(
         self, trials: _Trials, programs: Sequence[ProgramRuns], inputs: Sequence[Any], *, failing: int
@@ -174,9 +207,8 @@ class BehaviourFinder:
         given += [(one, FURTHER_SECONDS) for one in trials.inputs[start:]]
         timeouts = sum(one.status == "timeout" for one in tested.further.values())
         if id(tested) not in trials.running:
-            program = Program(
-                tested.source, entry, prelude=trials.prelude, trace=True, language=tested.language
-            )
+            prelude = not trials.prompt  # what continues a program has its imports only
+            program = Program(tested.source, entry, prelude=prelude, trace=True, language=tested.language)
             asked: list[tuple[Any, float]] = []
             trials.running[id(tested)] = _Running(
                 asked, outcomes_of(sandbox, program, asked, limits=self._limits)
@@ -226,6 +258,17 @@ class BehaviourFinder:
         return Observed("ok", reading.digest, reading.same, fault, shown, seconds, reached)
 
 
+_STATUS_OF_REASON = {reason: cast(OutcomeStatus, status) for status, reason in REASONS.items()}
+
+
+def observed_test(grade: Grade) -> Observed:
+    """The result of a test as that of a run: an undecided one cannot be read."""
+    if grade.correct:
+        return Observed("ok", digest="passed", passed=True)
+    status = _STATUS_OF_REASON.get(grade.reason, "ok")
+    return Observed(status, unreadable=grade.correct is None, shown=shorten(grade.detail, MAX_OUTPUT))
+
+
 def _enough(tested: ProgramRuns, failing: int) -> float:
     """The number of further inputs that a program runs on at most."""
     if tested.language in TOOLCHAINS and TOOLCHAINS[tested.language].starts_slowly:
@@ -259,7 +302,8 @@ def conclude(trials: _Trials) -> list[Found]:
         runs = tuple(_as_run(trial, texts[n], one.further.get(n)) for n in kept)
         note = _note(trials, one)
         cluster, survived = separation.cluster(one), separation.survived(one)
-        found.append(Found(cluster, one.passed, len(trial.examples), one.parses, runs, survived, note))
+        tests = len(trial.examples) or len(trial.assertions)
+        found.append(Found(cluster, one.passed, tests, one.parses, runs, survived, note))
     return found
 
 

@@ -1,7 +1,8 @@
 """Trials: the public examples of a case, and further inputs whose right output is unknown."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from random import Random
@@ -14,7 +15,14 @@ from caps.evidence.call_inputs import CallInputs, generated_arguments, parameter
 from caps.evidence.examples import labelled_examples, shown_arguments, shown_calls
 from caps.evidence.input_hints import Hints
 from caps.evidence.text_inputs import TextInputs
-from caps.graders.test_suites import Example, Examples, arguments, function_of, read_suite
+from caps.graders.test_suites import (
+    Example,
+    TestProgram,
+    arguments,
+    assertions_of,
+    function_of,
+    read_public_suite,
+)
 
 MAX_CHARACTERS = 20_000  # of a further input
 ATTEMPTS = 8  # changes tried for each new input; most that fail were made before
@@ -24,15 +32,21 @@ EDGES = 0.5  # share of edge cases in the first inputs
 RELATED = 0.25  # share of those in which arguments have to do with each other
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Trial:
-    """Examples with their outputs; without any, `seeds` are inputs made from the types of a function."""
+    """Examples with their outputs, or a test program; `seeds` are inputs where there are no examples."""
 
     examples: tuple[Example, ...]
     entry_point: str | None
     style: Literal["stdin", "call", "either"]
     seeds: tuple[Any, ...] = ()
     parameters: tuple[str, ...] = ()
+    program: TestProgram | None = None
+
+    @cached_property
+    def assertions(self) -> tuple[TestProgram, ...]:
+        """The tests of the program, which are counted one by one."""
+        return () if self.program is None else assertions_of(self.program)
 
     @property
     def known(self) -> tuple[Any, ...]:
@@ -42,10 +56,11 @@ class Trial:
 
 def trial_of(case: Case) -> Trial | None:
     """The trial of a case, None if it has no inputs; never hidden tests. `InputError` names bad tests."""
-    public = _public(case)
+    public = read_public_suite(case)
+    if isinstance(public, TestProgram):
+        return _program_trial(case, public)
     name = function_of(case.extra) if public is None else public.entry_point
-    heads = f"{case.extra.get('starter_code') or ''}\n{case.problem.text}"
-    parameters = tuple(parameters_of(heads, name)) if name else ()
+    parameters = tuple(parameters_of(_heads(case), name)) if name else ()
     if public is not None:
         return Trial(public.tests, public.entry_point, public.style, parameters=parameters)
     if name is None:
@@ -55,27 +70,34 @@ def trial_of(case: Case) -> Trial | None:
     if calls:
         examples = tuple(Example(call.arguments, call.value) for call in calls)
         return Trial(examples, name, "call", parameters=parameters)
-    made = shown_arguments(text, name) or _made_arguments(case, heads, name)
+    made = shown_arguments(text, name) or _made_arguments(case, name)
     return Trial((), name, "call", tuple(made), parameters) if made else None
 
 
-def _made_arguments(case: Case, heads: str, name: str) -> list[list[Any]]:
+def _program_trial(case: Case, program: TestProgram) -> Trial:
+    """The trial of a case with a test program; further inputs start from the arguments in its calls."""
+    name = program.entry_point
+    if name is None and len(program.missing) == 1 and not program.classes:
+        name = program.missing[0]  # the only name that a candidate defines for the tests
+    if name is None:
+        return Trial((), None, "call", program=program)
+    made = shown_arguments(program.source, name) or shown_arguments(program.source, "candidate")
+    made = made or shown_arguments(case.problem.text, name) or _made_arguments(case, name)
+    return Trial((), name, "call", tuple(made), tuple(parameters_of(_heads(case), name)), program)
+
+
+def _heads(case: Case) -> str:
+    """Where the function of a case may be defined: its starter code and its statement."""
+    return f"{case.extra.get('starter_code') or ''}\n{case.problem.text}"
+
+
+def _made_arguments(case: Case, name: str) -> list[list[Any]]:
     """Arguments made from the annotations in the statement, else from those that a program states."""
-    for source in (heads, *(one.code or one.text for one in case.candidates[:MAX_HEADERS])):
+    for source in (_heads(case), *(one.code or one.text for one in case.candidates[:MAX_HEADERS])):
         made = generated_arguments(source, name, _random(case))
         if made:
             return made
     return []
-
-
-def _public(case: Case) -> Examples | None:
-    tests = case.extra.get("tests")
-    public = tests.get("public") if isinstance(tests, Mapping) else None
-    if not public or not isinstance(tests, Mapping):
-        return None
-    known = {name: value for name, value in tests.items() if name != "hidden"}
-    suite = read_suite(replace(case, extra={**case.extra, "tests": known}))
-    return suite if isinstance(suite, Examples) else None
 
 
 def _random(case: Case) -> Random:

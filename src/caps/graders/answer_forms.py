@@ -66,6 +66,14 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Equation:
+    """`3 * 4 = 12`: a calculation with its result, which is the last side."""
+
+    sides: frozenset[str]
+    value: "Form"
+
+
+@dataclass(frozen=True, slots=True)
 class Term:
     """Any other expression, for algebra; a relation has `=`, `<` or similar at its top level."""
 
@@ -73,7 +81,7 @@ class Term:
     relation: bool = False
 
 
-Form: TypeAlias = Number | Words | Choice | Group | Named | Term
+Form: TypeAlias = Number | Words | Choice | Group | Named | Equation | Term
 
 INTERVALS = ("()", "[]", "[)", "(]")
 REALS = Group("()", (Term(r"-\infty"), Term(r"\infty")))
@@ -350,7 +358,7 @@ def _parse_relation(text: str, depth: int) -> Form | None:
         if len(parts) == 2 and is_name(parts[1]):
             return Named(without_spaces(parts[1]), parse(parts[0], depth + 1), text)
         if len(parts) > 2 or not (_has_letters(parts[0]) or _has_letters(strip_unit(parts[1]).text)):
-            return parse(parts[-1], depth + 1)
+            return Equation(frozenset(map(without_spaces, parts)), parse(parts[-1], depth + 1))
         return Term(text, relation=True)
     parts, signs = split(text, _RELATION), _RELATION.findall(text)
     if len(parts) != len(signs) + 1 or len(parts) not in (2, 3):

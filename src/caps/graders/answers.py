@@ -15,7 +15,9 @@ What counts as the same:
 * Sets of real numbers are compared by their members, however they are written.
 * A ratio in lowest terms is the same as the fraction: 3:4 is 3/4; 6:8 is not 3:4.
 * `y = 2x + 3` is `f(x) = 2x + 3`, and `f(t) = t^2` is `f(x) = x^2`; `g(x) = x^2` is another function.
-* `204_5` is also 204, since the question may name the base.
+* A calculation with its result (`3 * 4 = 12`) is the same as the result alone, but not as another calculation
+  with that result: `2 * 6 = 12` is a different answer.
+* `204_5` is also 204, since the question may name the base; it is no fraction, percentage or measure.
 
 Equality is symmetric, but not transitive for units, percentages, decimal commas and bare lists.
 """
@@ -30,6 +32,7 @@ from typing import NamedTuple, TypeAlias
 
 from caps.graders.answer_forms import (
     Choice,
+    Equation,
     Form,
     Group,
     Named,
@@ -46,6 +49,7 @@ from caps.graders.units import same_dimensions
 MAX_CHARS = 2000
 CACHE_SIZE = 512  # parsed answers, each of at most MAX_CHARS
 MIN_DIGITS = 6
+_LARGEST_WRITTEN = Fraction(36) ** 200  # in a base
 LAYERS = ("exact", "symbolic", "numeric")
 
 
@@ -144,6 +148,8 @@ def _same(a: Form, b: Form, algebra: _Algebra) -> bool | None:
         named = isinstance(a, Named) and isinstance(b, Named) and a.name != b.name
         if not named and (same := same_real_set(a, b)) is not None:
             return same
+    if isinstance(a, Equation) or isinstance(b, Equation):
+        return _same_equation(a, b, algebra)
     if isinstance(a, Named) or isinstance(b, Named):
         return _same_named(a, b, algebra)
     if isinstance(a, Choice) or isinstance(b, Choice):
@@ -155,6 +161,14 @@ def _same(a: Form, b: Form, algebra: _Algebra) -> bool | None:
     if isinstance(a, Words) or isinstance(b, Words):
         return a == b
     return _same_term(a, b, algebra)
+
+
+def _same_equation(a: Form, b: Form, algebra: _Algebra) -> bool | None:
+    """Two calculations are compared as they are written: a question may ask for one with a given result."""
+    if isinstance(a, Equation) and isinstance(b, Equation):
+        return a.sides == b.sides
+    first, second = (form.value if isinstance(form, Equation) else form for form in (a, b))
+    return _same(first, second, algebra)
 
 
 _FUNCTION = re.compile(r"([a-zA-Z])\(([a-zA-Z])\)")
@@ -217,7 +231,8 @@ def _same_choice(a: Form, b: Form, algebra: _Algebra) -> bool | None:
 
 def _same_number(a: Number, b: Number) -> bool:
     if (a.base is None) != (b.base is None):
-        return _digits(a) == _digits(b)
+        digits = _digits(a)
+        return digits is not None and digits == _digits(b)
     if a.unit and b.unit and not same_dimensions(a.unit, b.unit):
         return False
     if a.factor != b.factor and 1 in (a.factor, b.factor) and _same_value(a, b, (Fraction(1), Fraction(1))):
@@ -235,11 +250,12 @@ def _same_value(a: Number, b: Number, scales: tuple[Fraction, Fraction]) -> bool
     )
 
 
-def _digits(number_: Number) -> str:
-    """The digits as written."""
-    value, base = number_.value, number_.base or 10
-    if value.denominator != 1 or abs(value) >= Fraction(10) ** 60:
-        return str(value.denominator)
+def _digits(written: Number) -> str | None:
+    """The digits of a whole number as written; None for fractions, measures and what is too long."""
+    value, base = written.value, written.base or 10
+    plain = written.unit is None and written.factor == 1
+    if not plain or value.denominator != 1 or abs(value) >= _LARGEST_WRITTEN:
+        return None
     left, digits = abs(value.numerator), ""
     while left:
         left, digit = divmod(left, base)

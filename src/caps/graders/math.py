@@ -16,7 +16,7 @@ from caps.graders.base import Grade
 from caps.graders.latex import normalize, without_spaces
 from caps.graders.worker_pool import NoReplyError, Workers
 
-RULES = 2
+RULES = 3
 SECONDS = 5.0
 MEMORY = 1 << 30
 CASE_SECONDS = 30.0  # of algebra for all pairs of one case

@@ -19,6 +19,7 @@ from caps.sandbox.inside.plain import PLAIN_TYPES
 _DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _COLUMNS = ("inputs", "outputs")
 PUBLIC = "tests.public"
+MAX_ASSERTIONS = 20  # that are run one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,32 @@ class TestProgram:
     public: bool = False
 
 
+def public_tests(extra: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The field `tests` of a case without its hidden tests; None unless some are declared public.
+
+    Only these may be used to choose: tests that are declared neither public nor hidden count as hidden.
+    """
+    tests = _stated_tests(extra)
+    if not isinstance(tests, dict) or not tests.get("public"):
+        return None
+    return {name: value for name, value in tests.items() if name != "hidden"}
+
+
+def has_undeclared_tests(extra: Mapping[str, Any]) -> bool:
+    """Whether a case has tests that are declared neither public nor hidden."""
+    tests = _stated_tests(extra)
+    return bool(tests) and not (isinstance(tests, dict) and {"public", "hidden"} & tests.keys())
+
+
+def read_public_suite(case: Case) -> Examples | TestProgram | None:
+    """Parse the public tests of a case; None if it declares none."""
+    public = public_tests(case.extra)
+    return None if public is None else read_suite(replace(case, extra={**case.extra, "tests": public}))
+
+
 def read_suite(case: Case) -> Examples | TestProgram:
     """Parse the hidden tests of a case, or the public ones if there are no others."""
-    field = case.extra.get("tests")
-    if isinstance(field, str) and field.lstrip()[:1] in ("[", "{"):
-        field = _value(field)
+    field = _stated_tests(case.extra)
     found: Mapping[str, Any] = field if isinstance(field, dict) else {}
     entry = _entry_point(case.extra, found)
     where, tests = "tests", field
@@ -83,6 +105,34 @@ def read_suite(case: Case) -> Examples | TestProgram:
         raise InputError(f"{where}: contains no tests; give a list of inputs and outputs, or a test program")
     suite = _examples(tests, entry, where, starter=_starter_function(case.extra, found))
     return replace(suite, public=where == PUBLIC)
+
+
+def assertions_of(suite: TestProgram) -> tuple[TestProgram, ...]:
+    """One program for each assertion at the top level about the candidate, after the statements before it.
+
+    A program without them, such as one with a `check(candidate)`, or with very many is one test.
+    """
+    tested = {*suite.missing, suite.entry_point, "candidate"}
+    setup, assertions = list[str](), list[str]()
+    try:
+        for statement in ast.parse(suite.source).body:
+            source = ast.unparse(statement)
+            names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+            if isinstance(statement, ast.Assert) and names & tested:
+                assertions.append("\n".join([*setup, source]))
+            else:
+                setup.append(source)
+    except (RecursionError, MemoryError):
+        return (suite,)
+    if not 1 < len(assertions) <= MAX_ASSERTIONS:
+        return (suite,)
+    return tuple(replace(suite, source=source) for source in assertions)
+
+
+def _stated_tests(extra: Mapping[str, Any]) -> Any:
+    """The field `tests`, also where a table has it as JSON text."""
+    tests = extra.get("tests")
+    return _value(tests) if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{") else tests
 
 
 def function_of(extra: Mapping[str, Any]) -> str | None:

@@ -13,6 +13,7 @@ from caps.core.judge_profile import JudgeProfile
 from caps.core.play import Strategy
 from caps.core.types import Case
 from caps.evidence.domains import domain_named
+from caps.graders.test_suites import public_tests
 from caps.judging.profiles import profile_fields
 from caps.judging.simulated import JudgeModel
 from caps.registry import STRATEGIES
@@ -191,7 +192,7 @@ def has_tests(cases: Iterable[Case | None]) -> bool:
     """Whether these are programs with public tests, which are better than a judge at chance."""
     found = [case for case in cases if case is not None]
     return bool(found) and all(
-        domain_named(case.domain).python_programs and case.extra.get("tests") for case in found
+        domain_named(case.domain).python_programs and public_tests(case.extra) for case in found
     )
 
 
