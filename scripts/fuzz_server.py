@@ -84,7 +84,7 @@ def main() -> int:
 
     reply = json.dumps({"choices": [{"message": {"content": "same"}}]}).encode()
     words = ("--model", "m", "--samples", 2, "--max-connections", 64)
-    with OtherApis([Raw(reply)], models=("m",)) as stub, running(stub.url, *words) as serving:
+    with OtherApis([Raw(reply)], models=("m",)) as stub, running(stub.url, "--keep-going", *words) as serving:
         address = serving.url.removesuffix("/v1")
         # What the server logs is read and dropped: a full pipe would stop it.
         threading.Thread(target=deque, args=(serving.process.stderr, 0), daemon=True).start()

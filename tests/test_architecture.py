@@ -92,7 +92,7 @@ def test_the_public_names_are_these():
         "Entrant", "Finder", "Found", "Grade", "Grader", "Group", "InputError",
         "JournalError", "Judge", "Keys", "Level", "LoadedRun", "Message", "MissingExtraError", "Model", "ModelError", "Pairing", "Pick", "Play",
         "Posterior", "Problem", "Rating", "RecordedJudge", "Request", "Resources", "Round", "Ruling", "RunConfig", "Runner", "SandboxError", "Selected", "Selection",
-        "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "Usage", "UserError", "V1Infer",
+        "SettingError", "Solo", "Solved", "Sprint", "Strategy", "StrategyError", "Unanswered", "UnreadableJudgeError", "Usage", "UserError", "V1Infer",
         "Comparison", "Interval", "Verdict", "ConnectOptions", "best", "best_sync", "compare", "compare_results", "load_run", "pick", "rate",
         "register_domain", "rows", "select", "select_many",
         "select_many_sync", "select_sync", "setting", "solve", "solve_sync", "stream",

@@ -15,6 +15,7 @@ from caps.core.errors import (
     SandboxError,
     SettingError,
     StrategyError,
+    UnreadableJudgeError,
     UserError,
 )
 from caps.core.play import Capabilities, Play, Strategy, compare, pick, rate
@@ -125,6 +126,7 @@ __all__ = [
     "Strategy",
     "StrategyError",
     "Unanswered",
+    "UnreadableJudgeError",
     "Usage",
     "UserError",
     "V1Infer",

@@ -31,7 +31,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
 from caps.config import Keys, RunConfig, find_option, options, renamed
 from caps.config_sources import read_environment, refuse_misspelt_variables
-from caps.core.errors import CapsError, InputError
+from caps.core.errors import CapsError, InputError, UnreadableJudgeError
 from caps.core.play import Strategy
 from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Problem
@@ -107,6 +107,7 @@ class ModelOptions(TypedDict, total=False):
     reply: Literal["auto", "free", "tags", "json", "choice", "guided-choice", "regex"] | None
     extra: Mapping[str, object] | None
     extra_e1: Mapping[str, object] | None
+    keep_going: bool
     criteria: str | None
     vision: Literal["auto", "yes", "no"]
     prompts: str | Path | None
@@ -217,7 +218,8 @@ async def select(case: CaseLike, **keywords: Unpack[SelectOptions]) -> Selected:
     strategy.
 
     Raises `SettingError` or `InputError` for what was given, `ModelError` when the endpoint cannot be used,
-    and `CapsError` when nothing could be judged.
+    `UnreadableJudgeError` when most replies of the judge cannot be read (unless `keep_going` is true), and
+    `CapsError` when nothing could be judged.
     """
     return await _select_one(_case_of(case), _runner(keywords, SelectOptions))
 
@@ -275,14 +277,18 @@ async def select_many(cases: Iterable[CaseLike], **keywords: Unpack[ManyOptions]
 
     A case that fails is a result with `error`, and nothing that was paid for is lost: if the generator of
     cases raises, the last result has that error; if the endpoint refuses everything after some cases are
-    done, the others have that error. If it does so before, the `ModelError` is raised. `progress` shows a bar
-    on standard error.
+    done, the others have that error. If it does so before, the `ModelError` is raised. If most replies of the
+    judge cannot be read, `UnreadableJudgeError` is raised, whose `results` are those that were finished;
+    `keep_going=True` continues. `progress` shows a bar on standard error.
     """
     source, found = _Source(cases), dict[int, Selected]()
     try:
         async with aclosing(_results(source, keywords)) as results:
             async for number, result in results:
                 found[number] = result
+    except UnreadableJudgeError as error:
+        error.results = [found[number] for number in sorted(found)]
+        raise
     except CapsError as error:
         if not found:
             raise

@@ -264,6 +264,12 @@ class RunConfig:
         shown=False,
         advanced=True,
     )
+    keep_going: bool = switch(
+        "Continue although most replies of the judge cannot be read; without it, the run stops (exit code "
+        "5), and the server answers with an error. A case without any readable reply is provisional.",
+        "asking",
+        per_request=True,
+    )
     criteria: str | None = option(
         None,
         "What makes an answer better, for general cases: 'faithful to the source; fluent', or @FILE with one "

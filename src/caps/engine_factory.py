@@ -50,6 +50,7 @@ class EngineFactory:
         findings: Findings | None,
         seconds: float | None,
         budget_pool: BudgetPool | None,
+        keep_going: bool,
     ) -> LocalEngine:
         """The engine that runs contests in this process, for at most some `seconds` in total."""
         config, tracing = self.config, Tracing() if self.config.otel else None
@@ -67,6 +68,7 @@ class EngineFactory:
             budget_pool=budget_pool,
             texts=texts,
             warm_prefix=partial(warms_prefix, mode=config.warm_prefix, price=self.price, timed=timed),
+            keep_going=keep_going,
         )
         if tracing is not None and isinstance(engine, TracedEngine):
             engine.tracing = tracing
@@ -101,6 +103,7 @@ class EngineFactory:
             "grace": self.grace,
             "unusable": None if findings is None else findings.unusable,
             "texts": texts,
+            "keep_going": config.keep_going,
         }
         if config.engine == "ray":
             return RayEngine(make_context, self.prepare, cluster=replace(ray, workers=workers), **settings)
@@ -129,8 +132,9 @@ class EngineFactory:
 
         def make(cases: Sequence[Case | InputError], strategy: Strategy | PerCase, seed: int) -> BatchState:
             return BatchState(
-                cases, strategy, seed=seed, judge=judge, prepare=self.prepare, waiting=waiting, budget=budget
-            )
+                cases, strategy, seed=seed, judge=judge, prepare=self.prepare, waiting=waiting, budget=budget,
+                keep_going=self.config.keep_going,
+            )  # fmt: skip
 
         return make
 

@@ -179,8 +179,12 @@ class JudgeSource:
         confidence: str | None = None,
         texts: TextWorkers | None = None,
         servers: Mapping[Endpoint, Model] = MappingProxyType({}),
+        since: float = 0.0,
     ) -> Judge:
-        """Create the judge with its models; `servers` are those without a journal, asked whether they see."""
+        """Create the judge with its models; `servers` are those without a journal, asked whether they see.
+
+        `since` is when the run began; see `LlmJudge`.
+        """
         if self.own_judge is not None:
             return self.own_judge
         _, full, at_partial = self.endpoints
@@ -201,7 +205,9 @@ class JudgeSource:
         settings = self.settings
         if confidence is not None:
             settings = replace(settings, confidence=confidence)
-        return LlmJudge(level_models, templates, settings, texts=texts, cache_hints=self._cache_hints)
+        return LlmJudge(
+            level_models, templates, settings, texts=texts, cache_hints=self._cache_hints, since=since
+        )
 
     async def _sees(self, where: Endpoint, server: Model | None) -> bool:
         """Whether the judge at an endpoint can see; `auto` asks its server once."""

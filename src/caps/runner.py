@@ -15,6 +15,7 @@ also be a function: see `judging.callables`.
 """
 
 import asyncio
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -147,13 +148,15 @@ class Runner:
         warn: Notify = ignore,
         fetching: Report | None = None,
         grace: float = 0.0,
+        started: float | None = None,
     ) -> None:
         """A `generating` run also accepts settings of the sampling method and the preset.
 
         `judge_objects` are judges of a panel, by the names of their tables.
         `offline` runs name models but do not connect. With `any_model`, each request names its model.
         `fetching` is called while weights are downloaded. `grace` is the number of seconds that a stopped run
-        waits for running calls, which are paid for.
+        waits for running calls, which are paid for. `started` is when a run that goes on, or is replayed,
+        began, in seconds since 1970: asks of which earlier runs could read no reply are asked again.
         """
         if generating and config.generator and config.samples != "auto":
             raise SettingError("several generators need --n auto: add it, or leave out the generators")
@@ -173,6 +176,7 @@ class Runner:
         self._vision = VisionTests(self._callbacks)
         self._parts = TunableParts(self.config, strategy, method, preset, generating=generating)
         self._generating, self._grace = generating, grace
+        self.started = time.time() if started is None else started
         self._served_context: int | None = None
 
     @property
@@ -488,6 +492,7 @@ class Runner:
             warn=self._callbacks.warn,
             fetching=self._callbacks.fetching,
             grace=self._grace,
+            started=self.started,
         )
         runner._served_context = self._served_context
         if (config.prompts, config.prompt_version) == (self.config.prompts, self.config.prompt_version):
@@ -564,7 +569,12 @@ class Runner:
         def make(source: JudgeSource) -> Judge:
             templates = {} if source.has_own_judge else self.templates
             return source.make_judge(
-                model_at, templates, confidence=confidence, texts=texts, servers=servers or {}
+                model_at,
+                templates,
+                confidence=confidence,
+                texts=texts,
+                servers=servers or {},
+                since=self.started,
             )
 
         return self._judges.combine(
@@ -616,16 +626,19 @@ class Runner:
         seconds: float | None = None,
         budget_pool: BudgetPool | None = None,
         judge: Judge | None = None,
+        keep_going: bool | None = None,
     ) -> LocalEngine:
         """Create the engine that runs contests in this process; the only place that does.
 
-        Engines that share a `judge` share the calls that are under way.
+        Engines that share a `judge` share the calls that are under way. An engine that runs only some of the
+        cases of a run must `keep_going` although it cannot read their replies; else the config says so.
         """
         judge = judge or self._local_judge(models, journal, texts, confidence)
         capacity = self._capacity(models.values())
         return self._engines.local(
-            judge, capacity, texts=texts, findings=findings, seconds=seconds, budget_pool=budget_pool
-        )
+            judge, capacity, texts=texts, findings=findings, seconds=seconds, budget_pool=budget_pool,
+            keep_going=self.config.keep_going if keep_going is None else keep_going,
+        )  # fmt: skip
 
     @cached_property
     def _engines(self) -> EngineFactory:
@@ -776,7 +789,7 @@ class Runner:
             def engine(seconds: float | None) -> LocalEngine:
                 return self.local_engine(
                     models, journal=journal, texts=texts, findings=findings, confidence=confidence,
-                    seconds=seconds, budget_pool=budget_pool, judge=judge,
+                    seconds=seconds, budget_pool=budget_pool, judge=judge, keep_going=True,
                 )  # fmt: skip
 
             yield WorkerContext(engine, findings)
@@ -796,7 +809,9 @@ class Runner:
             raise SettingError(
                 "processes: an object given as the model or a judge cannot be shared; leave it out"
             )
-        found = (self._grace, self._judges.found_replies, self._served_context, dict(allowed()))
+        found = (
+            self._grace, self.started, self._judges.found_replies, self._served_context, dict(allowed())
+        )  # fmt: skip
         return partial(worker_context, replace(config, processes=1), self.keys, confidence, *found)
 
     def _open_journal(self, stack: AsyncExitStack) -> Journal | None:
@@ -830,6 +845,7 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
     keys: Keys,
     confidence: str,
     grace: float,
+    started: float,
     found_replies: tuple[str | None, ...],
     served_context: int | None,
     allowed_names: Mapping[str, str],
@@ -839,7 +855,7 @@ def worker_context(  # noqa: PLR0917  (a partial of it is sent to the process)
     """The context of a worker in another process, with what the runner there found out about the servers."""
     for name, folder in allowed_names.items():
         allow((name,), folder)
-    runner = Runner(config, keys=keys, grace=grace)
+    runner = Runner(config, keys=keys, grace=grace, started=started)
     runner._judges.found_replies, runner._served_context = found_replies, served_context
     return runner.worker(confidence, journal, budget_pool)
 

@@ -22,7 +22,7 @@ from caps.engines.base import Outcome
 from caps.evidence.anatomy import final_answer
 from caps.reports.bracket import draw
 from caps.runs.folder import read_rulings, read_run
-from caps.runs.result_lines import Line, selection_line
+from caps.runs.result_lines import Line, selection_line, usage_of
 from caps.statistics.estimates import discordant, exact_mcnemar, mean_interval, ratio_interval
 
 SHOWN_TEXT = 2000  # characters of a text in a notebook
@@ -368,15 +368,13 @@ def _loaded(line: Line, ledger: Ledger) -> Selected:
 
 
 def _ledgers(lines: Iterable[Line]) -> dict[str, Ledger]:
-    """The ledger of each case from the lines of its calls, which do not have reasoning tokens."""
+    """The ledger of each case from the lines of its calls."""
     asks: list[tuple[Line, list[tuple[Usage, bool]]]] = []
     for line in lines:
         if not line.get("attempt"):
             asks.append((line, []))
         if asks and "tokens" in line:
-            counts = (line["tokens"], line.get("output", 0), line.get("cached", 0))
-            usage = Usage(*counts, usd=line.get("usd"))
-            asks[-1][1].append((usage, bool(line.get("replayed"))))
+            asks[-1][1].append((usage_of(line), bool(line.get("replayed"))))
     found: dict[str, Ledger] = {}
     for line, usages in asks:
         level = Level(int(line["level"][1:]))

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -23,6 +24,7 @@ from caps.engines.adaptive import Adapted, AdaptiveRun, EventLog, Generator, NoL
 from caps.engines.base import Outcome
 from caps.engines.budget import CaseBudget
 from caps.engines.local import LocalEngine
+from caps.engines.readability import ReplyCheck
 from caps.evidence.domains import guess_domain
 from caps.journal.keys import request_key
 from caps.journal.records import ReplyStore
@@ -272,15 +274,23 @@ async def sampling_tools(
     if not fitness:
         yield SamplingTools(grade=grade)
         return
-    judging = runner.with_config(replace(runner.config, strategy=fitness, settings={}))
+    check = ReplyCheck(keep_going=runner.config.keep_going)  # over all populations, not for each
+    judging = runner.with_config(replace(runner.config, strategy=fitness, settings={}, keep_going=True))
     async with judging.session(probe=runner.needs_probe) as session:
-        yield SamplingTools(_ranking(session, paid or Ledger()), grade)
+        yield SamplingTools(_ranking(session, paid or Ledger(), check), grade)
+        check.finish()
 
 
-def _ranking(session: Session, paid: Ledger) -> Ranking:
+def _ranking(session: Session, paid: Ledger, check: ReplyCheck) -> Ranking:
+    numbers = count()
+
     async def rank(case: Case) -> Sequence[int]:
         (outcome,) = [one async for one in session.run([case])]
         paid.add(outcome.ledger)
+        outcome.number = next(numbers)
+        check.add_outcome(outcome)
+        if check.error is not None:
+            raise check.error
         return () if outcome.selection is None else outcome.selection.order
 
     return rank

@@ -806,7 +806,7 @@ def test_a_run_over_replies_of_the_wrong_types_has_no_traceback(tmp_path):
             "--out", tmp_path / "run", "--confidence", "verbal",
         )  # fmt: skip
     assert "Traceback" not in done.stderr
-    assert done.returncode in {0, 1}
+    assert done.returncode in {0, 1, 5}
     assert (tmp_path / "run" / "selections.jsonl").exists()
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from batching import DROPPED, EXPIRED, GARBAGE, BatchServer, by_quality, result_lines
 from caps.cli.main import make_app
-from caps.core.errors import InputError, SettingError
+from caps.core.errors import InputError, SettingError, UnreadableJudgeError
 from judging import better_quality_wins, case_line, spread, write_cases
 from models.server import Reply, Status, StubServer
 from shell import start
@@ -260,3 +260,54 @@ def test_a_bad_line_is_named_before_the_first_file_is_run(tmp_path):
     told = " ".join(done.stderr.split())
     assert [f"cases.jsonl:{line}: not JSON" in told for line in range(2, 9)] == [True] * 5 + [False] * 2
     assert "failed: 2 more, 7 in all" in told
+
+
+def unreadable(body, number):
+    return Reply("Both look fine.")
+
+
+def test_files_of_a_judge_that_cannot_be_read_stop_before_more_is_written(tmp_path):
+    folder, done = tmp_path / "batch", begin(tmp_path)
+    for _ in range(3):  # the first try and two more
+        (path,) = written(done)
+        provide(path, unreadable)
+        assert batch("absorb", folder).exit_code == 0
+        if len(list(folder.glob("step-???.jsonl"))) == 3:
+            break
+        done = batch("prepare", folder)
+    with pytest.raises(UnreadableJudgeError, match="a reply begins: 'Both look fine.'"):
+        batch("prepare", folder)
+    assert len(list(folder.glob("step-???.jsonl"))) == 3
+    assert status(folder)["cases"] == 4  # still told
+
+
+def test_a_new_folder_asks_again_what_could_not_be_read_and_the_old_one_does_not(tmp_path):
+    cases = write_cases(tmp_path / "cases.jsonl", 2, n=2)
+    keys = []
+    for name, fate in (("broken", unreadable), ("mended", by_quality)):
+        folder = tmp_path / name
+        where = ("--model", "stub", "--journal", tmp_path / "journal.sqlite", "--out", folder)
+        more = ("--strategy", "caps", "--hard-evidence", "off", "--keep-going")
+        done = batch("prepare", cases, *where, *more)
+        keys.append({json.loads(line)["custom_id"] for line in written(done)[0].read_text().splitlines()})
+        while "complete" not in done.stderr:
+            provide(written(done)[0], fate)
+            assert batch("absorb", folder).exit_code == 0
+            done = batch("prepare", folder)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["provisional"] for line in lines] == [name == "broken"] * 2
+    assert not keys[0] & keys[1]
+    again = batch("prepare", tmp_path / "broken")
+    assert again.exit_code == 3
+    assert all(json.loads(line)["cause"] == "unreadable" for line in again.stdout.splitlines())
+
+
+def test_the_batch_engine_stops_before_it_sends_more(tmp_path):
+    with BatchServer(unreadable) as server:
+        with pytest.raises(UnreadableJudgeError, match="cannot be read"):
+            run(
+                "select", write_cases(tmp_path / "cases.jsonl", 4, n=8), "--engine", "batch", "--strategy", "caps",
+                "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
+                "--batch", "poll=0.01", "--hard-evidence", "off",
+            )  # fmt: skip
+        assert len(server.paid) == 4 * 4 * 3  # the first rounds, three tries each

@@ -95,7 +95,7 @@ def test_batch_live_and_replay_select_the_same_in_the_same_words(tmp_path, strat
     assert max(server.paid.values()) == 1
     with Journal.open(tmp_path / "batch.sqlite") as journal, Journal.open(tmp_path / "local.sqlite") as other:
         assert len(journal.get_many(server.paid)) == len(other.get_many(server.paid)) > 0
-        runner = Runner(live_setup)
+        runner = Runner(live_setup, started=0)
         judge, prepare = runner.replayed_judge(journal, {"": silent}), runner.prepare
         for number, case in enumerate(some):
             again = CaseRun(number, prepare(case), make_strategy(strategy), 3)

@@ -12,6 +12,7 @@ from caps.costs.prices import Price
 from caps.engines.base import in_order
 from caps.engines.budget import BudgetLimits, CaseBudget, RunBudget
 from caps.engines.local import LocalEngine
+from caps.judging.base import Shortage
 from caps.judging.llm import JudgeSettings, LevelModel, LlmJudge
 from caps.models.scripted import ScriptedModel
 from judging import cases, replying
@@ -167,15 +168,15 @@ def test_a_call_that_does_not_fit_waits_while_others_may_give_back():
     async def play():
         total = RunBudget(BudgetLimits(tokens=100), None)
         first, second = (CaseBudget(BudgetLimits(), None, total) for _ in range(2))
-        assert await first.reserve(Usage(60, 20))
+        assert await first.reserve(Usage(60, 20)) is None
         waiting = asyncio.ensure_future(second.reserve(Usage(50, 20)))
         await asyncio.sleep(0)
         assert not waiting.done()
         first.settle(Usage(60, 20), Usage(20, 5), replayed=False)
-        assert await waiting
+        assert await waiting is None
         second.settle(Usage(50, 20), Usage(50, 20), replayed=False)
-        assert not await first.reserve(Usage(6, 0))
-        assert await first.reserve(Usage(5, 0))
+        assert await first.reserve(Usage(6, 0)) == Shortage("budget_total_tokens", 6, 5)
+        assert await first.reserve(Usage(5, 0)) is None
 
     asyncio.run(play())
 
@@ -185,10 +186,24 @@ def test_what_the_journal_answers_is_free_for_the_run_but_not_for_the_case():
         total = RunBudget(BudgetLimits(tokens=100), None)
         budget = CaseBudget(BudgetLimits(tokens=150), None, total)
         for _ in range(2):
-            assert await budget.reserve(Usage(60, 0))
+            assert await budget.reserve(Usage(60, 0)) is None
             budget.settle(Usage(60, 0), Usage(60, 0), replayed=True)
         assert total.account.tokens == 0
-        assert not await budget.reserve(Usage(60, 0))
+        assert await budget.reserve(Usage(60, 0)) == Shortage("budget_tokens", 60, 30)
+
+
+def test_a_stored_reply_needs_no_room_in_the_budget_of_the_run():
+    async def play():
+        total = RunBudget(BudgetLimits(tokens=10), None)
+        budget = CaseBudget(BudgetLimits(tokens=100), None, total)
+        assert await budget.reserve(Usage(60, 0)) == Shortage("budget_total_tokens", 60, 10)
+        stored = budget.for_stored_replies()
+        assert await stored.reserve(Usage(60, 0)) is None
+        stored.settle(Usage(60, 0), Usage(60, 0), replayed=True)
+        assert (total.account.tokens, total.account.reserved_tokens) == (0, 0)
+        assert await budget.reserve(Usage(41, 0)) == Shortage("budget_tokens", 41, 40)
+
+    asyncio.run(play())
 
     asyncio.run(play())
 

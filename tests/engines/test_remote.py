@@ -114,15 +114,15 @@ def test_what_a_dead_worker_had_reserved_is_spent_and_its_late_calls_change_noth
     async def lives():
         coordinator = coordinator_with(tokens=200)
         first = (await coordinator.register("w")).lease
-        assert await coordinator.reserve("w", first, CALL)
-        assert await coordinator.reserve("w", first, CALL)
+        assert await coordinator.reserve("w", first, CALL) is None
+        assert await coordinator.reserve("w", first, CALL) is None
         waiting = asyncio.ensure_future(coordinator.reserve("w", first, CALL))
         await asyncio.sleep(0)
         second = (await coordinator.register("w")).lease
-        assert not await waiting
+        assert await waiting is not None
         await coordinator.settle("w", first, CALL, LESS)  # from the grave
-        assert not await coordinator.reserve("w", second, CALL)
-        assert await coordinator.reserve("w", second, LESS)
+        assert await coordinator.reserve("w", second, CALL) is not None
+        assert await coordinator.reserve("w", second, LESS) is None
 
     asyncio.run(lives())
 
@@ -133,14 +133,14 @@ def test_workers_wait_while_others_may_free_budget():
         budgets = []
         for name in ("a", "b"):
             budgets.append(RemoteBudget(Here(coordinator), name, (await coordinator.register(name)).lease))
-        assert await budgets[0].reserve(CALL)
+        assert await budgets[0].reserve(CALL) is None
         waiting = [asyncio.ensure_future(budgets[1].reserve(CALL)) for _ in range(5)]
         await asyncio.sleep(0.01)
         assert not any(one.done() for one in waiting)
         budgets[0].settle(CALL, LESS)
-        assert await waiting[0]
+        assert await waiting[0] is None
         budgets[1].settle(CALL, CALL)
-        assert not any(await asyncio.gather(*waiting[1:]))
+        assert None not in await asyncio.gather(*waiting[1:])
 
     asyncio.run(two())
 

@@ -24,6 +24,7 @@ LISTED = {
     "seed": st.none() | st.integers(-(2**40), 2**40),
     "top_logprobs": st.integers(0, 20),
     "draw": st.integers(0, 99),
+    "attempt": st.integers(0, 9),
     "extra": st.dictionaries(texts, values, max_size=3),
 }
 requests = st.fixed_dictionaries(LISTED).map(lambda made: Request(**made))

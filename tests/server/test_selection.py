@@ -153,6 +153,8 @@ def test_at_the_time_limit_the_best_answer_so_far_is_returned():
         assert answer.status == 200, answer.body
         assert answer.json["caps"]["provisional"]
         assert answer.json["caps"]["causes"]["time"] >= 1
+        assert answer.json["usage"]["caps"]["estimated"] is True  # calls that were cancelled
+        assert answer.json["usage"]["caps"]["verifier"]["prompt_tokens"] > 0
     assert first.json["caps"]["failed"] == 1
     assert first.json["usage"]["caps"]["generation"]["calls"] == 4
 

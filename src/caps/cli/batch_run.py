@@ -55,8 +55,8 @@ class BatchRun:
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
         """The outcome of each case; requests in the files of this folder count as paid for."""
         self.waiting.paid |= self.folder.sent_keys()
-        for progress in self.batch_state.progress():
-            yield progress.outcome
+        for outcome in self.batch_state.outcomes():
+            yield outcome
 
 
 def _finding(
@@ -90,7 +90,7 @@ async def open_batch_run(
         if recorded_extra(extra) != recorded_extra(config.extra):
             raise SettingError(f"{path} holds a run with another --extra: repeat the one it was started with")
         config = replace(config, extra=extra)
-    runner = Runner(config, offline=True)
+    runner = Runner(config, offline=True, started=file.started)
     check_prompts(file, runner)
     async with AsyncExitStack() as stack:
         if writing:
@@ -130,7 +130,7 @@ def _write(run: BatchRun, out: set[str]) -> tuple[list[BatchFile], int, list[Out
     """Write open requests: the files, the number of requests that earlier files hold, the failed cases."""
     held, failed = set[str](), list[Outcome]()
     with StepFiles(run.folder.path, run.folder.next_step(), run.runner.batch_settings) as files:
-        for progress in run.batch_state.progress():
+        for progress in run.batch_state.next_step():
             if progress.outcome.failure is not None:
                 failed.append(progress.outcome)
             for one in progress.open:

@@ -3,6 +3,7 @@
 import os
 import shlex
 import signal
+import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from caps.reports.study import (
 from caps.runner import Runner
 from caps.runs.progress_file import ProgressFile
 from caps.studies.bench import Bench
-from caps.studies.results import claim_folder, selection_line, slug
+from caps.studies.results import claim_folder, selection_line, slug, study_started
 from caps.studies.study import SIMULATED, Collection, Method, Study, Suite, load_studies
 from caps.studies.study_forecast import forecast_study
 from caps.studies.suites import Shard, narrowed_studies, shards_of, with_domain
@@ -140,6 +141,7 @@ def bench(
         plans = [with_domain(plan, config.domain) for plan in plans]
     simulated = simulate or all(plan.judge.model == SIMULATED and config.model is None for plan in plans)
     folder = out or Path("bench") / (found.name + ("-simulated" if simulated else ""))
+    started = study_started(folder, force=force) or time.time()
     missing: dict[str, Suite] = {}
     prepared = [
         _Prepared(
@@ -149,7 +151,7 @@ def bench(
                 limit=limit,
                 runner_of=None
                 if simulated
-                else partial(_runner, plan, config, keys, stated=stated, quiet=quiet),
+                else partial(_runner, plan, config, keys, stated=stated, quiet=quiet, started=started),
                 skipped=lambda suite: missing.setdefault(str(suite.cases), suite),
                 optional=isinstance(found, Collection),
             ),
@@ -168,7 +170,7 @@ def bench(
         return
     with ExitStack() as locks:
         for place, name in {folder: found.name, **{one.folder: one.plan.name for one in ready}}.items():
-            locks.enter_context(claim_folder(place, name, simulated=simulated, force=force))
+            locks.enter_context(claim_folder(place, name, simulated=simulated, force=force, started=started))
         done = [
             _run(one, limit, processes or os.cpu_count() or 1, simulated=simulated, quiet=quiet)
             for one in ready
@@ -268,6 +270,7 @@ def _runner(
     *,
     stated: frozenset[str],
     quiet: bool,
+    started: float,
 ) -> Runner:
     """The runner of a suite; what is `stated` overrides the suite, which overrides the study's judge."""
     changes = {"profile": suite.profile, "views": {**suite.views, **method.views}, "journal": given.journal}
@@ -278,7 +281,8 @@ def _runner(
     changes |= {"recorded_judge": suite.recorded_judge} if suite.recorded_judge else {}
     changes |= suite.judge
     changes |= {name: value for name, value in given.to_dict().items() if name in stated}
-    with runner_for(study.judge.with_values(changes), keys, strategy=method.strategy, quiet=quiet) as runner:
+    judge = study.judge.with_values(changes)
+    with runner_for(judge, keys, strategy=method.strategy, quiet=quiet, started=started) as runner:
         return runner
 
 

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from caps import __version__
 from caps.cli.help import print_help
 from caps.cli.output import say
-from caps.core.errors import CapsError, SettingError
+from caps.core.errors import CapsError, SettingError, UnreadableJudgeError
 
 # Errors of disks and permissions, which can occur anywhere: they end in a message, not in a traceback.
 _FILE_ERRORS = {
@@ -143,7 +143,10 @@ def spare_collector() -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of the user ends in one line and exit code 2."""
+    """Run the command line; an error of the user ends in one line and exit code 2.
+
+    A judge whose replies cannot be read ends it with exit code 5.
+    """
     gc.disable()  # until everything is loaded: loading creates many objects and hardly any garbage
     try:
         _open_standard_streams()
@@ -156,6 +159,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # a failed write is found here, not when Python exits
         sys.exit(code)
+    except UnreadableJudgeError as error:
+        _fail(f"caps: {error}", 5, "red")
     except CapsError as error:
         _fail(f"caps: {error}", 2, "red")
     except KeyboardInterrupt:

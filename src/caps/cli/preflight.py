@@ -30,8 +30,12 @@ def runner_for(
     strategy: Strategy | None = None,
     generating: bool = False,
     quiet: bool,
+    started: float | None = None,
 ) -> Iterator[Runner]:
-    """The runner of a command; missing weights of the model are downloaded first."""
+    """The runner of a command; missing weights of the model are downloaded first.
+
+    `started` is when a run that goes on began.
+    """
     with fetch_bar(hidden=quiet) as report:
         runner = Runner(
             config,
@@ -41,6 +45,7 @@ def runner_for(
             warn=warning_printer(quiet=quiet),
             fetching=report,
             grace=GRACE_SECONDS,
+            started=started,
         )
         if generating or runner.asks_model:
             _ = runner.endpoints  # downloads weights, and raises if something is missing

@@ -97,9 +97,9 @@ def replay(
         keys = Keys.find(config, api_key=api_key)
         select_cases(
             record.file.cases, config, keys, out=out, force=force, limit=record.file.limit, quiet=quiet,
-            as_json=True,
+            as_json=True, started=record.file.started,
         )  # fmt: skip
-    runner = Runner(replace(config, budget_seconds=None), offline=True)
+    runner = Runner(replace(config, budget_seconds=None), offline=True, started=record.file.started)
     _ = runner.strategy  # raises if it is wrong
     check_prompts(record.file, runner)
     with _opened_journal(runner) as journal:
@@ -122,7 +122,7 @@ def _replay_question(path: Path, record: RunRecord, config: RunConfig, *, quiet:
     if isinstance(asked, InputError):
         raise asked
     with _opened_journal(Runner(config, offline=True)) as journal:
-        runner = Runner(config, model=ReplayedModel(journal), generating=True)
+        runner = Runner(config, model=ReplayedModel(journal), generating=True, started=record.file.started)
         check_prompts(record.file, runner)
         try:
             solution = asyncio.run(solve_case(runner, question_case(asked.problem.text, config.domain)))

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,11 @@ from rich.text import Text
 from caps.cli.output import FailureLog, say, stderr, stdout, write_result
 from caps.cli.progress import JudgeProgress
 from caps.cli.signals import report_interrupted, run_until_signal
-from caps.core.errors import InputError
+from caps.core.errors import InputError, UnreadableJudgeError
 from caps.core.settings import settings_of
 from caps.core.text import number, plural
-from caps.core.types import Case
+from caps.core.types import Case, Usage
+from caps.costs.prices import Price
 from caps.engines.base import Engine, Outcome, ReorderBuffer
 from caps.evidence.anatomy import last_boxed, last_code_block, spoken
 from caps.files import file_errors
@@ -127,6 +128,28 @@ def _each(*counters: Callable[[Ruling], object]) -> Callable[[Ruling], None]:
     return count
 
 
+@dataclass(slots=True)
+class Spending:
+    """What a run has asked and paid for so far, also for cases that are not finished."""
+
+    price: Price | None
+    asks: int = 0
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+
+    def count(self, ruling: Ruling) -> None:
+        """Count the calls of a ruling that were paid now."""
+        self.asks += 1
+        self.usage += sum((one.usage for one in ruling.attempts if not one.replayed), start=Usage(0, 0))
+
+    def __str__(self) -> str:
+        usage = self.usage
+        tokens = f"{number(usage.prompt, 0)} tokens read and {number(usage.output, 0)} written now"
+        money = (
+            "" if self.price is None else f", ${self.price.of(usage.prompt, usage.output, usage.cached):.4f}"
+        )
+        return f"{plural(self.asks, 'ask')}, {tokens}{money}"
+
+
 class Run:
     """One run of `select`: writes results, progress and files."""
 
@@ -152,6 +175,8 @@ class Run:
         self._reasons: dict[str, None] = {}  # in order, each once
         self._servers: Callable[[], list[ServerRecord]] = list
         self._live = ProgressFile(None, None)
+        self._stopped: UnreadableJudgeError | None = None
+        self._spending = Spending(runner.price)
 
     async def until_done_or_stopped(
         self, source: Iterable[Case | InputError], total: int | None, out: Path | None, cases: str
@@ -177,7 +202,7 @@ class Run:
                 JudgeProgress(total, self._runner.price, hidden=self._quiet) as meter,
                 ProgressFile(out, total, price=self._runner.price) as self._live,
             ):
-                ready.engine.watch = _each(meter.count, self._live.count)
+                ready.engine.watch = _each(meter.count, self._live.count, self._spending.count)
                 report_batches(ready.engine, quiet=self._quiet)
                 outcomes = ready.run(self._live.watch(source), self._runner.strategy)
                 kept = {} if self._first is None else self._first.judge_file(cases, ready)
@@ -211,22 +236,27 @@ class Run:
         ):
             if folder is not None and judge:
                 folder.write_json(JUDGE_FILE, judge)
-            async with aclosing(outcomes):
-                async for outcome in outcomes:
-                    self._count(outcome)
-                    line = selection_line(outcome, self._runner.config, price=self._runner.price)
-                    packet = result_packet(
-                        outcome,
-                        line,
-                        rulings=folder is not None,
-                        picture=self._bracket,
-                        row=not self._lines,
-                    )
-                    advance()
-                    for ready in self._packets.add(outcome.number, packet):
-                        self._write(ready, folder)
+            try:
+                async with aclosing(outcomes):
+                    async for outcome in outcomes:
+                        self._count(outcome)
+                        line = selection_line(outcome, self._runner.config, price=self._runner.price)
+                        packet = result_packet(
+                            outcome,
+                            line,
+                            rulings=folder is not None,
+                            picture=self._bracket,
+                            row=not self._lines,
+                        )
+                        advance()
+                        for ready in self._packets.add(outcome.number, packet):
+                            self._write(ready, folder)
+            except UnreadableJudgeError as error:
+                for ready in self._packets.drain():
+                    self._write(ready, folder)
+                self._stopped = error
             self._summary.servers = self._servers()
-            if folder is not None:
+            if folder is not None and self._stopped is None:
                 folder.finish(self._summary.as_line(self._runner.price))
 
     async def _calibrate(
@@ -268,10 +298,15 @@ class Run:
             write_result(packet.selection)
 
     def close(self, seconds: float) -> int:
-        """Print table and summary; return the exit code."""
+        """Print table and summary; return the exit code, or raise what stopped the run."""
         if self._rows:
             columns = ("case", "answer", "winner", "clusters", "calls E1 + E2", "tokens", "note")
             stdout().print(table("", columns, self._rows, numbers_from=2))
+        if self._stopped is not None:
+            kept = "every reply is in the journal" if self._runner.journal_path else "there is no journal"
+            cases = f"{plural(self._summary.cases, 'case')} finished"
+            say(f"stopped after {seconds:.1f} s: {cases}; {self._spending}; {kept}", "yellow")
+            raise self._stopped
         if not self._quiet:
             words = self._summary.as_text(self._runner.price, seconds, self._runner.config.gpu_hour_usd)
             say(words, "dim")

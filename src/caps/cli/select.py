@@ -23,7 +23,7 @@ from caps.datasets.imports import count_cases
 from caps.files import join_paths
 from caps.prompts.reply_forms import TAGS
 from caps.runner import Runner
-from caps.runs.run_file import read_run_file
+from caps.runs.run_file import read_run_file, started_in
 
 Bracket = Annotated[
     bool,
@@ -64,6 +64,9 @@ def select(
     A judge, which is any model behind an OpenAI-compatible API, compares candidates. Results go to standard
     output, one JSON object per line, or as a table in a terminal. Replies are stored in the journal: run the
     same command again, and only the calls that are missing are made.
+
+    Exit codes: 0 all cases answered, 1 some failed, 2 bad use or input, 3 some answers are provisional, 5
+    stopped because the replies of the judge cannot be read (--keep-going continues), 130 interrupted.
     """
     named = join_paths(cases)
     if dry_run:
@@ -93,12 +96,15 @@ def select_cases(
     bracket: bool = False,
     quiet: bool,
     as_json: bool,
+    started: float | None = None,
 ) -> NoReturn:
-    """Select from a file of cases, and exit."""
+    """Select from a file of cases, and exit; `started` is when a run began whose replies are used."""
+    if started is None:
+        started = started_in(out, force=force)
     config = _with_prompts_of_run(config, out)
     read = partial(cases_for, config.engine, Runner(config).cluster, cases, config.map)
     source = checked_source(partial(read, say), limit)
-    with runner_for(config, keys, quiet=quiet) as runner:
+    with runner_for(config, keys, quiet=quiet, started=started) as runner:
         first = None
         if config.calibrate is not None:
             from caps.cli.calibrator import Calibrator  # noqa: PLC0415

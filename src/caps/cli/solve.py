@@ -32,6 +32,7 @@ from caps.runs.adaptive_lines import adaptive_line, adaptive_text
 from caps.runs.folder import claim_single_run, write_single_run
 from caps.runs.progress_file import ProgressFile
 from caps.runs.result_lines import json_lines, selection_line
+from caps.runs.run_file import started_in
 from caps.runs.summary import SamplingSummary
 from caps.sampling.base import Sample, Sampled
 from caps.solving import question_case, solve_case
@@ -70,7 +71,8 @@ def solve(
     samples are generated and judged as long as that is worth its price.
     """
     case = question_case(_question(question, file), named_domain(config.domain))
-    with runner_for(config, keys, generating=True, quiet=quiet) as runner:
+    started = started_in(out, force=force)
+    with runner_for(config, keys, generating=True, quiet=quiet, started=started) as runner:
         if out is not None:
             claim_single_run(out, runner, force=force)
         keep = None if out is None else partial(write_single_run, out, runner, force=force)

@@ -16,13 +16,16 @@ CapsError
 │   ├── BusyError         too many requests, or still loading, after every try
 │   ├── TimedOutError     no reply in time, after every try
 │   ├── BrokenServerError the server failed, after every try
-│   └── GarbledError      what came back is not a reply, after every try
+│   ├── GarbledError      what came back is not a reply, after every try
+│   └── UnreadableJudgeError most replies of the judge cannot be read
 ├── JournalError          the journal's file, or its disk
 │   └── NotRecordedError  a reply that a replay needs and the journal does not hold
 ├── SandboxError          the sandbox itself: nothing is known of the program that was to run in it
 ├── AnswerError           the caller that answers a contest: an engine or its judge
 └── StrategyError         a strategy that broke the contract of `core.play`
 """
+
+from typing import Any
 
 
 class CapsError(Exception):
@@ -129,6 +132,19 @@ class GarbledError(ModelError):
     """What came back is not a reply, after every try."""
 
     cause = "garbled"
+
+
+class UnreadableJudgeError(ModelError):
+    """Most replies of the judge cannot be read, so the run was stopped; `keep_going` lets it continue.
+
+    `results` are the results of `select_many` that were finished by then, in the order of the cases.
+    """
+
+    cause = "unreadable"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.results: list[Any] = []
 
 
 class JournalError(CapsError):

@@ -27,6 +27,12 @@ def printable_line(text: str) -> str:
     return printable(text).replace("\n", REPLACEMENT)
 
 
+def shortened_line(text: str, most: int) -> str:
+    """The beginning of an untrusted text on one line of at most `most` characters."""
+    line = printable(" ".join(text[: 4 * most].split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def printable_json(data: bytes) -> bytes:
     """JSON with control and direction characters written as escapes.
 

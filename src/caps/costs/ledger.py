@@ -39,13 +39,22 @@ class Sums:
 
 @dataclass(slots=True)
 class Ledger:
-    """Tokens by stage and level, and what went wrong, by cause."""
+    """Tokens by stage and level, and what went wrong, by cause.
+
+    `blocked` holds, by the setting of a budget, what the smallest call reserves that it had no room for, and
+    what was left of it.
+    """
 
     lines: dict[tuple[str, Level], Sums] = field(default_factory=dict)
     malformed: Counter[str] = field(default_factory=Counter)
     unanswered: Counter[str] = field(default_factory=Counter)
     substituted: Counter[str] = field(default_factory=Counter)
     estimated: bool = False
+    blocked: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def block(self, setting: str, reserves: float, left: float) -> None:
+        """Record a call that a budget had no room for; the smallest of each budget is kept."""
+        self.blocked[setting] = min((reserves, left), self.blocked.get(setting, (reserves, left)))
 
     def record(
         self, stage: str, level: Level, usages: Iterable[tuple[Usage, bool]], *, statement: int, pair: bool
@@ -78,6 +87,8 @@ class Ledger:
         self.unanswered.update(other.unanswered)
         self.substituted.update(other.substituted)
         self.estimated = self.estimated or other.estimated
+        for setting, (reserves, left) in other.blocked.items():
+            self.block(setting, reserves, left)
 
     def total(self, level: Level | None = None) -> Sums:
         """Totals over all stages, for one level or all."""

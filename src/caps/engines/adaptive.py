@@ -24,11 +24,10 @@ from caps.costs.prices import Price
 from caps.engines.base import EXHAUSTED, Outcome
 from caps.engines.local import LocalEngine
 from caps.judging.base import NOTHING, Budget, PreparedCase
+from caps.judging.payment import USUAL_OUTPUT, USUAL_REPLY
 
 LATE = 3.0  # a sample is late after this many times the median time of those that ended
 LEAST_WAIT = 0.25  # seconds before any sample is late
-USUAL_OUTPUT = 500  # tokens of a sample before any has ended
-USUAL_REPLY = 400  # tokens of a judge's reply before it has replied
 INSTRUCTIONS = 250  # tokens of a question besides problem and candidates
 UNPRICED = Price(1.0, 4.0)  # what tokens are weighed by where no price is known
 
@@ -226,6 +225,7 @@ class AdaptiveRun(Generic[D]):
                         run.stop("budget")
         finally:
             await self._cancel()
+        self._engine.check_replies(self._outcome)
         return self._adapted(run)
 
     # Samples

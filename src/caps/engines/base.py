@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -46,8 +46,29 @@ class Outcome:
 
     @property
     def selection(self) -> Selection | None:
-        """The selection, unless the case failed."""
-        return None if self.failure is not None or self.contest is None else self.contest.selection
+        """The selection, unless the case failed; provisional if no reply of the judge could be read."""
+        if self.failure is not None or self.contest is None:
+            return None
+        chosen = self.contest.selection
+        return replace(chosen, provisional=True) if self.is_unread else chosen
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether a judge was asked and replied, and none of its replies could be read."""
+        return any(one.ruling.replied for one in self.judged) and not any(
+            one.ruling.readable for one in self.judged
+        )
+
+    @property
+    def cause(self) -> str | None:
+        """Why the selection is provisional: `budget`, `time`, `unreadable`, or why calls had no answer."""
+        if self.selection is None or not self.selection.provisional:
+            return None
+        stopped = None if self.contest is None else self.contest.stopped
+        if stopped is None and self.is_unread:
+            return "unreadable"
+        causes = self.ledger.unanswered.most_common(1)
+        return stopped or (causes[0][0] if causes else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +119,11 @@ class ReorderBuffer(Generic[T]):
         while self.following in self._waiting:
             yield self._waiting.pop(self.following)
             self.following += 1
+
+    def drain(self) -> Iterator[T]:
+        """Yield what still waits, in order, although items before it are missing."""
+        for number in sorted(self._waiting):
+            yield self._waiting.pop(number)
 
 
 async def in_order(outcomes: AsyncGenerator[Outcome, None]) -> AsyncGenerator[Outcome, None]:
@@ -254,6 +280,8 @@ class CaseRun:
         if ruling.unanswered is not None:
             outcome.ledger.unanswered[ruling.unanswered] += 1
         outcome.ledger.substituted.update(ruling.substituted)
+        if (shortage := ruling.shortage) is not None and shortage.setting:
+            outcome.ledger.block(shortage.setting, shortage.reserves, shortage.left)
 
     def _finish(self) -> None:
         """Release the prepared texts; a contest in which every call failed is a failed case."""

@@ -31,6 +31,7 @@ from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, strategy_for
 from caps.engines.batch_files import BatchClient, BatchSettings, ImportCount, SentBatch, StepFiles
 from caps.engines.budget import BudgetLimits
 from caps.engines.local import fast_forward
+from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import MAX_PREPARING
 from caps.journal.store import Journal
 from caps.judging.base import Budget, Judge, Ruling, together
@@ -65,7 +66,8 @@ class CaseProgress:
 class BatchState:
     """The state of all cases, derived from the journal in each pass; nothing is kept between passes.
 
-    `budget` returns a new budget for a case, because each pass runs it from its beginning.
+    `budget` returns a new budget for a case, because each pass runs it from its beginning. Without
+    `keep_going`, `UnreadableJudgeError` is raised if most replies of the judge cannot be read.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class BatchState:
         prepare: Prepare,
         waiting: PendingRequests,
         budget: Callable[[], Budget],
+        keep_going: bool = True,
     ) -> None:
+        self._keep_going = keep_going
         self._cases, self._strategy, self._seed = cases, strategy, seed
         self._judge, self._prepare, self._waiting, self._budget = judge, prepare, waiting, budget
 
@@ -90,6 +94,24 @@ class BatchState:
         self._waiting.begin()
         for number, case in enumerate(self._cases):
             yield self._advance(number, case)
+
+    def next_step(self) -> Iterator[CaseProgress]:
+        """The same before more is sent; stops if most replies so far cannot be read."""
+        check = ReplyCheck(keep_going=self._keep_going)
+        for progress in self.progress():
+            if progress.outcome.judged or progress.stage is None:
+                check.add_first_round(progress.outcome)
+            if check.error is not None and progress.missing:
+                raise check.error
+            yield progress
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """The outcomes of all cases, once no request is open."""
+        check = ReplyCheck(keep_going=self._keep_going)
+        for progress in self.progress():
+            check.add_outcome(progress.outcome)
+            yield progress.outcome
+        check.finish()
 
     def _advance(self, number: int, case: Case | InputError) -> CaseProgress:
         if isinstance(case, InputError):
@@ -200,10 +222,10 @@ class BatchEngine:
         step = 1
         while await self._step(batch_state, step):
             step += 1
-        for progress in batch_state.progress():
-            for judged in progress.outcome.judged:
+        for outcome in batch_state.outcomes():
+            for judged in outcome.judged:
                 self.watch(judged.ruling)
-            yield progress.outcome
+            yield outcome
             await asyncio.sleep(0)
 
     async def _step(self, batch_state: BatchState, number: int) -> bool:
@@ -235,7 +257,7 @@ class BatchEngine:
         owners = {key: sent for sent in sent_before for key in sent.awaited}
         seen: set[str] = set()
         joined: dict[str, SentBatch] = {}
-        for progress in batch_state.progress():
+        for progress in batch_state.next_step():
             for one in progress.open:
                 seen.add(one.key)
                 sent = owners.get(one.key)

@@ -4,7 +4,8 @@ Rules that must not be broken:
 
 * Spending plus reservations never exceeds the limit.
 * A case's budget counts every reply, also those from the journal, so that a replay decides the same.
-* A run's budget counts what is paid now; a call that does not fit waits while reservations are open.
+* A run's budget counts what is paid now; a call that does not fit waits while reservations are open. A reply
+  that the journal holds is charged to its case only: no total refuses what costs nothing.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from typing import Protocol
 from caps.core.errors import SettingError
 from caps.core.types import Usage
 from caps.costs.prices import Price
-from caps.judging.base import NOTHING
+from caps.judging.base import NOTHING, Shortage
 
 ROUNDING = 1e-9
 
@@ -41,14 +42,15 @@ class BudgetLimits:
 
 
 class Account:
-    """Spending and reservations against a budget."""
+    """Spending and reservations against a budget; `total` if it is that of a whole run."""
 
-    def __init__(self, budget: BudgetLimits, price: Price | None) -> None:
+    def __init__(self, budget: BudgetLimits, price: Price | None, *, total: bool = False) -> None:
         if budget.usd is not None and price is None:
             raise SettingError(
                 "a budget in dollars needs a price: give --price-input and --price-output, or limit tokens"
             )
         self._budget, self._price = budget, price
+        self._setting = "budget_total" if total else "budget"
         self.tokens = self.reserved_tokens = 0
         self.usd = self.reserved_usd = 0.0
 
@@ -59,12 +61,18 @@ class Account:
         price = price or self._price
         return 0.0 if price is None else price.of(usage.prompt, usage.output, usage.cached)
 
-    def fits(self, max_usage: Usage, price: Price | None = None) -> bool:
-        """Whether the budget has room for a call of at most this usage."""
+    def shortage(self, max_usage: Usage, price: Price | None = None) -> Shortage | None:
+        """What is lacking for a call of at most this usage; None if the budget has room for it."""
         tokens, usd = self._budget.tokens, self._budget.usd
-        if tokens is not None and self.tokens + self.reserved_tokens + _tokens(max_usage) > tokens:
-            return False
-        return usd is None or self.usd + self.reserved_usd + self.dollars(max_usage, price) <= usd + ROUNDING
+        if tokens is not None:
+            left = tokens - self.tokens - self.reserved_tokens
+            if _tokens(max_usage) > left:
+                return Shortage(f"{self._setting}_tokens", _tokens(max_usage), left)
+        if usd is not None:
+            dollars, dollars_left = self.dollars(max_usage, price), usd - self.usd - self.reserved_usd
+            if dollars > dollars_left + ROUNDING:
+                return Shortage(f"{self._setting}_usd", dollars, max(0.0, dollars_left))
+        return None
 
     def reserve(self, max_usage: Usage, price: Price | None = None) -> None:
         """Reserve the maximum usage of a call."""
@@ -84,7 +92,7 @@ class BudgetPool(Protocol):
 
     limited: bool
 
-    async def reserve(self, max_usage: Usage) -> bool:
+    async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         ...
 
@@ -97,21 +105,21 @@ class RunBudget:
     """The budget of a whole run, shared by all its cases."""
 
     def __init__(self, budget: BudgetLimits, price: Price | None) -> None:
-        self.account = Account(budget, price)
+        self.account = Account(budget, price, total=True)
         self.limited = budget.spends
         self._freed = asyncio.Event()
 
-    async def reserve(self, max_usage: Usage, price: Price | None = None) -> bool:
+    async def reserve(self, max_usage: Usage, price: Price | None = None) -> Shortage | None:
         """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         if not self.limited:
-            return True
-        while not self.account.fits(max_usage, price):
+            return None
+        while (shortage := self.account.shortage(max_usage, price)) is not None:
             if self.account.reserved_tokens == 0:
-                return False
+                return shortage
             self._freed.clear()
             await self._freed.wait()
         self.account.reserve(max_usage, price)
-        return True
+        return None
 
     def settle(self, max_usage: Usage, spent: Usage, price: Price | None = None) -> None:
         """Settle a call."""
@@ -126,7 +134,7 @@ class PoolAtPrice:
     def __init__(self, pool: RunBudget, price: Price) -> None:
         self._pool, self._price, self.limited = pool, price, pool.limited
 
-    async def reserve(self, max_usage: Usage) -> bool:
+    async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call."""
         return await self._pool.reserve(max_usage, self._price)
 
@@ -158,19 +166,25 @@ class CaseBudget:
 
     def covers(self, max_usage: Usage) -> bool:
         """Whether the case's own budget has room for this usage."""
-        return not self.limited or self._account.fits(max_usage, self._price)
+        return not self.limited or self._account.shortage(max_usage, self._price) is None
 
-    async def reserve(self, max_usage: Usage) -> bool:
-        """Reserve the maximum usage of a call; false if a budget is exhausted."""
+    async def reserve(self, max_usage: Usage) -> Shortage | None:
+        """Reserve the maximum usage of a call, unless a budget is exhausted."""
         if self.limited:
-            if not self._account.fits(max_usage, self._price):
-                return False
+            shortage = self._account.shortage(max_usage, self._price)
+            if shortage is not None:
+                return shortage
             self._account.reserve(max_usage, self._price)
-        if await self._pool.reserve(max_usage):
-            return True
-        if self.limited:
+        shortage = await self._pool.reserve(max_usage)
+        if shortage is not None and self.limited:
             self._account.settle(max_usage, NOTHING, self._price)
-        return False
+        return shortage
+
+    def for_stored_replies(self) -> "CaseBudget":
+        """The case's own budget without that of the run."""
+        view = copy(self)
+        view._pool = RunBudget(BudgetLimits(), None)
+        return view
 
     def settle(self, max_usage: Usage, spent: Usage, *, replayed: bool) -> None:
         """Settle a call: the case counts every reply, the run only what was paid now."""
@@ -185,7 +199,7 @@ class PoolOfCase:
     def __init__(self, whole: CaseBudget) -> None:
         self._whole, self.limited = whole, not whole.free
 
-    async def reserve(self, max_usage: Usage) -> bool:
+    async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call."""
         return await self._whole.reserve(max_usage)
 

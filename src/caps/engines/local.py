@@ -25,6 +25,7 @@ from caps.core.types import Answer, Ask, Case, Entrant, Level, Round, Selection,
 from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, is_long, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, CaseBudget, RunBudget
+from caps.engines.readability import ReplyCheck
 from caps.engines.scheduler import Scheduler
 from caps.judging.base import Attempt, Budget, Judge, PreparedCase, Ruling
 from caps.text_workers import TextWorkers
@@ -52,7 +53,8 @@ class LocalEngine:
     with every ruling. `budget_pool` replaces the total budget if several engines share one. `texts` prepares
     long cases in worker processes. `warm_prefix` says of a case whether its first calls go ahead, so that the
     others find the beginning of their prompts in the server's cache. A case's time starts when it is
-    admitted, and includes finding and preparing.
+    admitted, and includes finding and preparing. Without `keep_going`, a run stops if most replies of the
+    judge cannot be read (`engines.readability`).
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class LocalEngine:
         budget_pool: BudgetPool | None = None,
         texts: TextWorkers | None = None,
         warm_prefix: Callable[[PreparedCase], bool] = lambda _: False,
+        keep_going: bool = True,
     ) -> None:
-        self._warm_prefix = warm_prefix
+        self._warm_prefix, self._keep_going = warm_prefix, keep_going
         self._judge, self._prepare, self._capacity = judge, prepare, capacity
         self._case_budget, self._total_budget = case_budget or BudgetLimits(), total_budget or BudgetLimits()
         self._price, self._grace, self._find = price, grace, find
@@ -89,9 +92,11 @@ class LocalEngine:
         if self._started is None:
             self._started = asyncio.get_running_loop().time()
         opener = _CaseOpener(self.new_budget, self._prepare, strategy, seed, self._warm_prefix)
+        check = ReplyCheck(keep_going=self._keep_going)
         scheduler = Scheduler(
-            iter(cases), opener.open, self._judge, prepares=self._prepares, finish_first=self._finish_first
-        )
+            iter(cases), opener.open, self._judge, prepares=self._prepares, finish_first=self._finish_first,
+            trial=not check.passed,
+        )  # fmt: skip
         calling: set[asyncio.Task[None]] = set()
         preparing: set[asyncio.Task[None]] = set()
         failed: list[asyncio.Task[None]] = []
@@ -110,22 +115,29 @@ class LocalEngine:
 
         try:
             while True:
-                if failed:
+                if failed or check.error is not None:
+                    scheduler.close()
+                    for outcome in scheduler.take_finished():
+                        yield outcome
                     grace = max(grace, PAID_SECONDS)
-                    failed[0].result()  # raises
+                    raise check.error or _error_of(failed[0])
+                if check.passed:
+                    scheduler.end_trial()
                 capacity = self._capacity()
                 admitted = scheduler.admit(capacity)
                 while (unprepared := scheduler.next_unprepared()) is not None:
                     start(preparing, self._open(scheduler, opener, *unprepared))
                 while len(calling) < capacity and (ready := scheduler.next_ask()) is not None:
-                    start(calling, self._call(scheduler, ready, calling, changed))
+                    start(calling, self._call(scheduler, ready, calling, changed, check))
                 for outcome in scheduler.take_finished():
+                    check.add_outcome(outcome)
                     yield outcome
                 if admitted:
                     await asyncio.sleep(0)
                     continue
                 if not calling and not preparing and not failed:
                     if scheduler.empty:
+                        check.finish()
                         return
                     continue
                 await changed.wait()
@@ -149,7 +161,12 @@ class LocalEngine:
             await asyncio.gather(*calling, *preparing, return_exceptions=True)
 
     async def _call(
-        self, scheduler: Scheduler, ready: tuple[CaseRun, int] | None, calling: Sized, changed: asyncio.Event
+        self,
+        scheduler: Scheduler,
+        ready: tuple[CaseRun, int] | None,
+        calling: Sized,
+        changed: asyncio.Event,
+        check: ReplyCheck,
     ) -> None:
         """Make one call after the other while there is something to ask and capacity for it.
 
@@ -167,8 +184,17 @@ class LocalEngine:
             else:
                 self.watch(ruling)
             scheduler.record_ruling(case_run, index, ruling)
+            if case_run.outcome.judged:
+                check.add_first_round(case_run.outcome)
             changed.set()
-            ready = scheduler.next_ask() if len(calling) <= self._capacity() else None
+            may_go_on = check.error is None and len(calling) <= self._capacity()
+            ready = scheduler.next_ask() if may_go_on else None
+
+    def check_replies(self, outcome: Outcome) -> None:
+        """Raise `UnreadableJudgeError` if most replies about a case that was asked about are unreadable."""
+        check = ReplyCheck(keep_going=self._keep_going)
+        check.add_outcome(outcome)
+        check.finish()
 
     async def prepare_case(self, case: Case, budget: Budget) -> PreparedCase:
         """Compute the findings of a case that is still growing, and prepare it."""
@@ -291,6 +317,11 @@ def warms_prefix(prepared: PreparedCase, *, mode: str, price: Price | None, time
     sizes = [entrant.sizes[Level.FULL] for entrant in prepared.evidence.entrants]
     shared = prepared.statement + min(sizes, default=0)
     return shared >= CACHED_FROM and not timed
+
+
+def _error_of(task: "asyncio.Task[None]") -> BaseException:
+    """What ended a task that failed or was cancelled."""
+    return asyncio.CancelledError() if task.cancelled() else task.exception() or asyncio.CancelledError()
 
 
 def _finding_deadline(deadline: float | None) -> float | None:

@@ -235,10 +235,11 @@ class ProcessEngine(RemoteEngine):
         grace: float = 0.0,
         unusable: Counter[str] | None = None,
         texts: TextWorkers | None = None,
+        keep_going: bool = True,
     ) -> None:
         super().__init__(
             prepare, workers=processes, capacity=capacity, total_budget=total_budget, unusable=unusable,
-            texts=texts,
+            texts=texts, keep_going=keep_going,
         )  # fmt: skip
         try:
             _CODEC.dump(make_context)

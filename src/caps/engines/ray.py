@@ -129,10 +129,11 @@ class RayEngine(RemoteEngine):
         grace: float = 0.0,
         unusable: Counter[str] | None = None,
         texts: TextWorkers | None = None,
+        keep_going: bool = True,
     ) -> None:
         super().__init__(
             prepare, workers=cluster.workers, capacity=capacity, total_budget=total_budget, unusable=unusable,
-            texts=texts,
+            texts=texts, keep_going=keep_going,
         )  # fmt: skip
         self._make_context, self._cluster = make_context, cluster
         self._journal, self._durable = journal, durable

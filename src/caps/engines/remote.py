@@ -25,10 +25,11 @@ from caps.costs.prices import Price
 from caps.engines.base import CaseRun, Outcome, PerCase, Prepare, prepare_case, strategy_for
 from caps.engines.budget import BudgetLimits, BudgetPool, RunBudget
 from caps.engines.local import LocalEngine
+from caps.engines.readability import ReplyCheck
 from caps.findings.base import Findings
 from caps.journal.records import Reply, ReplyStore
 from caps.journal.store import Journal
-from caps.judging.base import NOTHING, Ruling
+from caps.judging.base import NOTHING, Ruling, Shortage
 from caps.judging.preparation import CasePreparation, ViewTexts
 from caps.text_workers import TextWorkers
 
@@ -188,15 +189,16 @@ class Coordinator:
         """Store a fact."""
         return await self._open_journal.record(kind, key, value)
 
-    async def reserve(self, worker: str, lease: int, max_usage: Usage) -> bool:
-        """Reserve the maximum usage of a call; false for a worker that died meanwhile."""
-        if not await self._total.reserve(max_usage):
-            return False
+    async def reserve(self, worker: str, lease: int, max_usage: Usage) -> Shortage | None:
+        """Reserve the maximum usage of a call; a worker that died meanwhile gets nothing."""
+        shortage = await self._total.reserve(max_usage)
+        if shortage is not None:
+            return shortage
         if self._leases[worker].number != lease:
             self._total.settle(max_usage, NOTHING)
-            return False
+            return Shortage("", 0, 0)
         self._leases[worker].reserved[max_usage] += 1
-        return True
+        return None
 
     async def settle(self, worker: str, lease: int, max_usage: Usage, spent: Usage) -> None:
         """Settle a call, unless that was done when its worker died."""
@@ -264,7 +266,7 @@ class RemoteBudget:
         self._coordinator, self._worker, self._lease = coordinator, worker, lease
         self._waiting = asyncio.Lock()
 
-    async def reserve(self, max_usage: Usage) -> bool:
+    async def reserve(self, max_usage: Usage) -> Shortage | None:
         """Reserve the maximum usage of a call; wait while open reservations may free enough."""
         async with self._waiting:
             return await _ask(self._coordinator.reserve.remote(self._worker, self._lease, max_usage))
@@ -377,7 +379,8 @@ class WorkerPool:
 class RemoteEngine(ABC):
     """Runs a stream of cases with several workers, each of which runs up to `capacity` at once.
 
-    `unusable` counts why findings were not possible.
+    `unusable` counts why findings were not possible. Without `keep_going`, a run stops if most replies of the
+    judge cannot be read.
     """
 
     def __init__(
@@ -389,7 +392,9 @@ class RemoteEngine(ABC):
         total_budget: BudgetLimits | None = None,
         unusable: Counter[str] | None = None,
         texts: TextWorkers | None = None,
+        keep_going: bool = True,
     ) -> None:
+        self._keep_going = keep_going
         self._prepare, self._count, self._capacity = prepare, workers, capacity
         self._budget = total_budget or BudgetLimits()
         self._unusable, self._texts = Counter() if unusable is None else unusable, texts
@@ -410,16 +415,20 @@ class RemoteEngine(ABC):
             fatal = worker_pool.fatal
             jobs = enumerate(_jobs(cases, strategy, seed, deadline))
             tasks: deque[asyncio.Task[Outcome]] = deque()
+            check = ReplyCheck(keep_going=self._keep_going)
             try:
                 while True:
                     for number, job in islice(jobs, max_tasks - len(tasks)):
                         tasks.append(asyncio.ensure_future(self._run_job(worker_pool, number, job)))
-                    if not tasks:
+                    if not tasks or check.error is not None:
+                        check.finish()
                         return
                     await asyncio.wait((tasks[0], fatal), return_when=asyncio.FIRST_COMPLETED)
                     if fatal.done():
                         raise fatal.result()
-                    yield tasks.popleft().result()
+                    outcome = tasks.popleft().result()
+                    check.add_outcome(outcome)
+                    yield outcome
             finally:
                 for task in tasks:
                     task.cancel()

@@ -24,6 +24,9 @@ class Scheduler:
     While more cases follow, later rounds go first, so that cases finish. After the last one, earlier rounds
     go first: the case with the most rounds ahead of it would otherwise end the run alone, with calls to
     spare. With `finish_first` later rounds go first to the end.
+
+    A `trial` comes before all that: first rounds go first, so that a judge whose replies cannot be read is
+    found out with few calls. It lasts until `end_trial` or the last case.
     """
 
     def __init__(
@@ -34,10 +37,13 @@ class Scheduler:
         *,
         prepares: Callable[[Case], bool],
         finish_first: bool = False,
+        trial: bool = False,
     ) -> None:
         self._source: Iterator[Case | InputError] | None = source
-        self._finish_first = finish_first
-        self._sign = -1  # of a round's depth in the order of the asks: later rounds first
+        self._finish_first, self._trial = finish_first, trial
+        self._sign = (
+            1 if trial else -1
+        )  # of a round's depth in the order of the asks: -1 is later rounds first
         self._open_case, self._judge, self._prepares = open_case, judge, prepares
         self._unprepared: deque[tuple[int, Case]] = deque()
         self._preparing = 0
@@ -58,7 +64,8 @@ class Scheduler:
 
         Only one: preparing a case takes a while, and replies to other cases should not wait for several.
         """
-        if self._source is None or len(self._ready) >= wanted:
+        ready = sum(entry[0] == 0 for entry in self._ready) if self._trial else len(self._ready)
+        if self._source is None or ready >= wanted:
             return False
         if self._admitted - self._first_unfinished >= MAX_WAITING or self._preparing >= MAX_PREPARING:
             return False
@@ -86,6 +93,12 @@ class Scheduler:
             return
         failure = str(result) if isinstance(result, CapsError) else f"{type(result).__name__}: {result}"
         self._finished.append(Outcome(number, case.id, failure=failure))
+
+    def end_trial(self) -> None:
+        """Let later rounds go first from now on; a trial that is over stays so."""
+        if self._trial:
+            self._trial = False
+            self._reorder(-1)
 
     def close(self) -> None:
         """Hand out no more asks."""
@@ -122,9 +135,13 @@ class Scheduler:
 
     def _end_source(self) -> None:
         """Note that no more cases follow, and order the asks that are ready accordingly."""
-        self._source = None
-        if not self._finish_first:
-            self._sign = 1
+        self._source, self._trial = None, False
+        self._reorder(-1 if self._finish_first else 1)
+
+    def _reorder(self, sign: int) -> None:
+        """Order the asks that are ready by rounds: the earlier first, or with -1 the later."""
+        if sign != self._sign:
+            self._sign = sign
             self._ready = [
                 (-depth, number, first, index, run) for depth, number, first, index, run in self._ready
             ]

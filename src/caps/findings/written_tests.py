@@ -16,15 +16,14 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from caps.core.errors import AccessError, ModelError, UnknownModelError
 from caps.core.types import Candidate, Case, Found, Usage
 from caps.evidence.domains import INTERFACE, domain_named
 from caps.graders.base import Opening
 from caps.graders.test_suites import function_of
 from caps.journal.records import ReplyStore
 from caps.judging.base import Budget, UnlimitedBudget
-from caps.judging.llm import pay
-from caps.models.base import Model, Request
+from caps.judging.payment import USUAL_OUTPUT, UsualOutput, lost_usage, pay
+from caps.models.base import Completion, Model, Request
 from caps.prompts.render import ask_for_answer, generation_name
 
 KIND = "written tests"  # of the journal's facts, and the name under which the version is recorded
@@ -57,6 +56,7 @@ class TestWriter:
         self._model, self._name, self._templates, self._count = model, name, templates, count
         self._opening, self._journal, self._extra = grader, journal, dict(extra or {})
         self._grader: Any = None
+        self._usual = UsualOutput(USUAL_OUTPUT)
         self._lock = asyncio.Lock()
 
     @property
@@ -74,17 +74,19 @@ class TestWriter:
             return with_agreement(case, stored)
         await self._open()  # before anything is paid
         spent, shares, finished = list[tuple[Usage, bool]](), list[float](), False
+        request = self.request(case)
         try:
             async with asyncio.timeout_at(until):
-                completion = await pay(self._model, self.request(case), budget or UnlimitedBudget())
-                if completion is not None:
-                    spent.append((completion.usage, completion.replayed))
-                    shares = await self._agreement(case, read_tests(completion.text, case, self._count))
+                reply = await pay(self._model, request, budget or UnlimitedBudget(), self._usual)
+                if isinstance(reply, Completion):
+                    spent.append((reply.usage, reply.replayed))
+                    shares = await self._agreement(case, read_tests(reply.text, case, self._count))
                     finished = True
-        except (AccessError, UnknownModelError):
-            raise
-        except (TimeoutError, ModelError):
-            pass  # next time the programs run again; a reply is in the journal
+                elif reply.usage.estimated:
+                    spent.append((reply.usage, False))
+        except TimeoutError:  # next time the programs run again; a reply is in the journal
+            if not spent:
+                spent.append((lost_usage(request, 1, self._usual), False))
         row = {"shares": shares, "usage": [_counts(usage) for usage, _ in spent]}
         if finished and self._journal is not None:
             await self._journal.record(KIND, key, row)

@@ -43,6 +43,8 @@ class KeyedRequest(Protocol):
     @property
     def draw(self) -> int: ...  # noqa: D102
     @property
+    def attempt(self) -> int: ...  # noqa: D102
+    @property
     def extra(self) -> Mapping[str, object]: ...  # noqa: D102
 
 
@@ -60,6 +62,7 @@ def request_key(request: KeyedRequest, *, digest: str | None = None) -> str:
         request.top_logprobs,
         request.draw,
         recorded_extra(request.extra),
+        *([request.attempt] if request.attempt else []),
     ]
     try:
         return hashlib.sha256(msgspec.json.encode(listed, order="deterministic")).hexdigest()

@@ -75,13 +75,25 @@ class Attempt(msgspec.Struct, frozen=True):
     judge: str = ""
 
 
+class Shortage(msgspec.Struct, frozen=True):
+    """Why a budget has no room for a call: the setting that limits it, what the call reserves, what is left.
+
+    Both numbers are in the unit of the setting: tokens or dollars.
+    """
+
+    setting: str
+    reserves: float
+    left: float
+
+
 class Ruling(msgspec.Struct, frozen=True):
     """The answer to an ask with all its calls; `malformed` if no reply could be read.
 
     `substituted` names the substitutions of a recorded judge without an exact answer. `opinions` are the
     answers of the judges of a panel. `score` is the number that a reward server gave, of which the answer is
     a rating. `criteria` is what the reply says by each criterion of the case: a side, a rating or the place
-    of the best.
+    of the best. `shortage` says which budget had no room for a call. `sample` is the beginning of a reply
+    that could not be read.
     """
 
     answer: Answer
@@ -93,11 +105,23 @@ class Ruling(msgspec.Struct, frozen=True):
     opinions: tuple[Opinion, ...] = ()
     score: float | None = None
     criteria: tuple[str | None, ...] = ()
+    shortage: Shortage | None = None
+    sample: str = ""
 
     @property
     def unanswered(self) -> str | None:
         """The reason if there is no answer."""
         return self.answer.reason if isinstance(self.answer, Unanswered) else None
+
+    @property
+    def readable(self) -> bool:
+        """Whether the judge replied, and the reply could be read."""
+        return self.malformed is None and self.unanswered is None
+
+    @property
+    def replied(self) -> bool:
+        """Whether the judge replied, readable or not."""
+        return self.malformed is not None or self.unanswered is None
 
 
 NOTHING = Usage(0, 0)
@@ -114,12 +138,16 @@ class Budget(Protocol):
         """Whether the case's own share is enough for this, whatever other cases spend."""
         ...
 
-    async def reserve(self, most: Usage) -> bool:
-        """Reserve the most that a call may cost; False if too little is left."""
+    async def reserve(self, most: Usage) -> Shortage | None:
+        """Reserve the most that a call may cost, unless too little is left: then what is lacking."""
         ...
 
     def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
         """Replace the reservation of a call by its cost."""
+        ...
+
+    def for_stored_replies(self) -> "Budget":
+        """The same budget for replies that are stored: they cost nothing now, so no total can refuse them."""
         ...
 
 
@@ -134,12 +162,16 @@ class UnlimitedBudget:
         """Always True."""
         return True
 
-    async def reserve(self, most: Usage) -> bool:  # noqa: ARG002
-        """Always True."""
-        return True
+    async def reserve(self, most: Usage) -> Shortage | None:  # noqa: ARG002
+        """Nothing is ever lacking."""
+        return None
 
     def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
         """Count nothing."""
+
+    def for_stored_replies(self) -> "UnlimitedBudget":
+        """The same."""
+        return self
 
 
 class Judge(Protocol):

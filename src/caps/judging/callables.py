@@ -113,8 +113,8 @@ class CallableJudge:
             if stored is not None:
                 return await self._replayed(ask, stored, key, budget)
         most = self._most
-        if not await budget.reserve(most):
-            return Ruling(Unanswered("budget"))
+        if (shortage := await budget.reserve(most)) is not None:
+            return Ruling(Unanswered("budget"), shortage=shortage)
         usage, started, answer = NOTHING, time.perf_counter(), None
         try:
             answer, usage = await self._asked(function, ask, texts, budget.deadline)
@@ -165,8 +165,9 @@ class CallableJudge:
     async def _replayed(self, ask: Ask, stored: Any, key: str, budget: Budget) -> Ruling:
         plain, counts = stored
         answer, usage = _read(ask, Verdict(*plain) if isinstance(ask, Pairing) else plain)[0], Usage(*counts)
-        if not await budget.reserve(usage):
-            return Ruling(Unanswered("budget"))
+        budget = budget.for_stored_replies()
+        if (shortage := await budget.reserve(usage)) is not None:
+            return Ruling(Unanswered("budget"), shortage=shortage)
         budget.settle(usage, usage, replayed=True)
         return Ruling(answer, (_attempt(answer, usage, key, 0.0, replayed=True),))
 

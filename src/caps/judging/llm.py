@@ -8,27 +8,21 @@ Invariants:
   unreadable verdict is a tie of least weight.
 * A verdict without the code that the prompt asks for counts only if no text shown could fake one.
 * A call that failed for good is `Unanswered`; only an error that every other call would have too is raised.
+* An ask of which earlier runs could read no reply is asked again, under the next attempt number of its
+  requests. Within a run the replies stay what they are, so that it can be resumed and replayed.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from caps.core.domains import Domain
-from caps.core.errors import (
-    AccessError,
-    CapsError,
-    GarbledError,
-    ModelError,
-    SlowTextError,
-    TimedOutError,
-    UnknownModelError,
-)
+from caps.core.errors import SlowTextError
 from caps.core.settings import check_settings, setting
+from caps.core.text import shortened_line
 from caps.core.types import (
     Answer,
     Ask,
@@ -43,7 +37,17 @@ from caps.core.types import (
 )
 from caps.evidence.domains import domain_named
 from caps.evidence.entrants import shown_media
-from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
+from caps.judging.base import Attempt, Budget, PreparedCase, Ruling, UnlimitedBudget
+from caps.judging.payment import (
+    DENSEST_BYTES,
+    MOST_MEDIA,
+    USUAL_REPLY,
+    NoReply,
+    UsualOutput,
+    pay,
+    recall,
+    tokens_at_most,
+)
 from caps.models.base import Completion, Model, Request
 from caps.prompts.confidence import weigh
 from caps.prompts.criteria import ByCriterion, take_criteria
@@ -55,13 +59,11 @@ from caps.prompts.reply_forms import REPLIES, TAGS, held_to, instructions, read_
 from caps.text_workers import TextWorkers
 
 FURTHER_DRAW = 100
-DENSEST_BYTES = 2  # bytes per token of the densest text assumed; prose and code have three to four
-CHAT_MARKUP = 64  # tokens a chat template may add
 PROMPT_AT_MOST = 2000
+SAMPLE_CHARACTERS = 200  # of an unreadable reply that is shown to the user
 TOP_LOGPROBS = 10
 UNREADABLE_RATING = 5
 LONG_REPLY = 20_000  # characters; more than a judge writes with the default `max_tokens`
-MOST_MEDIA = 5  # times the estimate: what the most expensive servers count for an image
 BLIND = "cannot see images"
 OPEN = UnlimitedBudget()
 
@@ -111,8 +113,19 @@ class _Prompt(NamedTuple):
     domain: Domain
 
 
+class _ReadReply(NamedTuple):
+    """A reply, how it was read, and what it says by each criterion."""
+
+    completion: Completion
+    reading: Reading
+    criteria: ByCriterion
+
+
 class LlmJudge:
-    """Answers asks with a language model, optionally a different one at each level."""
+    """Answers asks with a language model, optionally a different one at each level.
+
+    `since` is when the run began: replies that were stored before are those of earlier runs.
+    """
 
     def __init__(
         self,
@@ -122,8 +135,10 @@ class LlmJudge:
         *,
         texts: TextWorkers | None = None,
         cache_hints: bool = False,
+        since: float = 0.0,
     ) -> None:
-        self._cache_hints = cache_hints
+        self._cache_hints, self._since = cache_hints, since
+        self._usual = UsualOutput(USUAL_REPLY)
         self._models, self._templates, self._texts = level_models, templates, texts
         self._settings = settings or JudgeSettings()
         self._prompts: dict[tuple[str, int, bool], _Prompt] = {}
@@ -136,23 +151,23 @@ class LlmJudge:
         sees = self._models[ask.level].sees
         if request.messages[0].media and sees is not None and not await sees():
             return Ruling(Unanswered(BLIND))
+        request, first = await self._begin(prepared, ask, request, code, budget.deadline)
         attempts: list[Attempt] = []
-        reading = None
+        reading, sample = None, ""
         for further in range(self._settings.retries + 1):
-            call = pay(self._models[ask.level].model, request, budget)
-            try:
-                completion = await (call if budget.deadline is None else in_time(call, budget.deadline))
-            except TimeoutError:
-                return Ruling(Unanswered("time"), (*attempts, no_reply("time", requests=1)))
-            except (AccessError, UnknownModelError):
-                raise
-            except ModelError as error:
-                return Ruling(Unanswered(error.cause), (*attempts, no_reply(error.cause, error.attempts)))
-            if completion is None and reading is not None:
-                break
-            if completion is None:
-                return Ruling(Unanswered("budget"))
-            reading, by_criterion = await self._read(prepared, ask, completion, code, budget.deadline)
+            known = first if further == 0 else None
+            completion = await pay(
+                self._models[ask.level].model, request, budget, self._usual,
+                stored=None if known is None else known.completion,
+            )  # fmt: skip
+            if isinstance(completion, NoReply):
+                if completion.shortage is not None and reading is not None:
+                    break
+                tried = (*attempts, *completion.attempts)
+                return Ruling(Unanswered(completion.cause), tried, shortage=completion.shortage)
+            if known is None:
+                known = await self._read(prepared, ask, completion, code, budget.deadline)
+            reading, by_criterion = known.reading, known.criteria
             attempts.append(_attempt(completion, reading))
             if reading.answer is not None:
                 answer = reading.answer
@@ -171,18 +186,53 @@ class LlmJudge:
                 return Ruling(
                     answer, tuple(attempts), None, reading.winner, reading.confidence, criteria=by_criterion
                 )
-            cut = reading.cause == "truncated" and request.max_tokens <= room
-            request = self._again(request, ask, further + 1, cut=cut)
+            sample = shortened_line(completion.text, SAMPLE_CHARACTERS)
+            request = self._again(request, ask, further + 1, cut=_is_cut(reading, request, room))
         cause = reading.cause if reading is not None else None
-        return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag")
+        return Ruling(_unreadable(ask), tuple(attempts), malformed=cause or "no-tag", sample=sample)
+
+    async def _begin(
+        self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None, until: float | None
+    ) -> "tuple[Request, _ReadReply | None]":
+        """The first request of an ask in this run, and the reply if the journal holds one.
+
+        The attempt number is the first under which earlier runs did not try as often as is allowed without
+        being able to read a reply.
+        """
+        while self._since:
+            tries = await self._stored_tries(prepared, ask, request, code, until)
+            if len(tries) <= self._settings.retries or self._is_usable(tries[-1]):
+                return request, tries[0] if tries else None
+            request = replace(request, attempt=request.attempt + 1)
+        return request, None
+
+    async def _stored_tries(
+        self, prepared: PreparedCase, ask: Ask, request: Request, code: str | None, until: float | None
+    ) -> "list[_ReadReply]":
+        """The tries of an ask that the journal holds, in order, up to the first that this run can use."""
+        tries, room = list[_ReadReply](), request.max_tokens
+        for further in range(self._settings.retries + 1):
+            stored = await recall(self._models[ask.level].model, request)
+            if stored is None:
+                break
+            tries.append(await self._read(prepared, ask, stored, code, until))
+            if self._is_usable(tries[-1]):
+                break
+            cut = _is_cut(tries[-1].reading, request, room)
+            request = self._again(request, ask, further + 1, cut=cut)
+        return tries
+
+    def _is_usable(self, read: "_ReadReply") -> bool:
+        """Whether a stored reply can be read, or is one of this run."""
+        return read.reading.answer is not None or read.completion.stored_at >= self._since
 
     async def _read(
         self, prepared: PreparedCase, ask: Ask, completion: Completion, code: str | None, until: float | None
-    ) -> tuple[Reading, ByCriterion]:
+    ) -> "_ReadReply":
         """Parse a reply, a long one in a worker process; one that takes too long counts as unreadable.
 
-        Beside it is what the reply says by each criterion. Whether the texts shown could fake a verdict is
-        checked only if the reply is not terse and its verdict does not carry the code.
+        Whether the texts shown could fake a verdict is checked only if the reply is not terse and its verdict
+        does not carry the code.
         """
         text, truncated = completion.text, completion.finish == "length"
         apart: ByCriterion = ()
@@ -196,25 +246,25 @@ class LlmJudge:
                 criteria=self._criteria(prepared, self._prompt(prepared, ask)),
             )
             if row is not None:
-                return row
+                return _ReadReply(completion, *row)
         if prepared.case.criteria and "<criterion_" in text:
             text, apart = take_criteria(ask, text, code, len(prepared.case.criteria))
         if not truncated and (terse := read_terse(ask, text, code)) is not None:
-            return terse, apart
+            return _ReadReply(completion, terse, apart)
         nonce = prepared.nonce
         try:
             if code is not None:
                 with_code = partial(read_bound, ask, text, truncated=truncated, nonce=nonce, code=code)
                 bound = await self._process(with_code, len(text), until)
                 if bound is not None:
-                    return bound, apart
+                    return _ReadReply(completion, bound, apart)
             bound_only = await self._could_fake(prepared, ask, until)
             read = partial(
                 read_reply, ask, text, truncated=truncated, nonce=nonce, code=code, bound_only=bound_only
             )
-            return await self._process(read, len(text), until), apart
+            return _ReadReply(completion, await self._process(read, len(text), until), apart)
         except SlowTextError:
-            return Reading(None, "none", "no-tag"), apart
+            return _ReadReply(completion, Reading(None, "none", "no-tag"), apart)
 
     def max_usage(self, prepared: PreparedCase, ask: Ask) -> Usage:
         """All tries with full replies; the prompt is estimated from the size of its texts."""
@@ -226,7 +276,7 @@ class LlmJudge:
         )
         shown += MOST_MEDIA * DENSEST_BYTES * sum(one.tokens for one in media)
         tries = self._settings.retries + 1
-        prompt = tries * (_tokens_at_most(2 * shown) + PROMPT_AT_MOST)
+        prompt = tries * (tokens_at_most(2 * shown) + PROMPT_AT_MOST)
         return Usage(prompt, self._room(ask, prepared.code) * (2**tries - 1))
 
     def request(self, prepared: PreparedCase, ask: Ask) -> Request:
@@ -334,40 +384,6 @@ class LlmJudge:
         return max(self._settings.draw_temperature, self._settings.temperature)
 
 
-def pay(model: Model, request: Request, budget: Budget) -> Coroutine[Any, Any, Completion | None]:
-    """Send a request and charge it to the budget; None if too little is left."""
-    return model.complete(request) if budget.free else _settled(model, request, budget)
-
-
-async def _settled(model: Model, request: Request, budget: Budget) -> Completion | None:
-    most = at_most(request)
-    if not await budget.reserve(most):
-        return None
-    spent, replayed = most, False  # the cost of an interrupted call is unknown
-    try:
-        completion = await model.complete(request)
-        spent, replayed = completion.usage, completion.replayed
-        return completion
-    except (TimedOutError, GarbledError):
-        raise
-    except CapsError:
-        spent = NOTHING
-        raise
-    finally:
-        budget.settle(most, spent, replayed=replayed)
-
-
-def at_most(request: Request) -> Usage:
-    """The most that a request may cost: one token for two bytes of the prompt, and a full reply."""
-    shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
-    media = sum(one.tokens for message in request.messages for one in message.media)
-    return Usage(_tokens_at_most(shown) + MOST_MEDIA * media, request.max_tokens)
-
-
-def _tokens_at_most(count: int) -> int:
-    return count // DENSEST_BYTES + CHAT_MARKUP
-
-
 def _attempt(completion: Completion, reading: Reading) -> Attempt:
     return Attempt(
         completion.key,
@@ -381,15 +397,9 @@ def _attempt(completion: Completion, reading: Reading) -> Attempt:
     )
 
 
-async def in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
-    """Raise `TimeoutError` at a deadline."""
-    async with asyncio.timeout_at(deadline):
-        return await call
-
-
-def no_reply(cause: str, requests: int) -> Attempt:
-    """A call without a reply: only the number of requests is known of its cost."""
-    return Attempt("", NOTHING, "", "none", cause, 0.0, replayed=False, requests=requests)
+def _is_cut(reading: Reading, request: Request, room: int) -> bool:
+    """Whether a reply was truncated for the first time."""
+    return reading.cause == "truncated" and request.max_tokens <= room
 
 
 def _unreadable(ask: Ask) -> Answer:

@@ -21,7 +21,7 @@ from caps.core.panel import Member, Mode, Opinion, PanelRule
 from caps.core.text import printable_line
 from caps.core.types import Ask, Unanswered, Usage
 from caps.costs.prices import Price
-from caps.judging.base import NOTHING, Budget, Judge, PreparedCase, Ruling, together
+from caps.judging.base import NOTHING, Budget, Judge, PreparedCase, Ruling, Shortage, together
 from caps.models.base import Notify, ignore
 
 EXHAUSTED = ("budget", "time")
@@ -152,10 +152,12 @@ class PanelJudge:
             return Ruling(answer, attempts, substituted=substituted, opinions=opinions)
         unread = [ruling for _, ruling in rulings if ruling.malformed is not None]
         if unread:
-            return Ruling(unread[0].answer, attempts, unread[0].malformed, opinions=opinions)
+            first = unread[0]
+            return Ruling(first.answer, attempts, first.malformed, opinions=opinions, sample=first.sample)
         reasons = [str(ruling.unanswered) for _, ruling in rulings]
         reason = next((one for one in reasons if one in EXHAUSTED), reasons[0])
-        return Ruling(Unanswered(reason), attempts, opinions=opinions)
+        shortage = next((ruling.shortage for _, ruling in rulings if ruling.shortage is not None), None)
+        return Ruling(Unanswered(reason), attempts, opinions=opinions, shortage=shortage)
 
     def _report(self, warn: Notify, name: str, reason: str) -> None:
         others = ", ".join(one for one in self._judges if one != name)
@@ -175,13 +177,17 @@ class PricedBudget:
         """Whether the case's own share is enough for this."""
         return self._inner.covers(_priced(most, self._price))
 
-    async def reserve(self, most: Usage) -> bool:
+    async def reserve(self, most: Usage) -> Shortage | None:
         """Reserve the most that a call may cost."""
         return await self._inner.reserve(_priced(most, self._price))
 
     def settle(self, most: Usage, spent: Usage, *, replayed: bool) -> None:
         """Replace the reservation of a call by its cost."""
         self._inner.settle(_priced(most, self._price), _priced(spent, self._price), replayed=replayed)
+
+    def for_stored_replies(self) -> "PricedBudget":
+        """The same budget for replies that are stored."""
+        return PricedBudget(self._inner.for_stored_replies(), self._price)
 
 
 class _Health:

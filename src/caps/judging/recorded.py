@@ -106,8 +106,9 @@ class RecordedJudge:
         if found.record is None:
             return Ruling(found.answer)
         usage = found.record.usage or self.max_usage(prepared, ask)
-        if not await budget.reserve(usage):
-            return Ruling(Unanswered("budget"))
+        budget = budget.for_stored_replies()
+        if (shortage := await budget.reserve(usage)) is not None:
+            return Ruling(Unanswered("budget"), shortage=shortage)
         budget.settle(usage, usage, replayed=True)
         attempt = Attempt("", usage, "", "recorded", found.record.cause, 0.0, replayed=True, requests=0)
         return Ruling(found.answer, (attempt,), found.record.cause, substituted=found.substituted)

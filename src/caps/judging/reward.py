@@ -6,11 +6,11 @@ The rating is `5.5 + 4.5 * s / (1 + |s|)` of the score s: it rises with the scor
 
 from collections.abc import Mapping
 
-from caps.core.errors import AccessError, ModelError, UnknownModelError
 from caps.core.play import AskKind
 from caps.core.types import Ask, Level, Message, Rating, Solo, Unanswered, Usage
 from caps.judging.base import NOTHING, Attempt, Budget, PreparedCase, Ruling
-from caps.judging.llm import LevelModel, at_most, in_time, no_reply, pay
+from caps.judging.llm import LevelModel
+from caps.judging.payment import NoReply, UsualOutput, at_most, pay
 from caps.models.base import Request
 from caps.models.rewards import Form
 
@@ -34,18 +34,9 @@ class RewardJudge:
         """Ask for the score of an answer; a failed call leaves it unrated."""
         if not isinstance(ask, Solo):
             return Ruling(Unanswered(ONLY_RATES))
-        model, request = self._models[ask.level].model, self.request(prepared, ask)
-        call = pay(model, request, budget)
-        try:
-            done = await (call if budget.deadline is None else in_time(call, budget.deadline))
-        except TimeoutError:
-            return Ruling(Unanswered("time"), (no_reply("time", requests=1),))
-        except (AccessError, UnknownModelError):
-            raise
-        except ModelError as error:
-            return Ruling(Unanswered(error.cause), (no_reply(error.cause, error.attempts),))
-        if done is None:
-            return Ruling(Unanswered("budget"))
+        done = await pay(self._models[ask.level].model, self.request(prepared, ask), budget, UsualOutput(0))
+        if isinstance(done, NoReply):
+            return Ruling(Unanswered(done.cause), done.attempts, shortage=done.shortage)
         score = float(done.text)
         attempt = Attempt(
             done.key, done.usage, done.finish, "score", None, done.latency, done.replayed, done.attempts

@@ -28,7 +28,8 @@ class Request(msgspec.Struct, frozen=True):
 
     Requests of one `group` share a prompt prefix and are best sent to the same server. `cache_at` are places
     in the last message up to which other requests have the same text, to be marked for the server's cache.
-    Neither changes a reply, so neither is part of the journal key.
+    Neither changes a reply, so neither is part of the journal key. `attempt` is: a request that is made again
+    because no reply of earlier runs could be read is stored beside them.
     """
 
     messages: tuple[Message, ...]
@@ -43,6 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     extra: Mapping[str, object] = msgspec.field(default_factory=dict)
     group: str = ""
     cache_at: tuple[int, ...] = ()
+    attempt: int = 0
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ class Completion(msgspec.Struct, frozen=True):
     `finish` is `stop`, `length` (cut by `max_tokens`), `content_filter`, `refusal`, another reason from the
     server, or empty when it gave none. `attempts` counts the requests the server may have billed.
     `replayed`: nothing was paid now; the reply and its original usage come from the journal or a shared call.
-    `key` is the journal key, if the reply is stored.
+    `key` is the journal key, if the reply is stored; `stored_at` is when one that was recalled was stored.
     """
 
     text: str
@@ -64,6 +66,7 @@ class Completion(msgspec.Struct, frozen=True):
     attempts: int = 1
     replayed: bool = False
     key: str = ""
+    stored_at: float = 0.0
 
 
 class Model(Protocol):
@@ -93,6 +96,15 @@ class HoldsConnections(Protocol):
 
     async def complete_and(self, request: Request, then: Callable[[Completion], Awaitable[T]]) -> T:
         """Answer a request, and await `then(reply)` before another call takes the connection."""
+        ...
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A model that stores its replies."""
+
+    async def recall(self, request: Request) -> Completion | None:
+        """The stored reply to a request, in place of `complete`; nothing is sent."""
         ...
 
 

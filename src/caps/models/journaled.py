@@ -71,6 +71,10 @@ class JournaledModel:
             if flight is not None:
                 _resolve(flight, outcome, failure)
 
+    async def recall(self, request: Request) -> Completion | None:
+        """The reply that the journal holds."""
+        return recalled(await self.journal.recall(request_key(request)))
+
     async def close(self) -> None:
         """Close the inner model; the journal stays open."""
         await self.inner.close()
@@ -127,6 +131,11 @@ def to_completion(reply: Reply, *, replayed: bool = False) -> Completion:
         reply.text, reply.finish, Usage(*tokens, reply.estimated), reply.reasoning, _unpack(reply.logprobs),
         reply.served, reply.latency, reply.attempts, replayed, reply.key,
     )  # fmt: skip
+
+
+def recalled(stored: Reply | None) -> Completion | None:
+    """A stored reply with the time at which it was stored; None if there is none."""
+    return None if stored is None else replace(to_completion(stored, replayed=True), stored_at=stored.at)
 
 
 def _pack(logprobs: tuple[TokenLogprob, ...]) -> str | None:

@@ -9,12 +9,14 @@ Rules that must not be broken:
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from caps.core.errors import NotRecordedError
 from caps.journal.keys import prompt_digest, request_key
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request, estimate_prompt
 from caps.models.faults import Failures
-from caps.models.journaled import to_completion
+from caps.models.journaled import recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,21 @@ class PendingRequests:
         missing, self._missing = self._missing, {}
         return list(missing.values())
 
+    def recall(self, request: Request) -> Completion | None:
+        """The reply, if it has arrived."""
+        key = request_key(request)
+        stored = recalled(self._journal.get(key))
+        if stored is None or key not in self._unreported:
+            return stored
+        self._unreported.discard(key)
+        return replace(stored, replayed=False)
+
     def answer(self, request: Request, level_model: Hashable) -> Completion:
         """The reply; raises `NotRecordedError` if it is missing, or the reason why it is given up."""
-        key = request_key(request)
-        stored = self._journal.get(key)
+        stored = self.recall(request)
         if stored is not None:
-            replayed = key not in self._unreported
-            self._unreported.discard(key)
-            return to_completion(stored, replayed=replayed)
+            return stored
+        key = request_key(request)
         lost = self._failures.given_up(key)
         self._missing[key] = MissingRequest(key, request, level_model, lost is not None)
         raise lost or NotRecordedError(f"no reply to this {request.template!r} prompt has arrived yet")
@@ -88,6 +97,10 @@ class PendingModel:
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal."""
         return self._pending.answer(request, self._level_model)
+
+    async def recall(self, request: Request) -> Completion | None:
+        """The reply that the journal holds."""
+        return self._pending.recall(request)
 
     async def close(self) -> None:
         """Do nothing: no resources are held."""

@@ -4,7 +4,7 @@ from caps.core.errors import NotRecordedError
 from caps.journal.keys import request_key
 from caps.journal.store import Journal
 from caps.models.base import Completion, Request
-from caps.models.journaled import to_completion
+from caps.models.journaled import recalled
 
 
 class ReplayedModel:
@@ -15,10 +15,14 @@ class ReplayedModel:
 
     async def complete(self, request: Request) -> Completion:
         """Answer from the journal, at once."""
-        stored = self._journal.get(request_key(request))
+        stored = await self.recall(request)
         if stored is None:
             raise NotRecordedError(f"no reply to this {request.template!r} prompt is in the journal")
-        return to_completion(stored, replayed=True)
+        return stored
+
+    async def recall(self, request: Request) -> Completion | None:
+        """The reply that the journal holds."""
+        return recalled(self._journal.get(request_key(request)))
 
     async def close(self) -> None:
         """Nothing is held open."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from caps.core.errors import MissingExtraError, SettingError
 from caps.files import read_text
-from caps.models.base import Completion, Model, Request
+from caps.models.base import Completion, Model, Recalls, Request
 from caps.models.fleet import parse_fleet
 from caps.models.wire import decode, read_body
 
@@ -66,7 +66,14 @@ class CountedModel:
 
     async def complete(self, request: Request) -> Completion:
         """Ask, and count where the server has not."""
-        completion = await self._inner.complete(request)
+        return await self._counted(request, await self._inner.complete(request))
+
+    async def recall(self, request: Request) -> Completion | None:
+        """The stored reply, counted in the same way."""
+        stored = await self._inner.recall(request) if isinstance(self._inner, Recalls) else None
+        return None if stored is None else await self._counted(request, stored)
+
+    async def _counted(self, request: Request, completion: Completion) -> Completion:
         if not completion.usage.estimated:
             return completion
         texts = [*(message.content for message in request.messages), completion.text + completion.reasoning]

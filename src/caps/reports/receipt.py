@@ -283,6 +283,7 @@ class Receipt:
     rescued: tuple[int, ...] = ()
     rescue_gap: float | None = None
     provisional: bool = False
+    unread: bool = False  # no reply of the judge could be read
     stopped: str | None = None
     error: str | None = None
     examples: int = 0
@@ -440,6 +441,7 @@ def _from_lines(run: RebuiltRun, line: Line, prepared: PreparedCase | None, game
         finalists=tuple(line.get("finalists") or ()),
         rescued=rescued_of(line),
         provisional=bool(line.get("provisional")),
+        unread=line.get("cause") == "unreadable",
         error=line.get("error"),
         **_common(run, line, prepared, games),
     )
@@ -486,6 +488,7 @@ def _from_beliefs(
         stages=tuple(stages),
         candidates=tuple(standings),
         provisional=bool(line.get("provisional")),
+        unread=line.get("cause") == "unreadable",
         stopped=line.get("stopped"),
         flips=_believed_flips(strategy, entrants, asks, answers, winner) if with_flips else None,
         whole=True,

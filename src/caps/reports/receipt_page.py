@@ -153,7 +153,10 @@ def headline(receipt: Receipt) -> list[Child]:
         text.append(f" Rescued after losing narrowly: {_listed(receipt, receipt.rescued)}.")
     if receipt.provisional:
         why = f" ({receipt.stopped})" if receipt.stopped else ""
-        text.append(f" The choice is provisional: not every call was answered{why}.")
+        said = f"not every call was answered{why}"
+        if receipt.unread:
+            said = "no reply of the judge could be read"
+        text.append(f" The choice is provisional: {said}.")
     if not receipt.whole and not receipt.story:
         text.append(" The contest could not be replayed, so only its calls are shown.")
     return text

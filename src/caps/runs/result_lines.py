@@ -22,6 +22,7 @@ from caps.core.types import (
     Selection,
     Solo,
     Unanswered,
+    Usage,
     Verdict,
 )
 from caps.costs.ledger import Ledger, Sums
@@ -123,6 +124,7 @@ def selection_line(outcome: Outcome, config: RunConfig, *, price: Price | None) 
         "finalists": chosen.finalists,
         "rescued": _one_or_many(chosen.rescued),
         "provisional": chosen.provisional,
+        **({} if outcome.cause is None else {"cause": outcome.cause}),
         "strategy": config.strategy,
         "seed": config.seed,
         "calls": ledger.calls,
@@ -245,10 +247,22 @@ def ruling_lines(outcome: Outcome) -> Iterator[Line]:
                 "replayed": attempt.replayed,
                 "requests": attempt.requests,
                 "key": attempt.key,
+                **({"estimated": True} if attempt.usage.estimated else {}),
                 **({} if attempt.usage.usd is None else {"usd": round(attempt.usage.usd, 9)}),
             }
         if not judged.ruling.attempts:
             yield {**base, **_answer_line(judged.ruling.answer), **_opinions_line(judged)}
+
+
+def usage_of(line: Line) -> Usage:
+    """Rebuild the usage of a call line; it does not have reasoning tokens."""
+    return Usage(
+        line["tokens"],
+        line.get("output", 0),
+        line.get("cached", 0),
+        estimated=bool(line.get("estimated")),
+        usd=line.get("usd"),
+    )
 
 
 def _opinions_line(judged: AskRuling) -> Line:

@@ -45,7 +45,8 @@ class RunFile:
     """The configuration and input of a run, and its summary once it has ended.
 
     `findings` names the finder of each domain, `prompt_digests` holds a digest of each template, `batch` the
-    further settings of a run through batch files, and `cases_file` size and digest of the input.
+    further settings of a run through batch files, and `cases_file` size and digest of the input. `started` is
+    when the run began, in seconds since 1970; a run that goes on keeps it.
     """
 
     config: RunConfig
@@ -58,6 +59,7 @@ class RunFile:
     cases_file: Mapping[str, Any] | None = None
     batch: Mapping[str, Any] | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)
+    started: float = 0.0
 
     def to_row(self) -> dict[str, Any]:
         """Return the file as plain data, without secrets in addresses and extra request fields."""
@@ -174,7 +176,18 @@ def new_run_file(
         findings=dict(findings),
         prompt_digests=digests(runner.templates),
         versions=versions(),
+        started=runner.started,
     )
+
+
+def started_in(folder: Path | None, *, force: bool = False) -> float | None:
+    """When the run in a folder began, if there is one that goes on."""
+    if folder is None or force:
+        return None
+    try:
+        return read_run_file(folder).started
+    except (OSError, InputError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None  # no run, or a damaged one, which is reported when it is written to
 
 
 def read_run_file(folder: Path) -> RunFile:

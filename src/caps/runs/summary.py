@@ -20,6 +20,7 @@ from caps.runs.result_lines import (
     server_lines,
     servers_text,
     tokens_line,
+    usage_of,
 )
 from caps.sampling.base import Sample, Sampled, Step
 from caps.statistics.estimates import wilson
@@ -91,6 +92,7 @@ class Summary:
             "usd": None if price is None else self._dollars(price),
             "malformed": dict(self.ledger.malformed),
             "unanswered": dict(self.ledger.unanswered),
+            **blocked_line(self.ledger),
             **({"substituted": dict(self.ledger.substituted)} if self.ledger.substituted else {}),
             "findings": self.findings.as_line(),
             **self.panel.as_line(),
@@ -122,7 +124,7 @@ class Summary:
             (self.ledger.unanswered, "calls unanswered"),
         ]
         lines += [f"{title}: {_counts_text(counts)}" for counts, title in problems if counts]
-        return "\n".join(lines)
+        return "\n".join([*lines, *blocked_text(self.ledger)])
 
     def _trial_text(self) -> str:
         tokens = self.trial.prompt + self.trial.output
@@ -137,11 +139,37 @@ class Summary:
             return f"${seconds / 3600 * gpu_hour_usd:.4f} of GPU time"
         if price is None:
             return "unknown (give --price-input and --price-output, or --gpu-hour-usd)"
-        return f"${self._dollars(price):.4f}"
+        about = "about " if self.ledger.estimated else ""
+        return f"{about}${self._dollars(price):.4f}"
 
 
 def _rho(rho: float | None) -> str:
     return "rho not measured" if rho is None else f"rho {rho:.3f} measured"
+
+
+def blocked_line(ledger: Ledger) -> dict[str, Any]:
+    """Return what the smallest call reserves that a budget had no room for, and what was left of it."""
+    if not ledger.blocked:
+        return {}
+    rows = {
+        setting: {"call_reserves": round(reserves, 6), "left": round(left, 6)}
+        for setting, (reserves, left) in sorted(ledger.blocked.items())
+    }
+    return {"budget_ended": rows}
+
+
+def blocked_text(ledger: Ledger) -> list[str]:
+    """Say of each budget that ended what a call reserves, and what was left of it."""
+    return [
+        f"--{setting.replace('_', '-')} ended: a call reserves at least {_amount(setting, reserves)} (its "
+        f"prompt and a reply of --max-tokens), and {_amount(setting, left)} were left; raise the budget, or "
+        "lower --max-tokens"
+        for setting, (reserves, left) in sorted(ledger.blocked.items())
+    ]
+
+
+def _amount(setting: str, value: float) -> str:
+    return f"${value:.6f}" if setting.endswith("usd") else f"{number(value, 0)} tokens"
 
 
 def _counts_text(counts: Counter[str]) -> str:
@@ -249,11 +277,7 @@ def malformed_cause(attempts: Sequence[Line]) -> str | None:
 
 def _record_ask(ledger: Ledger, attempts: list[Line]) -> None:
     last = attempts[-1]
-    usages = [
-        (Usage(line["tokens"], line["output"], line["cached"], usd=line.get("usd")), line["replayed"])
-        for line in attempts
-        if "attempt" in line
-    ]
+    usages = [(usage_of(line), line["replayed"]) for line in attempts if "attempt" in line]
     level = Level(int(last["level"][1:]))
     ledger.record(last["stage"], level, usages, statement=0, pair="pair" in last)
     if cause := malformed_cause(attempts):
@@ -335,7 +359,7 @@ class SamplingSummary:
             f"{number(self.replayed, 0)} of them from the journal",
             f"tokens: {about}{number(paid.prompt, 0)} billed ({number(paid.cached, 0)} cached), "
             f"{number(paid.output, 0)} written; cost: "
-            + (cost if price is None else f"${self._dollars(price):.4f}"),
+            + (cost if price is None else f"{about}${self._dollars(price):.4f}"),
         ]
         if self.lost:
             lines.append(f"failed samples: {_counts_text(self.lost)}")

@@ -16,11 +16,11 @@ from dataclasses import replace
 from itertools import accumulate
 from statistics import fmean
 
-from caps.core.errors import AccessError, InputError, ModelError, SettingError, UnknownModelError
+from caps.core.errors import InputError, SettingError
 from caps.core.types import Candidate, Case, Message, Problem
 from caps.evidence.domains import domain_named
 from caps.judging.base import Budget, UnlimitedBudget
-from caps.judging.llm import pay
+from caps.judging.payment import USUAL_OUTPUT, NoReply, UsualOutput, pay
 from caps.models.base import Completion, Model, Request
 from caps.models.http import Gate
 from caps.prompts.fence import nonce_for
@@ -56,6 +56,7 @@ class Sampler:
         self._model, self._name, self._templates = model, name, templates
         self._logprobs, self._extra = logprobs, {**preset.extra(), **(extra or {})}
         self._budget = budget or UnlimitedBudget()
+        self._usual = UsualOutput(USUAL_OUTPUT)
         self._gate = Gate(capacity())
         self._tasks: set[asyncio.Task[Sample]] = set()
         self._stopping = False
@@ -163,26 +164,18 @@ class Sampler:
         async with self._gate:
             if self._stopping:
                 raise asyncio.CancelledError
-            try:
-                completion = await pay(self._model, request, budget)
-            except (AccessError, UnknownModelError):
-                raise
-            except ModelError as error:
-                sample = Sample(request.draw, None, failure=str(error), cause=error.cause)
+            reply = await pay(self._model, request, budget, self._usual)
+            if isinstance(reply, NoReply):
+                sample = Sample(request.draw, None, reply.usage, failure=reply.message, cause=reply.cause)
             else:
-                sample = to_sample(request.draw, completion)
+                sample = to_sample(request.draw, reply)
             self._gate.limit = self.capacity()
         self.watch(sample)
         return sample
 
 
-def to_sample(number: int, completion: Completion | None) -> Sample:
-    """Turn a reply into a sample: reasoning goes before the text, in tags; log-probabilities are summarized.
-
-    None means that the budget could not cover the call.
-    """
-    if completion is None:
-        return Sample(number, None, failure="the budget ended", cause="budget")
+def to_sample(number: int, completion: Completion) -> Sample:
+    """Turn a reply into a sample: reasoning goes before the text, in tags; logprobs are summarized."""
     paid = Sample(number, None, completion.usage, completion.finish, completion.replayed)
     text, reasoning = completion.text, completion.reasoning.strip()
     if reasoning:

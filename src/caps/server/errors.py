@@ -21,6 +21,12 @@ _UPSTREAM_ERRORS = {
     "timeout": (504, "the model server did not reply in time"),
     "server": (502, "the model server failed on every attempt"),
     "garbled": (502, "the reply of the model server is not a chat completion"),
+    "unreadable": (
+        502,
+        'the replies of the judge cannot be read, so no answer was chosen: send "caps": {"keep_going": true} '
+        "to get the answer of the votes, marked as provisional; the operator of this gateway should choose "
+        "another judge",
+    ),
 }
 
 

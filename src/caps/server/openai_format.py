@@ -122,6 +122,7 @@ def selection_facts(
         "probability": None,
         **probability_line(selection),
         "provisional": selection.provisional,
+        **({} if outcome.cause is None else {"cause": outcome.cause}),
         "causes": dict(sorted(causes.items())),
         "costs": _costs(request, samples, result),
         **_adaptive_facts(samples, result),

@@ -18,8 +18,8 @@ from caps.core.settings import nearest
 from caps.core.types import DEFAULT_ID, Candidate, Case, Media, Message, Problem, Usage
 from caps.datasets.case_files import parse_case
 from caps.datasets.media import MOST_PARTS, part_of, read_content
-from caps.engines.adaptive import USUAL_OUTPUT
 from caps.evidence.domains import domain_named, guess_domain, known_domains, local_fields
+from caps.judging.payment import USUAL_OUTPUT
 from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
 from caps.server.admission import Limits
@@ -71,6 +71,11 @@ class ChatRequest:
         limits = [self.fields.get(name) for name in (LIMIT_NAME, "max_completion_tokens")]
         most = next((one for one in limits if isinstance(one, int)), USUAL_OUTPUT)
         return Usage(sum(len(one.content) for one in self.problem.messages) // 4, most)
+
+    def lost_usage(self, requests: int) -> Usage:
+        """What requests for a sample may have cost that brought no reply, estimated."""
+        most = self.most_usage
+        return Usage(requests * most.prompt, requests * min(most.output, USUAL_OUTPUT), estimated=True)
 
     def upstream_body(self, number: int, model: str | None = None, *, limit_name: str = LIMIT_NAME) -> bytes:
         """The body of the request for one sample; a seed of the client counts up from sample to sample."""

@@ -96,6 +96,7 @@ def ranking(
             "score_kind": selection.score_kind,
             **({} if probability is None else {"probability": round(probability, 4)}),
             "provisional": selection.provisional,
+            **({} if outcome.cause is None else {"cause": outcome.cause}),
             "causes": dict(sorted((outcome.ledger.malformed + outcome.ledger.unanswered).items())),
         },
     }

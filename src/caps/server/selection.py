@@ -36,6 +36,7 @@ from caps.engines.local import LocalEngine
 from caps.evidence.profiles import profile_for, signature_named
 from caps.findings.base import Findings
 from caps.judging.base import NOTHING
+from caps.judging.payment import LOST_REPLIES
 from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Model, Request
 from caps.models.endpoints import Endpoint
@@ -194,7 +195,7 @@ async def _generate_batch(
         fatal = _fatal(done)
         if fatal is not None and not has_answers and not any(map(_has_answer, done)):
             raise fatal
-        return [_outcome(number, task) for number, task in zip(numbers, tasks, strict=True)]
+        return [_outcome(request, number, task) for number, task in zip(numbers, tasks, strict=True)]
     finally:
         for task in tasks:
             task.cancel()
@@ -211,7 +212,7 @@ async def _generate(
     most = request.most_usage if budget.limited else NOTHING
     if number < request.n:
         most = NOTHING
-    elif not await budget.reserve(most):
+    elif await budget.reserve(most) is not None:
         return SampledChoice(Sample(number, None, failure="the budget has no room for it", cause=NO_ROOM))
     spent = most  # if it is cancelled or fails
     try:
@@ -236,7 +237,8 @@ async def _exchange(model: Upstream, request: ChatRequest, number: int, name: st
     except FATAL_ERRORS:
         raise
     except ModelError as error:
-        return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)
+        spent = request.lost_usage(error.attempts) if isinstance(error, LOST_REPLIES) else NOTHING
+        return SampledChoice(Sample(number, None, spent, failure=str(error), cause=error.cause), error=error)
     return to_sampled_choice(number, *done.value)
 
 
@@ -279,9 +281,10 @@ def _fatal(done: "set[asyncio.Task[SampledChoice]]") -> BaseException | None:
     return next((error for task in done if (error := task.exception()) is not None), None)
 
 
-def _outcome(number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
+def _outcome(request: ChatRequest, number: int, task: "asyncio.Task[SampledChoice]") -> SampledChoice:
     if not task.done():
-        return SampledChoice(Sample(number, None, failure="no reply in time", cause="time"))
+        spent = request.lost_usage(1)
+        return SampledChoice(Sample(number, None, spent, failure="no reply in time", cause="time"))
     error = task.exception()
     if isinstance(error, ModelError):
         return SampledChoice(Sample(number, None, failure=str(error), cause=error.cause), error=error)

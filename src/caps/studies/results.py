@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
-from typing import IO, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -120,8 +120,10 @@ class ResultFile:
         return self._file
 
 
-def claim_folder(folder: Path, study: str, *, simulated: bool, force: bool = False) -> FolderLock:
-    """Create or resume the folder of a study and lock it.
+def claim_folder(
+    folder: Path, study: str, *, simulated: bool, force: bool = False, started: float = 0.0
+) -> FolderLock:
+    """Create or resume the folder of a study and lock it; `started` is when the study began.
 
     A folder with another study, or with files that caps did not write, is refused unless `force` is given.
     """
@@ -132,11 +134,21 @@ def claim_folder(folder: Path, study: str, *, simulated: bool, force: bool = Fal
         try:
             if not force:
                 _refuse_others(folder, own)
-            write_file(folder / MARK, msgspec.json.encode(own) + b"\n")
+            write_file(folder / MARK, msgspec.json.encode({**own, "started": started}) + b"\n")
         except BaseException:
             lock.close()
             raise
     return lock
+
+
+def study_started(folder: Path, *, force: bool) -> float | None:
+    """When the study in a folder began, if there is one that goes on."""
+    try:
+        held = msgspec.json.decode((folder / MARK).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError):
+        return None
+    began = held.get("started")
+    return float(began) if isinstance(began, int | float) and not force else None
 
 
 def _refuse_others(folder: Path, own: dict[str, object]) -> None:
@@ -147,7 +159,7 @@ def _refuse_others(folder: Path, own: dict[str, object]) -> None:
             held = msgspec.json.decode(mark.read_bytes(), type=dict[str, object])
         except msgspec.MsgspecError:
             raise InputError(f"--out {folder}: {MARK!r} in it is not of caps: {advice}") from None
-        if held != own:
+        if {name: value for name, value in held.items() if name != "started"} != own:
             kind = " on the simulator" if held.get("simulated") else ""
             raise InputError(f"--out {folder}: holds the study {held.get('study')!r}{kind}: {advice}")
         return

@@ -1,0 +1,156 @@
+"""Calls that are paid for: the journal is looked up, the budget is charged, and lost replies are estimated.
+
+Invariants:
+
+* A reply that the journal holds costs nothing now: only the share of its case is charged, as in the run that
+  paid for it.
+* A call that was sent and brought no reply may have been billed. Its usage is estimated and marked as such.
+* Only an error that every other call would have too is raised.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from caps.core.errors import (
+    AccessError,
+    CapsError,
+    GarbledError,
+    ModelError,
+    TimedOutError,
+    UnknownModelError,
+)
+from caps.core.types import Usage
+from caps.judging.base import NOTHING, Attempt, Budget, Shortage
+from caps.models.base import Completion, Model, Recalls, Request, estimate_prompt
+
+DENSEST_BYTES = 2  # bytes per token of the densest text assumed; prose and code have three to four
+CHAT_MARKUP = 64  # tokens a chat template may add
+MOST_MEDIA = 5  # times the estimate: what the most expensive servers count for an image
+USUAL_OUTPUT = 500  # tokens of a generated answer before there is any
+USUAL_REPLY = 400  # tokens of a judge's reply before it has replied
+
+#: Failures after which the server may have written a whole reply, and billed it.
+LOST_REPLIES = (TimedOutError, GarbledError)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class UsualOutput:
+    """The mean tokens of a model's replies so far; `expected` before the first."""
+
+    expected: float
+    _replies: int = 0
+    _tokens: int = 0
+
+    def add(self, usage: Usage) -> None:
+        """Count a reply."""
+        self._replies += 1
+        self._tokens += usage.output
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of a usual reply."""
+        return self._tokens / self._replies if self._replies else self.expected
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """A call without a reply: the cause in one word and in words, and what it may have cost.
+
+    `requests` is the number of requests that the server may have seen; `shortage` is what a budget lacks.
+    """
+
+    cause: str
+    message: str = ""
+    usage: Usage = NOTHING
+    requests: int = 0
+    shortage: Shortage | None = None
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The call as an attempt of a ruling; none if nothing was sent."""
+        if self.shortage is not None:
+            return ()
+        return (Attempt("", self.usage, "", "none", self.cause, 0.0, replayed=False, requests=self.requests),)
+
+
+async def pay(
+    model: Model, request: Request, budget: Budget, usual: UsualOutput, *, stored: Completion | None = None
+) -> Completion | NoReply:
+    """Answer a request before the deadline of a budget and charge it; `usual` estimates a lost reply.
+
+    `stored` is the reply that the journal holds, if the caller has looked.
+    """
+    sent = False
+
+    async def call() -> Completion | Shortage:
+        nonlocal sent
+        known = stored
+        if known is None and not budget.free:
+            known = await recall(model, request)
+        most = NOTHING if budget.free else at_most(request)
+        charged = budget if known is None else budget.for_stored_replies()
+        if (shortage := await charged.reserve(most)) is not None:
+            return shortage
+        spent, replayed = most, False  # the cost of an interrupted call is unknown
+        sent = known is None
+        try:
+            completion = known or await model.complete(request)
+            spent, replayed = completion.usage, completion.replayed
+            return completion
+        except LOST_REPLIES:
+            raise
+        except CapsError:
+            spent = NOTHING
+            raise
+        finally:
+            charged.settle(most, spent, replayed=replayed)
+
+    try:
+        reply = await (call() if budget.deadline is None else in_time(call(), budget.deadline))
+    except TimeoutError:
+        lost = int(sent)
+        return NoReply("time", "no reply in time", lost_usage(request, lost, usual), lost)
+    except (AccessError, UnknownModelError):
+        raise
+    except ModelError as error:
+        lost = error.attempts if isinstance(error, LOST_REPLIES) else 0
+        return NoReply(error.cause, str(error), lost_usage(request, lost, usual), error.attempts)
+    if isinstance(reply, Shortage):
+        return NoReply("budget", "the budget ended", shortage=reply)
+    usual.add(reply.usage)
+    return reply
+
+
+async def in_time(call: Coroutine[Any, Any, T], deadline: float) -> T:
+    """Raise `TimeoutError` at a deadline."""
+    async with asyncio.timeout_at(deadline):
+        return await call
+
+
+async def recall(model: Model, request: Request) -> Completion | None:
+    """The stored reply to a request, if the model has a journal that holds one; nothing is sent."""
+    return await model.recall(request) if isinstance(model, Recalls) else None
+
+
+def at_most(request: Request) -> Usage:
+    """The most that a request may cost: one token for two bytes of the prompt, and a full reply."""
+    shown = sum(len(message.content.encode("utf-8", "replace")) for message in request.messages)
+    media = sum(one.tokens for message in request.messages for one in message.media)
+    return Usage(tokens_at_most(shown) + MOST_MEDIA * media, request.max_tokens)
+
+
+def tokens_at_most(count: int) -> int:
+    """The most tokens that this many bytes of a prompt may have."""
+    return count // DENSEST_BYTES + CHAT_MARKUP
+
+
+def lost_usage(request: Request, requests: int, usual: UsualOutput) -> Usage:
+    """Estimate what requests cost whose replies were lost: their prompts, and replies of the usual length."""
+    if not requests:
+        return NOTHING
+    output = min(round(usual.tokens), request.max_tokens)
+    return Usage(requests * estimate_prompt(request.messages), requests * output, estimated=True)

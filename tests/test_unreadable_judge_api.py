@@ -1,0 +1,113 @@
+"""The Python functions and the server with a judge whose replies cannot be read."""
+
+import asyncio
+
+import pytest
+
+import caps
+from judging import better_quality_wins, cases
+from models.server import Reply, StubServer
+from server.serving import asked, inside, is_judge
+
+
+def unreadable(body, number):
+    return Reply("Both look fine.") if is_judge(body) else Reply(f"It is \\boxed{{{number}}}")
+
+
+@pytest.fixture
+def server():
+    with StubServer(unreadable) as running:
+        yield running
+
+
+def test_best_raises_an_error_of_its_own_that_says_what_to_do(server):
+    with pytest.raises(caps.UnreadableJudgeError, match="a reply begins: 'Both look fine.'") as raised:
+        caps.best_sync("What is it?", ["\\boxed{1}", "\\boxed{2}"], model="stub", base_url=server.url)
+    assert isinstance(raised.value, caps.ModelError)
+
+
+def test_best_with_keep_going_returns_a_provisional_answer_and_its_cause(server):
+    best = caps.best_sync(
+        "What is it?", ["\\boxed{1}", "\\boxed{2}"], model="stub", base_url=server.url, keep_going=True
+    )
+    assert best.selection.provisional
+    assert best.to_dict()["cause"] == "unreadable"
+
+
+def test_select_many_stops_and_hands_over_what_was_finished(server):
+    agreed = caps.Case("agreed", caps.Problem.of("2+2?"), (caps.Candidate("\\boxed{4}"),), "math")
+    with pytest.raises(caps.UnreadableJudgeError) as raised:
+        caps.select_many_sync(
+            [agreed, *cases(30)], model="stub", base_url=server.url, strategy="caps", max_connections=4
+        )
+    assert [one.id for one in raised.value.results] == ["agreed"]
+    assert len([body for body in server.bodies if is_judge(body)]) < 100
+
+
+def test_a_stream_yields_what_was_finished_and_then_raises(server):
+    found = []
+
+    async def read():
+        agreed = caps.Case("agreed", caps.Problem.of("2+2?"), (caps.Candidate("\\boxed{4}"),), "math")
+        async for one in caps.stream([agreed, *cases(30)], model="stub", base_url=server.url):
+            found.append(one.id)
+
+    with pytest.raises(caps.UnreadableJudgeError):
+        asyncio.run(read())
+    assert found == ["agreed"]
+
+
+def test_a_function_that_answers_nonsense_is_a_failed_case_as_before():
+    with pytest.raises(caps.CapsError, match="judge calls was answered"):
+        caps.best_sync("What is it?", ["\\boxed{1}", "\\boxed{2}"], judge=lambda *_: "neither")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+def test_the_server_answers_with_a_clear_error(server, path):
+    async def work(call):
+        return await call(path=path, body={**asked(max_tokens=100), "input": "vary"})
+
+    answer = inside(server.url, work, model="m")
+    assert answer.status == 502
+    assert "cannot be read" in answer.json["error"]["message"]
+    assert answer.json["error"]["code"] == "upstream_unreadable"
+
+
+@pytest.mark.parametrize("who", ["operator", "client"])
+def test_the_server_answers_with_the_votes_if_it_is_told_to_keep_going(server, who):
+    def writer(body, number):
+        return Reply("Hm.") if is_judge(body) else Reply(f"It is \\boxed{{{4 if number % 4 else 5}}}")
+
+    more = {"caps": {"keep_going": True}} if who == "client" else {}
+
+    async def work(call):
+        return await call(body={**asked(), **more})
+
+    with StubServer(writer) as upstream:
+        answer = inside(upstream.url, work, model="m", config_={"keep_going": who == "operator"})
+    assert answer.status == 200, answer.body
+    assert answer.json["choices"][0]["message"]["content"] == "It is \\boxed{4}"
+    assert answer.json["caps"]["provisional"] is True
+    assert answer.json["caps"]["cause"] == "unreadable"
+
+
+def test_the_server_says_so_for_a_case_and_for_a_ranking_too(server):
+    case = {"problem": "What is it?", "candidates": ["\\boxed{1}", "\\boxed{2}", "\\boxed{3}"]}
+
+    async def work(call):
+        return [
+            await call(path="/v1/select", body=case),
+            await call(path="/v1/select", body={**case, "caps": {"keep_going": True}}),
+            await call(path="/v1/rank", body={"query": "?", "documents": ["a", "b", "c"]}),
+        ]
+
+    refused, chosen, ranked = inside(server.url, work, model="m")
+    assert (refused.status, ranked.status) == (502, 502)
+    assert (chosen.json["provisional"], chosen.json["cause"]) == (True, "unreadable")
+
+
+def test_a_judge_that_can_be_read_changes_nothing():
+    with StubServer(better_quality_wins) as server:
+        found = caps.select_many_sync(cases(4), model="stub", base_url=server.url)
+    assert not any(one.selection.provisional for one in found)
+    assert not any("cause" in one.to_dict() for one in found)
