@@ -11,7 +11,7 @@ import pytest
 
 from caps.reports.page import StoredReceipts, page_html
 from caps.reports.pictures import svg_text
-from caps.reports.study import Chapter, comma_separated, latex, markdown, studies_page, table_picture
+from caps.reports.study import Chapter, comma_separated, markdown, studies_page, table_picture
 from caps.studies.bench import Bench, run_tasks
 from caps.studies.results import ResultFile
 from caps.studies.study import load_study
@@ -112,9 +112,6 @@ def test_tables_are_written_with_the_papers_figure_and_marked_where_it_cannot_be
     rows = comma_separated(table, simulated="pools and verdicts").splitlines()
     assert rows[0].startswith("row,column,metric,ours,low,high,paper")
     assert any(",46.5,True,pools and verdicts" in row for row in rows)
-    drawn = latex(table, simulated="pools and verdicts")
-    assert r"\caption{Everything | 100 \%. Simulated (pools and verdicts).}" in drawn
-    assert r"{\scriptsize (46.5\textdagger{})}" in drawn
 
 
 def test_a_table_is_drawn_with_its_values_and_says_what_is_simulated(tmp_path):
@@ -190,7 +187,7 @@ def test_a_live_study_killed_and_resumed_pays_nothing_twice_and_ends_in_the_same
     assert f"skipped: absent needs the file {tmp_path / 'none.jsonl'}: caps import" in resumed.stderr
     assert len(paid) - len(set(paid)) <= 4, "only what was in flight at the kill is asked twice"
     assert resumed.stdout == undisturbed.stdout
-    for name in ("t.md", "t.csv", "t.tex"):
+    for name in ("t.md", "t.csv"):
         first, second = (tmp_path / folder / "tables" / name for folder in ("out", "other"))
         assert first.read_bytes() == second.read_bytes()
     rows = (tmp_path / "out" / "tables" / "t.csv").read_text()

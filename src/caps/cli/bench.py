@@ -28,7 +28,6 @@ from caps.reports.study import (
     Chapter,
     comma_separated,
     json_rows,
-    latex,
     markdown,
     parted_cases,
     studies_page,
@@ -131,7 +130,7 @@ def bench(
 
     Finished selections are skipped, so a study can be stopped and run again at any time. Results are stored
     in the folder, replies in the journal; identical calls of different strategies are paid for once. Tables
-    are written as Markdown, CSV and LaTeX, next to the figures of the paper. For a file that names several
+    are written as Markdown and CSV, next to the figures of the paper. For a file that names several
     studies all are run. All tables are also written on one page. What is still to be paid for is forecast
     first.
     """
@@ -353,7 +352,7 @@ def _write(folder: Path, study: Study, tables: list[Table], label: str | None) -
     for one in tables:
         text = markdown(one, simulated=label)
         whole.append(text)
-        files = {"md": text, "csv": comma_separated(one, simulated=label), "tex": latex(one, simulated=label)}
+        files = {"md": text, "csv": comma_separated(one, simulated=label)}
         files |= {"cases.csv": parted_cases(one)} if one.cases else {}
         for ending, words in files.items():
             write_file(folder / f"{one.name}.{ending}", words.encode())

@@ -1,4 +1,4 @@
-"""Tables of a study as Markdown, CSV, LaTeX, charts and a page, the paper's figure beside ours."""
+"""Tables of a study as Markdown, CSV, charts and a page, the paper's figure beside ours."""
 
 import csv
 import io
@@ -19,12 +19,6 @@ from caps.studies.tables import Cell, Table
 
 THEIRS = "; the figures of the paper were measured with other models"
 SCALES = {"%": 100.0, "points": 100.0, "M": 1e-6}
-ESCAPES = {letter: rf"\{letter}" for letter in "%&_#${}"} | {
-    "\\": r"\textbackslash{}",
-    "Δ": r"$\Delta$",
-    "†": r"\textdagger{}",
-    "–": "--",
-}
 
 
 def markdown(table: Table, *, simulated: str | None) -> str:
@@ -128,22 +122,6 @@ def comma_separated(table: Table, *, simulated: str | None) -> str:
     return lines.getvalue()
 
 
-def latex(table: Table, *, simulated: str | None) -> str:
-    """A tabular of booktabs; the paper's figure stands small beside ours."""
-    heads = " & ".join(_escaped(head) for head in (table.corner, *table.heads))
-    body = [
-        " & ".join([_escaped(label), *(_latex_cell(cell) for cell in cells)]) + r" \\"
-        for label, cells in table.rows
-    ]
-    said = "" if simulated is None else f" Simulated ({simulated})."
-    lines = [
-        r"\begin{table}", r"\centering", rf"\caption{{{_escaped(table.title)}.{_escaped(said)}}}",
-        rf"\begin{{tabular}}{{l{'r' * len(table.heads)}}}", r"\toprule", rf"{heads} \\", r"\midrule", *body,
-        r"\bottomrule", r"\end{tabular}", *(rf"% {note}" for note in table.notes), r"\end{table}",
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
 def parted_cases(table: Table) -> str:
     """Every case on which two methods part."""
     lines = io.StringIO()
@@ -181,11 +159,6 @@ def _shown(cell: Cell) -> str:
     return ours if cell.published is None else f"{ours} (paper {_paper(cell)})"
 
 
-def _latex_cell(cell: Cell) -> str:
-    ours = "--" if cell.figure is None else f"${_number(cell, cell.figure.value)}$"
-    return ours if cell.published is None else rf"{ours} {{\scriptsize ({_escaped(_paper(cell))})}}"
-
-
 def _paper(cell: Cell) -> str:
     sign = "+" if _unit(cell) == "points" else ""
     return f"{cell.published:{sign}.1f}" + ("†" if cell.impossible else "")
@@ -217,10 +190,6 @@ def _number(cell: Cell, number: float) -> str:
     if unit == "":
         return f"{value:.3f}" if cell.metric in ("rho", "mcnemar") else f"{value:.2f}"
     return f"{value:.3g}" if unit == "M" and value < 1 else f"{value:.1f}"
-
-
-def _escaped(words: str) -> str:
-    return "".join(ESCAPES.get(letter, letter) for letter in words)
 
 
 # Tables of a study as figures: a panel for each metric, what belongs together on one.
