@@ -155,6 +155,7 @@ def test_unreadable_replies_are_counted_and_the_case_still_has_an_answer(tmp_pat
             "--no-journal",
             "--strategy",
             "caps",
+            "--keep-going",
         )
     (line,) = json_lines(done)
     assert line["malformed"] == 3
