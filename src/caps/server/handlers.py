@@ -73,7 +73,7 @@ class ForwardedResponse:
             self._counted(response) as usage,
         ):
             # Some servers repeat the key they were sent, which belongs to this gateway and not to the client.
-            status = response.status if response.status < 600 else 502
+            status = response.status if 200 <= response.status < 600 else 502
             secrets = self.upstream.secrets(failed=status >= 400)
             stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets), usage), status)
             stream.raw_headers = _kept_headers(response, secrets)
@@ -90,12 +90,12 @@ class ForwardedResponse:
             self.meter.count_abandoned(FORWARDED, len(self.body), seconds, usage.events or None)
             raise
         seconds = time.perf_counter() - started
-        if response.status < 400:
+        if 200 <= response.status < 400:
             self.meter.count(FORWARDED, usage.read(len(self.body)), seconds)
         else:
             self.meter.on_fault(
                 seconds,
-                "busy" if response.status == 429 else "server" if response.status >= 500 else "refused",
+                "busy" if response.status == 429 else "refused" if 400 <= response.status < 500 else "server",
             )
 
     @asynccontextmanager
