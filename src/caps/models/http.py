@@ -189,8 +189,9 @@ class AutoGate(Gate):
       says so too: chance rarely hits a call so often. The limit is cut by the share of refused calls, at most
       to the half. It stays at `FLOOR` or above, unless a call that is refused again and again shows that the
       server takes even fewer.
-    * Latency above twice that of the best window, without more throughput, cuts the limit below the load of
-      that window. The best window is then measured again: the calls themselves may have become longer.
+    * Latency above twice that of the best window (most throughput for its latency) cuts the limit below the
+      load of that window, if throughput rose by less than a tenth of the load. The best window is then
+      measured again: the calls themselves may have become longer.
     * Otherwise the limit grows if calls wait.
 
     Calls that are announced raise the limit to their number, as long as the server was never overloaded: it
@@ -205,8 +206,7 @@ class AutoGate(Gate):
     MIN_STEP = 2
     STEP = 0.125
     SLOWER = 2.0
-    GAIN = 1.1
-    ALIKE = 1.1
+    GAIN = 0.1
 
     def __init__(self, *, start: int = 4, most: int = 256, address: str = "") -> None:
         super().__init__(start)
@@ -214,7 +214,7 @@ class AutoGate(Gate):
         self._address = address
         self._doubling = True
         self._last_cut = 0  # the last ticket issued before the limit was cut
-        self._best: tuple[float, float] | None = None  # lowest latency, and the highest load that had it
+        self._best: tuple[float, float] | None = None  # latency and load of the best window
         self._open_window()
 
     def expect(self, calls: int) -> None:
@@ -235,7 +235,8 @@ class AutoGate(Gate):
         """Count an overload, unless the call began before the last cut."""
         if ticket.number > self._last_cut:
             self._overloads += 1
-            self._persistent = self._persistent or times >= self.PERSISTENT
+            if times >= self.PERSISTENT:
+                self._persistent = True
             self._close_full_window()
 
     def _open_window(self) -> None:
@@ -269,13 +270,15 @@ class AutoGate(Gate):
         if not self._successes:
             return False
         latency, load = self._seconds / self._successes, self._load / self._successes
-        best, best_load = self._best or (latency, load)
-        if latency > self.SLOWER * best and load / latency < self.GAIN * best_load / best:
+        best_latency, best_load = self._best or (latency, load)
+        throughput, best_throughput = load / latency, best_load / best_latency
+        expected = best_throughput * (1 + self.GAIN * load / best_load)
+        if latency > self.SLOWER * best_latency and throughput < expected:
             # Below the load of the best window: measured at the same load again, it would creep upwards.
             self._cut(max(1, int(0.75 * best_load)), "replies take longer")
             return True
-        if latency <= self.ALIKE * best:
-            self._best = (min(best, latency), max(best_load, load))
+        if self._best is None or throughput / latency > best_throughput / best_latency:
+            self._best = (latency, load)
         return False
 
     def _cut(self, limit: int, reason: str) -> None:
