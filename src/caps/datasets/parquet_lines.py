@@ -1,8 +1,8 @@
 """Writes the rows of a Parquet file as JSON lines: a program that runs in a process of its own.
 
-A text that is repeated is stored once in such a file, so a kilobyte can unpack to any size, and pages may hold
-more than they claim. Only this process, whose memory is limited, unpacks them, one row at a time. Whoever reads
-the lines applies the limits of any other file of lines.
+A text that is repeated is stored once in such a file, so a kilobyte can unpack to any size, and pages may
+hold more than they claim. Only this process, whose memory is limited, unpacks them, one row at a time. The
+limits of lines apply to what it writes.
 """
 
 import contextlib

@@ -318,7 +318,7 @@ def parquet_rows(path: str, limits: Limits = LIMITS) -> Iterator[Row]:
     """Read the rows of a Parquet file, which a process of its own unpacks (`parquet_lines`)."""
     with _arrow_errors(path, "Parquet"), _open_parquet_lines(path, limits) as process:
         assert process.stdout is not None  # noqa: S101
-        for line in lines_in(process.stdout, path, limits):  # type: ignore[arg-type]
+        for line in lines_in(process.stdout, path, limits):
             yield decode(line)
         _, message = process.communicate()
         if process.returncode:

@@ -1,8 +1,8 @@
 """Loads a program and calls its functions on request, with plain data in and out.
 
 The first message is the program with its settings; each later one names a function (or a stored object) and
-arguments. `wire` describes the replies. A process that the program forked sends none: it would answer the next
-request.
+arguments. `wire` describes the replies. A process that the program forked sends none: it would answer the
+next request.
 """
 
 from __future__ import annotations
