@@ -460,6 +460,17 @@ def test_garbage_that_begins_like_an_archive_is_refused_in_a_sentence(tmp_path):
         one_sentence(caps("import", path), "the archive cannot be read")
 
 
+@pytest.mark.linux
+@pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.json", "pipe.csv", "pipe.parquet", "pipe.eval"])
+@pytest.mark.parametrize("beside", ["a.jsonl", "a.json"])
+def test_a_pipe_in_a_folder_of_cases_is_refused_and_not_waited_for(tmp_path, name, beside):
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / beside).write_text(CASE)
+    os.mkfifo(folder / name)
+    one_sentence(caps("select", folder, "--strategy", "majority"), folder / name, "is a pipe or a device")
+
+
 # --- Parquet --------------------------------------------------------------------------------------------------------
 
 TEXT = "x" * 30_000_000

@@ -130,6 +130,9 @@ class _Reader:
         an id is named after its file.
         """
         files = sorted(file for file in Path(path).iterdir() if file.name.endswith(ENDINGS))
+        streams = [str(file) for file in files if is_stream(file)]
+        if streams:
+            raise InputError(f"{streams[0]}: is a pipe or a device; a folder of cases may hold files only")
         if not files:
             raise InputError(f"{path}: holds no file that ends in {', '.join(ENDINGS)}")
         names = [str(file) for file in files]

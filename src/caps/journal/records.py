@@ -5,6 +5,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from caps.journal.claims import Claims
 
 Row: TypeAlias = tuple[Any, ...]
@@ -36,8 +38,10 @@ class Reply(NamedTuple):
     attempts: int = 1
 
     @classmethod
-    def of(cls, row: Row) -> "Reply":
-        """A reply from a row of the table."""
+    def of(cls, row: Row) -> "Reply | None":
+        """A reply from a row of the table; None if the row cannot be read."""
+        if not is_readable(REPLIES, row):
+            return None
         reply = cls._make(row)
         return reply._replace(estimated=bool(reply.estimated))
 
@@ -75,6 +79,38 @@ class Table(NamedTuple):
 
 REPLIES = Table("replies", Reply._fields, 1)
 FACTS = Table("facts", ("kind", "key", "value", "at"), 2)
+_NUMBERS = {"at", "estimated", "latency", "attempts"} | {
+    f"{kind}_tokens" for kind in ("prompt", "output", "cached", "reasoning")
+}
+_NUMBER_PLACES = {
+    table: [place for place, name in enumerate(table.columns) if name in _NUMBERS]
+    for table in (REPLIES, FACTS)
+}
+_TEXT_PLACES = {
+    table: [place for place, name in enumerate(table.columns) if name not in {*_NUMBERS, "logprobs"}]
+    for table in (REPLIES, FACTS)
+}
+
+
+def is_readable(table: Table, row: Row) -> bool:
+    """Whether the columns of a row hold what they should; texts that are not UTF-8 arrive as bytes."""
+    if not all(type(row[place]) is str for place in _TEXT_PLACES[table]):
+        return False
+    if not all(type(row[place]) in (int, float) for place in _NUMBER_PLACES[table]):
+        return False
+    packed = row[2] if table is FACTS else row[table.columns.index("logprobs")]
+    return packed is None or read_json(packed) is not UNREADABLE
+
+
+def read_json(text: object) -> Any:
+    """The JSON value in a column, or `UNREADABLE`."""
+    try:
+        return msgspec.json.decode(text) if isinstance(text, str) else UNREADABLE
+    except (msgspec.MsgspecError, RecursionError):
+        return UNREADABLE
+
+
+UNREADABLE = object()
 
 
 @cache
@@ -83,6 +119,12 @@ def insertion(table: Table, rows: int) -> str:
     marks = f"({', '.join('?' * len(table.columns))})"
     places = f"{table.name} ({', '.join(table.columns)})"
     return f"INSERT OR IGNORE INTO {places} VALUES {', '.join([marks] * rows)}"  # noqa: S608
+
+
+@cache
+def replacement(table: Table) -> str:
+    """The statement that puts a row in the place of one that cannot be read."""
+    return insertion(table, 1).replace("INSERT OR IGNORE", "INSERT OR REPLACE")
 
 
 @cache

@@ -365,6 +365,7 @@ async def run_server(
     with (
         _logged(log, "server", "uvicorn.error", logging.WARNING),
         _logged(log, "upstream", "caps.models", logging.INFO),
+        _logged(log, "journal", "caps.journal", logging.WARNING),
         _signals(lambda: _stop(server)),
     ):
         await server.serve(sockets=[sock])
