@@ -240,6 +240,7 @@ DAMAGE = {
     "another text that is not UTF-8": "finish = CAST(x'ff' AS TEXT)",
     "tokens that are no number": "prompt_tokens = 'many'",
     "log-probabilities that are no JSON": "logprobs = '[['",
+    "log-probabilities of another shape": "logprobs = '[7]'",
 }
 
 

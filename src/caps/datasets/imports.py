@@ -15,13 +15,13 @@ from caps.datasets.agent_runs import (
     read_openhands,
     read_swe_agent,
 )
+from caps.datasets.arrow import count_rows
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines, present
 from caps.datasets.fields import group_rows, parse_map, understand
 from caps.datasets.inspect_logs import read_eval, read_json_log
 from caps.datasets.logs import read_batch, read_results, read_samples
 from caps.datasets.reading import (
     Row,
-    count_rows,
     decode,
     is_parquet,
     is_table,

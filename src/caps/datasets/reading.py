@@ -14,14 +14,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from caps.core.errors import InputError, MissingExtraError
+from caps.core.errors import InputError
+from caps.datasets.arrow import arrow_errors, open_remote
 from caps.files import BOM, is_stream, open_input
 
 _MIB = 1 << 20
@@ -32,8 +32,8 @@ _PARQUET_LINES = """
 import sys
 root, path, memory = sys.argv[1:]
 sys.path.append(root)
-from caps.datasets.parquet_lines import main
-main(path, int(memory))
+from caps.datasets.arrow import write_rows
+write_rows(path, int(memory))
 """
 
 
@@ -315,8 +315,8 @@ def _utf8(line: bytes, where: str) -> str:
 
 
 def parquet_rows(path: str, limits: Limits = LIMITS) -> Iterator[Row]:
-    """Read the rows of a Parquet file, which a process of its own unpacks (`parquet_lines`)."""
-    with _arrow_errors(path, "Parquet"), _open_parquet_lines(path, limits) as process:
+    """Read the rows of a Parquet file, which a process of its own unpacks (`arrow.write_rows`)."""
+    with arrow_errors(path, "Parquet"), _open_parquet_lines(path, limits) as process:
         assert process.stdout is not None  # noqa: S101
         for line in lines_in(process.stdout, path, limits):
             yield decode(line)
@@ -343,38 +343,7 @@ def _open_parquet_lines(path: str, limits: Limits) -> Iterator[subprocess.Popen[
             process.kill()
 
 
-def count_rows(path: str) -> int:
-    """The number of rows in the metadata of a Parquet file."""
-    with _arrow_errors(path, "Parquet"):
-        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
-
-        with ParquetFile(path) as file:
-            return int(file.metadata.num_rows)
-
-
 def lines_at(address: str, limits: Limits = LIMITS) -> Iterator[bytes]:
     """Read the lines of a remote file such as `s3://…`, gzipped if its name ends in `.gz`."""
-    with _arrow_errors(address, "a file"), _open_remote(address) as file:
+    with arrow_errors(address, "a file"), open_remote(address) as file:
         yield from lines_in(file, address, limits)
-
-
-@contextmanager
-def _open_remote(address: str) -> Iterator[IO[bytes]]:
-    from pyarrow.fs import FileSystem  # noqa: PLC0415
-
-    system, path = FileSystem.from_uri(address)
-    with BufferedReader(system.open_input_stream(path)) as file:
-        yield file
-
-
-@contextmanager
-def _arrow_errors(path: str, what: str) -> Iterator[None]:
-    """Turn errors of pyarrow, and its absence, into errors of caps."""
-    try:
-        from pyarrow import ArrowException  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet", path) from None
-    try:
-        yield
-    except (ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as {what} ({error})") from None

@@ -79,6 +79,9 @@ class Table(NamedTuple):
 
 REPLIES = Table("replies", Reply._fields, 1)
 FACTS = Table("facts", ("kind", "key", "value", "at"), 2)
+UNREADABLE = object()
+_Logprobs: TypeAlias = list[tuple[str, float, list[tuple[str, float]]]]
+_LOGPROBS_PLACE = Reply._fields.index("logprobs")
 _NUMBERS = {"at", "estimated", "latency", "attempts"} | {
     f"{kind}_tokens" for kind in ("prompt", "output", "cached", "reasoning")
 }
@@ -98,19 +101,18 @@ def is_readable(table: Table, row: Row) -> bool:
         return False
     if not all(type(row[place]) in (int, float) for place in _NUMBER_PLACES[table]):
         return False
-    packed = row[2] if table is FACTS else row[table.columns.index("logprobs")]
-    return packed is None or read_json(packed) is not UNREADABLE
+    if table is FACTS:
+        return read_json(row[2]) is not UNREADABLE
+    packed = row[_LOGPROBS_PLACE]
+    return packed is None or read_json(packed, _Logprobs) is not UNREADABLE
 
 
-def read_json(text: object) -> Any:
-    """The JSON value in a column, or `UNREADABLE`."""
+def read_json(text: object, kind: Any = Any) -> Any:
+    """The JSON value of this type in a column, or `UNREADABLE`."""
     try:
-        return msgspec.json.decode(text) if isinstance(text, str) else UNREADABLE
+        return msgspec.json.decode(text, type=kind) if isinstance(text, str) else UNREADABLE
     except (msgspec.MsgspecError, RecursionError):
         return UNREADABLE
-
-
-UNREADABLE = object()
 
 
 @cache
