@@ -54,6 +54,7 @@ bench: $(VENV)/.dev      ## Ratios measured on this machine
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/connections.py
 
 MINUTES ?= 30
 soak: $(VENV)/.dev       ## Load, faults, kills and restarts for MINUTES=30; then everything is checked

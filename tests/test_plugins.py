@@ -161,9 +161,12 @@ def test_code_of_the_working_directory_is_imported_where_a_user_names_it(here):
         'domain = "py:mine:POEMS"',
         'strategy = "py:mine:Alphabet"',
         'set = {fitness = "py:mine:Alphabet"}',
+        'engine = "ray"',
+        'engine = "batch"',
+        "otel = true",
     ],
 )
-def test_a_settings_file_that_is_merely_found_may_not_name_code(here, line):
+def test_a_settings_file_that_is_merely_found_may_neither_name_code_nor_send_work_elsewhere(here, line):
     path = written(here, {"problem": "?", "candidates": ["a", "b"]})
     (here / "caps.toml").write_text(line + "\n")
     (here / "mine.py").write_text("raise SystemExit('imported')")

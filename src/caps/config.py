@@ -479,7 +479,7 @@ class RunConfig:
     )
     engine: str = option(
         "local", "What runs the selections: local (this process), batch (a Batch API) or ray (a cluster).",
-        "engine", metavar="NAME", choices=ENGINES,
+        "engine", metavar="NAME", choices=ENGINES, guarded=True,
     )  # fmt: skip
     batch: Mapping[str, object] = option(
         {}, "Change a field of the batch engine. May be repeated.", "engine", metavar="FIELD=VALUE",
@@ -534,6 +534,7 @@ class RunConfig:
     otel: bool = switch(
         "Send spans and metrics of the run with OpenTelemetry, as its OTEL_... variables say; no prompts.",
         "performance",
+        guarded=True,
     )
     context_tokens: int | None = option(
         None,

@@ -153,9 +153,11 @@ def option(
     return field(default=default, metadata=about_it, repr=shown)
 
 
-def switch(about: str, group: str, *, per_request: bool = False, advanced: bool = False) -> Any:
+def switch(
+    about: str, group: str, *, per_request: bool = False, advanced: bool = False, guarded: bool = False
+) -> Any:
     """Declare a setting that is off unless it is switched on."""
-    return option(False, about, group, per_request=per_request, advanced=advanced)  # noqa: FBT003
+    return option(False, about, group, per_request=per_request, advanced=advanced, guarded=guarded)  # noqa: FBT003
 
 
 def options_of(config_class: type[Any]) -> dict[str, Option]:

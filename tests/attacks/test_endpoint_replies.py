@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -61,7 +62,7 @@ from caps.models.wire import (
     sanitize,
 )
 from judging import write_cases
-from models.server import Raw, Reply, StubServer
+from models.server import Raw, Reply, Reset, Status, StubServer
 from server.serving import asked, inside, running
 from shell import caps
 from waiting import PATIENCE
@@ -373,16 +374,19 @@ def test_a_stream_without_end_is_passed_on_within_its_time_and_is_not_held():
     assert peak < 250 << 10  # KB
 
 
-def swallowed(port, body):
-    """How many bytes come back from a server that is asked to forward, until it hangs up."""
+def swallowed(port, body, until=None):
+    """How many bytes come back from a server that is asked to forward, until it hangs up; or what, up to a mark."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body) + body
         )
-        taken = 0
+        taken, start = 0, b""
         while part := connection.recv(1 << 20):
             taken += len(part)
+            start = (start + part)[: 1 << 16]
+            if until is not None and until in start:
+                return start
     return taken
 
 
@@ -396,6 +400,8 @@ def peak_of(pid):
     [
         (lambda: endless(JUNK, head=OK + b"Content-Length: 1099511627776\r\n\r\n"), {200}),
         (lambda: answer(b"?", head=b"HTTP/1.1 999 Odd\r\n"), {502}),
+        (lambda: answer(b"?", head=b"HTTP/1.1 000 Odd\r\n"), {502}),
+        (lambda: answer(b"?", head=b"HTTP/1.1 099 Odd\r\n"), {502}),
         (lambda: answer(b"", head=b"HTTP/1.1 204 None\r\n"), {204}),
         (lambda: answer(b"{}", head=b"HTTP/1.1 200 OK\r\nX-Request-Id: \xff\xfe\x80\r\n"), {200}),
         (lambda: answer(b"{}", head=b"HTTP/1.1 200 OK\r\nX-Request-Id: a\x01b\r\n"), {200, 502}),
@@ -417,6 +423,81 @@ def test_what_an_endpoint_sends_against_http_never_becomes_an_error_of_ours(sent
         status, log = inside(endpoint.url, work)
     assert status in statuses
     assert "fault" not in log
+
+
+@pytest.mark.parametrize("status", ["000", "099", "600", "999"])
+def test_a_status_that_http_does_not_have_is_a_fault_of_the_endpoint_and_of_no_request(status):
+    head = f"HTTP/1.1 {status} Odd\r\n".encode()
+    with RawEndpoint(always(lambda: answer(b"?", head=head))) as endpoint:
+        with pytest.raises(BrokenServerError, match=f"status {int(status)}"):
+            one(endpoint.url)
+        with running(endpoint.url) as server:
+            body = json.dumps(asked(model="plain")).encode()
+            assert swallowed(server.port, body, until=b"\r\n\r\n").startswith(b"HTTP/1.1 502 ")
+            assert server.end() == 0
+    assert not [line for line in server.lines if line["event"] == "fault"]
+
+
+# --- faults that come and go --------------------------------------------------------------------------------
+
+
+def limits_at(url, calls):
+    """The limit of concurrent calls after each answer, while 100 clients ask and each call has many tries."""
+
+    async def run():
+        model = HttpModel(url, retries=Retries(most=100, first=0.001, longest=0.02))
+        left, limits = iter(range(calls)), []
+
+        async def client():
+            for _ in left:
+                await model.complete(ask())
+                limits.append(model.connections)
+
+        try:
+            await asyncio.gather(*(client() for _ in range(100)))
+            return limits
+        finally:
+            await model.close()
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_upstream_that_fails_now_and_then_is_not_taken_for_an_overloaded_one(seed, caplog):
+    chance = Random(seed)
+    faulty = [Status(503), Status(500), Status(502), Status(429, headers={"Retry-After": "0"}), Reset()]
+    with StubServer(lambda *_: chance.choice(faulty) if chance.random() < 0.1 else Reply("fine")) as stub:
+        with caplog.at_level("INFO", logger="caps.models.http"):
+            limits_at(stub.url, 3000)
+        assert stub.requests > 3200, "about 130 calls met an overload"
+    assert caplog.messages
+    assert sum("overloaded" in message for message in caplog.messages) <= 3
+
+
+@pytest.mark.parametrize("wait", ["0", "0.01"])
+def test_an_upstream_that_refuses_all_beyond_16_calls_is_held_near_them(wait):
+    def saturated(*_):
+        refusal = Status(429, headers={"Retry-After": wait})
+        return refusal if stub.busy > 16 else Reply("fine", delay=0.01)
+
+    with StubServer(saturated) as stub:
+        limits = limits_at(stub.url, 2000)
+    assert 8 <= median(limits[500:]) <= 32
+
+
+def test_an_upstream_that_takes_one_call_at_a_time_answers_all():
+    def alone(*_):
+        return Status(429, headers={"Retry-After": "0"}) if stub.busy > 1 else Reply("fine")
+
+    async def run():
+        model = HttpModel(stub.url, retries=Retries(first=0.01, longest=0.2))
+        try:
+            return await asyncio.gather(*(model.complete(ask()) for _ in range(60)))
+        finally:
+            await model.close()
+
+    with StubServer(alone) as stub:
+        assert [answered.text for answered in asyncio.run(run())] == ["fine"] * 60
 
 
 # --- ill-typed replies ------------------------------------------------------------------------------------

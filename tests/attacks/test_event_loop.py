@@ -171,6 +171,77 @@ def test_a_large_body_that_makes_no_sense_is_refused_as_a_small_one_is(payload, 
     assert words in answer.json["error"]["message"]
 
 
+def keys(count, form='"{}":1'):
+    return ",".join(form.format(number) for number in range(count))
+
+
+ROUTES = (
+    "chat/completions",
+    "responses",
+    "messages",
+    "messages/count_tokens",
+    "select",
+    "rank",
+    "rerank",
+    "embeddings",
+)
+SHAPES = {
+    "a million keys": ("{" + keys(1_000_000) + "}", "more than 100,000 keys"),
+    "a million keys in an object": ('{"messages":{' + keys(1_000_000) + "}}", "more than 100,000 keys"),
+    "a million keys with spaces": ("{" + keys(1_000_000, '"{}" :1') + "}", "more than 1,000 fields"),
+    "keys in many objects": ('{"a":[' + ",".join(['{"a" :1}'] * 200_000) + "]}", "more than 100,000 keys"),
+    "too many fields": ("{" + keys(1_001) + "}", "more than 1,000 fields"),
+    "lists in lists": ('{"a":' + "[" * 101 + "]" * 101 + "}", "deeper than 100 levels"),
+    "objects in objects": ('{"a":' * 101 + "1" + "}" * 101, "deeper than 100 levels"),
+    "a large body of lists in lists": ('{"b":"' + "x" * 100_000 + '","a":' + "[" * 101 + "]" * 101 + "}", "deeper than 100"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", ["caps/m", "m"], ids=["selected", "forwarded"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_body_of_too_many_keys_or_levels_is_refused_on_every_route(name, model):
+    text, words = SHAPES[name]
+    payload = f'{{"model":"{model}",{text[1:]}'.encode()
+
+    async def work(call):
+        answers = [await call(path=f"/v1/{route}", body=payload) for route in ROUTES]
+        return [(answer.status, answer.body.decode()) for answer in answers]
+
+    with StubServer() as stub:
+        answers = inside(stub.url, work)
+        assert stub.requests == 0
+    assert {status for status, _ in answers} == {400}
+    assert all(words in body for _, body in answers)
+
+
+@pytest.mark.parametrize("model", ["caps/m", "m"], ids=["selected", "forwarded"])
+def test_a_large_body_is_decoded_off_the_event_loop(model):
+    """Its fields are small, so that each of them alone would be decoded at once."""
+    fields = {f"field {number}": [[]] * 3900 for number in range(700)}
+    payload = json.dumps(asked(model=model, **fields, caps={"n": 1})).encode()
+
+    async def work(call):
+        async with Ticking() as other:
+            await call(body=payload)
+        return call.app.state.service.texts.started, other.ticks
+
+    with StubServer() as stub:
+        started, ticks = inside(stub.url, work)
+    assert started >= 1
+    assert ticks >= 5
+
+
+def test_a_text_full_of_what_looks_like_keys_is_no_key():
+    text = '{"a":1,' * 110_000
+
+    async def work(call):
+        return await call(body=asked(text, model="m"))
+
+    with StubServer() as stub:
+        assert inside(stub.url, work).status == 200
+        assert stub.bodies[0]["messages"][0]["content"] == text
+
+
 def test_what_a_large_body_says_besides_its_texts_counts_as_in_a_small_one():
     candidates = [f"With quality=0.{i} it is {'so ' * 9000}\\boxed{{{i}}}" for i in range(1, 5)]
     body = {"problem": "p", "candidates": candidates, "id": "mine", "tests": {"hidden": list(range(20_000))}}

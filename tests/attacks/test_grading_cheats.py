@@ -121,6 +121,97 @@ def test_an_object_where_plain_data_is_expected_fails(tests, code):
     assert found.correct is False, found
 
 
+YES = "class Yes:\n    ok, rows, name = True, 3, 'yes'\n    def equals(self, other): return True\n    def differs(self, other): return False\n    def compare(self, other): return 0\n    def all(self): return self\n    def any(self): return True\n    @property\n    def same(self): return True\n    @property\n    def inner(self): return self\n    def __bool__(self): return True\n"
+RETURNS = YES + "def hello(x): return Yes()"
+LISTS = YES + "def hello(x): return [Yes()]"
+FORGED = {
+    "a method with the expected value": ("assert candidate('b').equals([1, 2, 3])", RETURNS),
+    "a method without arguments": ("assert candidate('b').any()", RETURNS),
+    "a method that returns its object": ("assert candidate('b').all()", RETURNS),
+    "a denial": ("assert not candidate('b').differs([1, 2, 3])", RETURNS),
+    "a comparison of what a method returns": ("assert candidate('b').compare([1, 2, 3]) == 0", RETURNS),
+    "a method that is true itself": ("assert candidate('b').equals([1]) is True", RETURNS),
+    "a variable": ("r = candidate('b')\nfine = r.equals([1, 2])\nassert fine", RETURNS),
+    "a condition": ("r = candidate('b')\nif not r.equals([1]):\n    raise AssertionError", RETURNS),
+    "a property": ("assert candidate('b').same", RETURNS),
+    "an attribute that is true": ("assert candidate('b').ok", RETURNS),
+    "an attribute compared with true": ("assert candidate('b').ok == True", RETURNS),
+    "an attribute that counts as true": ("assert candidate('b').rows", RETURNS),
+    "a text that counts as true": ("name = candidate('b').name\nassert name and True", RETURNS),
+    "an attribute's own method": ("assert candidate('b').inner.equals([1])", RETURNS),
+    "an object in a list": ("assert candidate('b')[0].equals([1])", LISTS),
+    "all objects of a list": ("assert all(r.equals(1) for r in candidate('b'))", LISTS),
+    "all attributes of a list": ("assert all(r.rows for r in candidate('b'))", LISTS),
+    "a loop": ("for r in candidate('b'):\n    assert r.equals(1)", LISTS),
+    "a class in place of the function": ("assert candidate('b').equals([1])", YES + "class hello(Yes):\n    def __init__(self, x): pass"),
+    "a module": ("assert candidate('b').equals([1])", "import types\nyes = types.ModuleType('yes')\nyes.equals = lambda other: True\ndef hello(x): return yes"),
+    "a function with attributes": ("assert candidate('b').equals([1])", "def hello(x): return hello\nhello.equals = lambda other: True"),
+    "any name": ("assert candidate('b').is_close_to([1])", "class Yes:\n    def __getattr__(self, name): return lambda *a, **k: True\ndef hello(x): return Yes()"),
+    "a bound method kept": ("check = candidate('b').equals\nassert check([1]) and check([2])", RETURNS),
+    "what a method of a class returns": ("assert Greeter('a').greet().equals('hello')", YES + "class Greeter:\n    def __init__(self, name): pass\n    def greet(self): return Yes()"),
+}  # fmt: skip
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize(("tests", "code"), FORGED.values(), ids=FORGED)
+def test_an_object_whose_class_the_candidate_defines_decides_nothing(tests, code):
+    if "candidate" in tests:
+        body = tests.replace("\n", "\n    ")
+        graded = case(f"def check(candidate):\n    {body}\n", entry_point="hello")
+    else:
+        graded = case(tests)
+    found = grade(graded, code)
+    assert (found.correct, found.reason) == (None, "no plain data"), found
+    assert "whose class the candidate defines" in found.detail
+
+
+@needs_bubblewrap
+def test_an_object_that_decides_in_a_unittest_is_undecided_too():
+    tests = "import unittest\nclass Same(unittest.TestCase):\n    def test_it(self):\n        self.assertTrue(hello('b').equals([1]))\nunittest.main()\n"
+    assert grade(case(tests, entry_point="hello"), RETURNS).correct is None
+
+
+@needs_bubblewrap
+def test_a_method_that_denies_is_wrong_not_undecided():
+    tests = "def check(candidate):\n    assert candidate('b').differs([1])\n"
+    assert grade(case(tests, entry_point="hello"), RETURNS).correct is False
+
+
+TWICE = {
+    "before the fork, not yet written": "import os\nprint(3)\nos.fork()",
+    "after the fork": "import os\nos.fork()\nprint(3)",
+    "the child later": "import os, time\nif not os.fork():\n    time.sleep(0.05)\nprint(3)",
+    "the child in a session of its own": "import os, time\nif not os.fork():\n    os.setsid()\n    time.sleep(0.05)\nprint(3)",
+    "the child of a child": "import os, time\nif not os.fork():\n    if not os.fork():\n        time.sleep(0.05)\n    else:\n        os._exit(0)\nprint(3)",
+    "a program that it starts": "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(0.05); print(3)'])\nprint(3)",
+    "a program that keeps open files": "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(0.05); print(3)'], close_fds=False, start_new_session=True)\nprint(3)",
+}  # fmt: skip
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("code", TWICE.values(), ids=TWICE)
+def test_a_program_that_forks_and_prints_twice_is_wrong(code):
+    found = grade(case([{"input": "", "output": "3\n"}]), *[code] * 3)
+    assert [(each.correct, each.reason) for each in found] == [(False, "wrong answer")] * 3
+
+
+FORKING = {
+    "the parent is right": ("import os\ndef square(n):\n    os.fork()\n    return n * n", True),
+    "the parent is right, the child wrong": ("import os\ndef square(n): return n * n if os.fork() else 0", True),
+    "the child alone is right": ("import os\ndef square(n): return 0 if os.fork() else n * n", False),
+    "the parent ends": ("import os\ndef square(n):\n    if os.fork():\n        os._exit(0)\n    return n * n", False),
+    "at the start": ("import os\nos.fork()\ndef square(n): return n * n", True),
+}  # fmt: skip
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("tests", [PLAIN, [{"input": [2], "output": 4}, {"input": [3], "output": 9}]])
+@pytest.mark.parametrize(("code", "right"), FORKING.values(), ids=FORKING)
+def test_a_process_that_a_function_forks_answers_nothing(code, right, tests):
+    found = grade(case(tests, entry_point="square"), *[code] * 3)
+    assert [each.correct for each in found] == [right] * 3
+
+
 HONEST = {
     "a text": (HELLO, "def hello(x): return 'hello ' + x"),
     "a child of a text": (HELLO, "class Text(str): pass\ndef hello(x): return Text('hello ' + x)"),
@@ -134,6 +225,8 @@ HONEST = {
     "a class of a small name": ("c = counter(5)\nc.add(2)\nassert c.total == 7", "class counter:\n    def __init__(self, total): self.total = total\n    def add(self, n): self.total += n"),
     "a class of a small name that nobody declares": ("s = stack()\ns.push(1)\ns.push(2)\nassert s.pop() == 2 and s.count(1) == 1", "class stack:\n    def __init__(self): self.kept = []\n    def push(self, x): self.kept.append(x)\n    def pop(self): return self.kept.pop()\n    def count(self, x): return self.kept.count(x)"),
     "a class as the candidate": ("def check(candidate):\n    bag = candidate()\n    bag.add(1)\n    assert bag.size == 1 and bag.pop() == 1", "class hello:\n    def __init__(self): self.kept = []\n    def add(self, x): self.kept.append(x)\n    def pop(self): return self.kept.pop()\n    @property\n    def size(self): return len(self.kept)"),
+    "a question to the class itself": ("stack = Stack()\nassert stack.is_empty()\nstack.push(1)\nassert not stack.is_empty()", "class Stack:\n    def __init__(self): self.kept = []\n    def push(self, x): self.kept.append(x)\n    def is_empty(self): return not self.kept"),
+    "attributes compared": ("p = candidate(1)\nassert p.x == 1 and p.name == 'p' and p.parts == [1, 2]", "class P:\n    x, name, parts = 1, 'p', [1, 2]\ndef hello(n): return P()"),
     "nodes": ("node, seen = chain([1, 2]), []\nwhile node:\n    seen.append(node.val)\n    node = node.next\nassert seen == [1, 2]", "class Node:\n    def __init__(self, val, next): self.val, self.next = val, next\ndef chain(xs):\n    node = None\n    for x in reversed(xs): node = Node(x, node)\n    return node"),
     "a closure": ("assert adder(3)(4) == 7", "def adder(n): return lambda m: n + m"),
     "an exception that is wanted": ("try:\n    root(-1)\n    assert False\nexcept ValueError as error:\n    assert 'negative' in str(error)\nassert root(4) == 2", "class Negative(ValueError): pass\ndef root(n):\n    if n < 0: raise Negative('negative')\n    return n ** 0.5"),

@@ -11,8 +11,11 @@ import subprocess
 import sys
 import threading
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from caps.building import load_templates
@@ -21,7 +24,7 @@ from caps.core.types import Case
 from caps.datasets.case_files import parse_case, read_cases
 from caps.datasets.imports import count_cases, open_cases
 from caps.datasets.inspect_logs import read_eval
-from caps.datasets.reading import Limits, check_value_count, decode, lines
+from caps.datasets.reading import Limits, check_value_count, decode, lines, parquet_rows
 from caps.files import open_input, read_text, read_toml
 from caps.judging.profiles import read_profile
 from caps.studies.study import load_study
@@ -455,3 +458,85 @@ def test_garbage_that_begins_like_an_archive_is_refused_in_a_sentence(tmp_path):
         path = tmp_path / f"{number}.eval"
         path.write_bytes(data)
         one_sentence(caps("import", path), "the archive cannot be read")
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("name", ["pipe.jsonl", "pipe.json", "pipe.csv", "pipe.parquet", "pipe.eval"])
+@pytest.mark.parametrize("beside", ["a.jsonl", "a.json"])
+def test_a_pipe_in_a_folder_of_cases_is_refused_and_not_waited_for(tmp_path, name, beside):
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    (folder / beside).write_text(CASE)
+    os.mkfifo(folder / name)
+    one_sentence(caps("select", folder, "--strategy", "majority"), folder / name, "is a pipe or a device")
+
+
+# --- Parquet --------------------------------------------------------------------------------------------------------
+
+TEXT = "x" * 30_000_000
+
+
+def repeated(text, times):
+    """A column of one text, which the file holds once."""
+    return pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * times, pyarrow.int32()), pyarrow.array([text])
+    )
+
+
+def in_one_row(values):
+    return pyarrow.ListArray.from_arrays(pyarrow.array([0, len(values)], pyarrow.int32()), values)
+
+
+SMALL_FILES = {
+    "a text in a row": lambda: {"problem": repeated(TEXT, 1)},
+    "a list of texts": lambda: {"candidates": in_one_row(repeated(TEXT, 2000))},
+    "a list of objects": lambda: {"candidates": in_one_row(pyarrow.StructArray.from_arrays([repeated(TEXT, 2000)], ["text"]))},
+    "a list of numbers": lambda: {"n": in_one_row(pyarrow.repeat(pyarrow.scalar(7), 30_000_000))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMALL_FILES)
+def test_a_small_parquet_file_with_a_large_row_is_refused_within_limits(tmp_path, name):
+    path = tmp_path / "small.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table(SMALL_FILES[name]()), path, compression="zstd", store_schema=False
+    )
+    assert path.stat().st_size < 5000
+    with pytest.raises(
+        InputError, match="longer than 10,000,000 bytes|takes more than [0-9,]+ bytes of memory"
+    ):
+        list(parquet_rows(str(path), Limits(line=10_000_000, whole=1 << 30)))
+
+
+@pytest.mark.linux
+def test_a_text_that_all_rows_of_a_parquet_file_share_takes_the_memory_of_one_row(tmp_path):
+    path = tmp_path / "shared.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"problem": repeated(TEXT, 20)}), path, compression="zstd")
+    program = (  # getrusage would count the process that this one was forked from
+        "import sys; from caps.datasets.reading import Limits, parquet_rows\n"
+        "rows = parquet_rows(sys.argv[1], Limits(whole=1 << 30))\n"
+        "assert sum(len(row['problem']) for row in rows) == 600_000_000\n"
+        "print(int(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]) >> 10)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 400  # MB
+
+
+@pytest.mark.linux
+def test_a_parquet_file_that_is_left_early_leaves_no_process(tmp_path):
+    path = tmp_path / "many.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"problem": ["What?"] * 100_000}), path)
+    rows = parquet_rows(str(path))
+    assert next(rows) == {"problem": "What?"}
+    assert readers_of(path)
+    rows.close()
+    assert not readers_of(path)
+
+
+def readers_of(path):
+    """Processes that were started to read a file."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            found += [command] if str(path).encode() in command.read_bytes() else []
+    return found

@@ -3,100 +3,134 @@
 import json
 import random
 import signal
-import time
-from collections import defaultdict
 
+import pytest
+
+from caps.journal.store import Journal
 from judging import better_quality_wins, write_cases
 from models.server import Reply, StubServer
 from shell import caps, start
-from waiting import wait_until
+from waiting import until, wait_until
 
-KILLS = 25
-LONG_BEFORE = (
-    12  # who has asked so many times since has the answer in the journal: four at most are under way
-)
+KILLS = 30
+CONNECTIONS = 4
+CASES, CALLS_EACH = 40, 18
 
 
 def slowly(body, number):
     return Reply(better_quality_wins(body).text, delay=0.03)
 
 
-def asked(server):
-    """What was judged, in order: who asked (each run has a key of its own) and the whole request."""
-    heard = zip(server.headers, server.bodies, strict=True)
-    return [
-        (headers["Authorization"], json.dumps(body, sort_keys=True))
-        for headers, body in heard
-        if "quality=" in str(body)
-    ]
+class Ledger(StubServer):
+    """An endpoint that answers its first requests, `may_answer` in number, holds the others, and logs both.
 
+    Each run has a key of its own, so a request is known by who asked and by its body.
+    """
 
-def run_and_kill(server, words, key, pause):
-    """Kill a run so long after its first request."""
-    before, process = server.requests, start(*words, CAPS_API_KEY=key)
-    wait_until(lambda: server.requests > before or process.poll() is not None)
-    time.sleep(pause)
-    process.kill()
-    process.communicate()
+    def __init__(self):
+        super().__init__(lambda body, _: better_quality_wins(body))
+        self.may_answer = 0
+        self.asked, self.answered, self.lost = [], set(), set()
+
+    async def _reply(self, reply, body):
+        if "quality=" not in str(body):
+            return await super()._reply(reply, body)
+        place = len(self.asked)
+        self.asked.append((self.headers[-1]["Authorization"], json.dumps(body, sort_keys=True)))
+        await until(lambda: place < self.may_answer)
+        self.answered.add(place)
+        return await super()._reply(reply, body)
+
+    def holds(self, journal):
+        """Whether more is asked than it may answer, and what it answered is in the journal."""
+        if len(self.asked) <= self.may_answer or {*range(self.may_answer)} - self.answered - self.lost:
+            return False
+        with Journal.open(journal) as opened:
+            return opened.stats().replies >= len({self.asked[place][1] for place in self.answered})
+
+    def give_up(self, name):
+        """Note what a killed run had asked and nobody had answered."""
+        places = {*range(len(self.asked))} - self.answered - self.lost
+        self.lost |= {place for place in places if self.asked[place][0] == f"Bearer {name}"}
+
+    @property
+    def repeated(self):
+        """What was asked again later, except what was lost."""
+        last = {request: place for place, (_, request) in enumerate(self.asked)}
+        return [
+            place
+            for place, (_, request) in enumerate(self.asked)
+            if last[request] > place and place not in self.lost
+        ]
 
 
 def selections(done):
     return {line["id"]: (line["winner"], line["order"]) for line in map(json.loads, done.stdout.splitlines())}
 
 
-def test_a_run_killed_25_times_selects_the_same_and_repeats_only_what_was_in_flight(tmp_path):
-    cases, chance, connections = write_cases(tmp_path / "cases.jsonl", 40), random.Random(1), 4
-    with StubServer(slowly) as server:
-        words = (
-            "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
-            "--max-connections", connections, "--out", tmp_path / "run", "--strategy", "caps", "--quiet",
-        )  # fmt: skip
+def words_for(server, tmp_path, *more):
+    cases = write_cases(tmp_path / "cases.jsonl", CASES)
+    return (
+        "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
+        "--max-connections", CONNECTIONS, "--strategy", "caps", "--quiet", *more,
+    )  # fmt: skip
+
+
+def test_a_run_killed_30_times_asks_again_only_what_had_not_been_answered(tmp_path):
+    chance, journal = random.Random(1), tmp_path / "journal.sqlite"
+    with Ledger() as server:
+        words = words_for(server, tmp_path, "--out", tmp_path / "run")
         for number in range(KILLS):
-            run_and_kill(server, words, f"run {number}", chance.uniform(0, 0.25))
+            server.may_answer += chance.randrange(24)
+            process = start(*words, CAPS_API_KEY=f"run {number}")
+            wait_until(lambda: server.holds(journal))
+            process.kill()
+            _, said = process.communicate()
+            assert process.returncode == -signal.SIGKILL, said
+            wait_until(lambda: server.busy == 0)
+            server.give_up(f"run {number}")
+            server.may_answer = len(server.asked)
+        server.may_answer = 10**9
         at_last = caps(*words, CAPS_API_KEY="the last run")
         assert at_last.returncode == 0, at_last.stderr
-        came = asked(server)
+        assert server.repeated == [], "it was paid twice although it had been answered"
+        assert KILLS <= len(server.lost) <= KILLS * CONNECTIONS
+        assert len({request for _, request in server.asked}) == CASES * CALLS_EACH
         undisturbed = caps(
-            *words[:6], "--no-journal", "--strategy", "caps", "--quiet", "--max-connections", 64
+            *words[:6],
+            "--no-journal",
+            "--strategy",
+            "caps",
+            "--quiet",
+            "--max-connections",
+            64,
+            CAPS_API_KEY="undisturbed",
         )
-    by_run, last = defaultdict(list), {request: who for who, request in came}
-    for who, request in came:
-        by_run[who].append(request)
-    for who, requests in by_run.items():
-        assert len(set(requests)) == len(requests)
-        lost = {request for request in requests if last[request] != who}
-        assert len(lost) <= connections
-        assert lost <= set(requests[-LONG_BEFORE:]), "it was answered before the kill"
-    assert len(last) == 40 * 18
     assert selections(at_last) == selections(undisturbed)
 
 
-def test_two_processes_on_one_journal_neither_corrupt_it_nor_pay_twice_for_what_is_finished(tmp_path):
-    cases = write_cases(tmp_path / "cases.jsonl", 12)
-    with StubServer(slowly) as server:
-        words = (
-            "select", cases, "--model", "stub", "--base-url", server.url, "--journal", tmp_path / "journal.sqlite",
-            "--max-connections", 3, "--strategy", "caps", "--quiet",
-        )  # fmt: skip
-        first = start(*words, CAPS_API_KEY="first")
-        wait_until(lambda: server.requests >= 60 or first.poll() is not None)
-        for process in (first, start(*words, CAPS_API_KEY="second")):
+@pytest.mark.linux
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_processes_on_one_journal_repeat_only_what_a_killed_one_left_unanswered(tmp_path, killed):
+    with Ledger() as server:
+        words = words_for(server, tmp_path)
+        first, second = (start(*words, CAPS_API_KEY=name) for name in ("first", "second"))
+        server.may_answer = 150
+        wait_until(lambda: server.holds(tmp_path / "journal.sqlite"))
+        if killed:
+            first.kill()
+            first.communicate()
+            server.give_up("first")
+        server.may_answer = 10**9
+        for process in (second,) if killed else (first, second):
             _, said = process.communicate()
             assert process.returncode == 0, said
-        came, so_far = asked(server), server.requests
+        asked = len(server.asked)
         again = caps(*words)
-        assert server.requests == so_far + 1
-    assert len(selections(again)) == 12
-    places, number = defaultdict(list), {}
-    for place, (who, request) in enumerate(came):
-        assert (who, request) not in number
-        number[who, request] = len(places[who])
-        places[who].append(place)
-    for (who, request), nth in number.items():
-        for other in places.keys() - {who}:
-            stored = places[who][nth + LONG_BEFORE :][:1]
-            looked_for = places[other][: max(0, number.get((other, request), 0) - LONG_BEFORE)][-1:]
-            assert not (stored and looked_for) or looked_for < stored, "paid again although it was finished"
+        assert len(server.asked) == asked, "everything is in the journal"
+    assert server.repeated == []
+    assert len({request for _, request in server.asked}) == CASES * CALLS_EACH
+    assert len(selections(again)) == CASES
 
 
 def interrupted(tmp_path, server, sign):

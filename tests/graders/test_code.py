@@ -277,7 +277,7 @@ def test_a_grader_keeps_a_version_and_stands_in_the_registry():
 
     made = asyncio.run(play())
     assert isinstance(made, CodeGrader)
-    assert made.version.startswith("code-2 python3.")
+    assert made.version.startswith("code-3 python3.")
     assert made.limits.seconds == 3.0
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,9 +14,9 @@ import pytest
 
 from caps.core.errors import SandboxError, SettingError, UserError
 from caps.sandbox.base import PYTHON, Job, Limits, find_sandbox
-from caps.sandbox.bubblewrap import build_filter
+from caps.sandbox.bubblewrap import Bubblewrap, _common_arguments, build_filter
 from caps.sandbox.runner import Launch, Runner
-from sandboxing import needs_bubblewrap, run
+from sandboxing import UNHURRIED, needs_bubblewrap, run
 from waiting import wait_until
 
 pytestmark = needs_bubblewrap
@@ -272,3 +274,17 @@ def test_the_weaker_runner_must_be_named_and_keeps_to_its_limits():
 def test_the_filter_is_whole_steps_and_lets_all_pass_where_numbers_are_unknown():
     assert len(build_filter("x86_64")) % 8 == len(build_filter("aarch64")) % 8 == 0
     assert len(build_filter("riscv64")) == 8
+
+
+def test_an_interpreter_below_the_temporary_folder_is_visible(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as prefix:
+        Path(prefix).chmod(0o755)
+        (Path(prefix) / "library").write_text("of this interpreter")
+        monkeypatch.setattr(sys, "base_prefix", prefix)
+        _common_arguments.cache_clear()
+        try:
+            job = Job(("cat", f"{prefix}/library"), {}, b"", UNHURRIED)
+            done = asyncio.run(Runner(Bubblewrap.find(), cores=1).run(job))
+        finally:
+            _common_arguments.cache_clear()
+    assert done.stdout == b"of this interpreter", done

@@ -1,6 +1,7 @@
 """A file that cannot be used is refused with its name and the way out, and nothing in it is changed."""
 
 import asyncio
+import json
 import os
 import resource
 import shutil
@@ -16,6 +17,9 @@ from caps.core.errors import JournalError
 from caps.journal.database import MIGRATIONS, inspect, migrate
 from caps.journal.records import Reply
 from caps.journal.store import Journal
+from judging import better_quality_wins, write_cases
+from models.server import StubServer
+from shell import caps
 
 NOBODY = 65534
 
@@ -228,3 +232,62 @@ def test_a_journal_held_by_another_for_too_long(tmp_path):
         other.execute("ROLLBACK")
         append(journal, "k")
         assert journal.get("k") is not None
+
+
+DAMAGE = {
+    "a text that is not UTF-8": "text = CAST(x'ff41' AS TEXT)",
+    "bytes": "text = x'ff41'",
+    "another text that is not UTF-8": "finish = CAST(x'ff' AS TEXT)",
+    "tokens that are no number": "prompt_tokens = 'many'",
+    "log-probabilities that are no JSON": "logprobs = '[['",
+    "log-probabilities of another shape": "logprobs = '[7]'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_row_that_cannot_be_read_is_named_and_asked_for_again_and_the_others_are_not(tmp_path, damage):
+    cases, path = write_cases(tmp_path / "cases.jsonl", 3), tmp_path / "j.sqlite"
+    with StubServer(better_quality_wins) as server:
+        words = (
+            "select",
+            cases,
+            "--model",
+            "stub",
+            "--base-url",
+            server.url,
+            "--journal",
+            path,
+            "--strategy",
+            "caps",
+        )
+        first = caps(*words)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            (key,) = connection.execute("SELECT key FROM replies ORDER BY key LIMIT 1").fetchone()
+            connection.execute(f"UPDATE replies SET {damage} WHERE key = ?", (key,))
+        before = server.requests
+        second = caps(*words)
+        asked_again = server.requests - before
+        third, last = caps(*words), server.requests
+    assert second.returncode == 0, second.stderr
+    assert f"reply {key} cannot be read" in second.stderr
+    assert asked_again == 2, "the reply and the trial call of a run"
+    assert "cannot be read" not in third.stderr
+    assert last == before + 2 + 1
+    assert [json.loads(line)["winner"] for line in second.stdout.splitlines()] == [
+        json.loads(line)["winner"] for line in first.stdout.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("damage", ["value = '{'", "value = CAST(x'ff' AS TEXT)", "value = x'00'"])
+def test_a_fact_that_cannot_be_read_is_named_and_recorded_again(tmp_path, damage, caplog):
+    with Journal.open(tmp_path / "j") as journal:
+        asyncio.run(journal.record("kind", "key", [1]))
+        asyncio.run(journal.record("kind", "other", [2]))
+    with closing(sqlite3.connect(tmp_path / "j")) as connection, connection:
+        connection.execute(f"UPDATE facts SET {damage} WHERE key = 'key'")
+    with Journal.open(tmp_path / "j") as journal:
+        assert journal.fact("kind", "key") is None
+        assert journal.facts("kind") == {"other": [2]}
+        assert "kind key cannot be read" in caplog.text
+        assert asyncio.run(journal.record("kind", "key", [3])) == [3]
+        assert journal.fact("kind", "key") == [3]

@@ -15,13 +15,13 @@ from caps.datasets.agent_runs import (
     read_openhands,
     read_swe_agent,
 )
+from caps.datasets.arrow import count_rows
 from caps.datasets.case_files import cases_in, cases_in_rows, count_lines, present
 from caps.datasets.fields import group_rows, parse_map, understand
 from caps.datasets.inspect_logs import read_eval, read_json_log
 from caps.datasets.logs import read_batch, read_results, read_samples
 from caps.datasets.reading import (
     Row,
-    count_rows,
     decode,
     is_parquet,
     is_table,
@@ -130,6 +130,9 @@ class _Reader:
         an id is named after its file.
         """
         files = sorted(file for file in Path(path).iterdir() if file.name.endswith(ENDINGS))
+        streams = [str(file) for file in files if is_stream(file)]
+        if streams:
+            raise InputError(f"{streams[0]}: is a pipe or a device; a folder of cases may hold files only")
         if not files:
             raise InputError(f"{path}: holds no file that ends in {', '.join(ENDINGS)}")
         names = [str(file) for file in files]

@@ -7,24 +7,34 @@ an `InputError`.
 import csv
 import gzip
 import json
+import os
+import subprocess
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from caps.core.errors import InputError, MissingExtraError
+from caps.core.errors import InputError
+from caps.datasets.arrow import arrow_errors, open_remote
 from caps.files import BOM, is_stream, open_input
 
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
+_NEEDED = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # to start on Windows
+_PARQUET_LINES = """
+import sys
+root, path, memory = sys.argv[1:]
+sys.path.append(root)
+from caps.datasets.arrow import write_rows
+write_rows(path, int(memory))
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,7 @@ class Limits:
     """Limits for reading a file; sizes are in bytes after unpacking."""
 
     line: int = 512 * _MIB
-    whole: int = 2048 * _MIB  # a file that is read at once
+    whole: int = 2048 * _MIB  # a file that is read at once; the memory to unpack a row of Parquet
     total: int = 65536 * _MIB  # all lines of a compressed file
     packed: int = 512 * _MIB  # a member of an archive
     archive: int = 16384 * _MIB
@@ -304,51 +314,36 @@ def _utf8(line: bytes, where: str) -> str:
         raise InputError(f"{where}: is not UTF-8: save the table as UTF-8") from None
 
 
-def parquet_rows(path: str) -> Iterator[Row]:
-    """Read the rows of a Parquet file in small batches."""
-    with _open_parquet(path) as file:
-        for batch in file.iter_batches(batch_size=16):
-            yield from batch.to_pylist()
+def parquet_rows(path: str, limits: Limits = LIMITS) -> Iterator[Row]:
+    """Read the rows of a Parquet file, which a process of its own unpacks (`arrow.write_rows`)."""
+    with arrow_errors(path, "Parquet"), _open_parquet_lines(path, limits) as process:
+        assert process.stdout is not None  # noqa: S101
+        for line in lines_in(process.stdout, path, limits):
+            yield decode(line)
+        _, message = process.communicate()
+        if process.returncode:
+            reason = message.decode("utf-8", "replace") or f"its reader ended with code {process.returncode}"
+            raise ValueError(reason)
 
 
-def count_rows(path: str) -> int:
-    """The number of rows in the metadata of a Parquet file."""
-    with _open_parquet(path) as file:
-        return int(file.metadata.num_rows)
+@contextmanager
+def _open_parquet_lines(path: str, limits: Limits) -> Iterator[subprocess.Popen[bytes]]:
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-I", "-c", _PARQUET_LINES, root, str(Path(path).absolute()), str(limits.whole)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"ARROW_DEFAULT_MEMORY_POOL": "system", **_NEEDED},
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def lines_at(address: str, limits: Limits = LIMITS) -> Iterator[bytes]:
     """Read the lines of a remote file such as `s3://…`, gzipped if its name ends in `.gz`."""
-    with _arrow_errors(address, "a file"), _open_remote(address) as file:
+    with arrow_errors(address, "a file"), open_remote(address) as file:
         yield from lines_in(file, address, limits)
-
-
-@contextmanager
-def _open_remote(address: str) -> Iterator[IO[bytes]]:
-    from pyarrow.fs import FileSystem  # noqa: PLC0415
-
-    system, path = FileSystem.from_uri(address)
-    with BufferedReader(system.open_input_stream(path)) as file:
-        yield file
-
-
-@contextmanager
-def _open_parquet(path: str) -> Iterator[Any]:
-    with _arrow_errors(path, "Parquet"):
-        from pyarrow.parquet import ParquetFile  # noqa: PLC0415
-
-        with ParquetFile(path) as file:
-            yield file
-
-
-@contextmanager
-def _arrow_errors(path: str, what: str) -> Iterator[None]:
-    """Turn errors of pyarrow, and its absence, into errors of caps."""
-    try:
-        from pyarrow import ArrowException  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet", path) from None
-    try:
-        yield
-    except (ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as {what} ({error})") from None

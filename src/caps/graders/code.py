@@ -146,7 +146,7 @@ class CodeGrader:
     def version(self) -> str:
         """Version of the test procedure, of Python and of the limits; the sandbox does not affect grades."""
         python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        return f"code-2 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
+        return f"code-3 {python} {self.limits.seconds:g}s {self.limits.memory >> 20}MiB"
 
     async def grade(self, case: Case, candidate: Candidate) -> Grade:
         """Grade one candidate."""

@@ -165,30 +165,30 @@ def _program(source: str, entry: str | None, where: str, case: Case) -> TestProg
     }
     modules = (missing & sys.stdlib_module_names) - calls  # a module cannot be called
     names = tuple(sorted(missing - modules))
-    factories = _returning_objects(tree)
+    factories = _returning_stateful(tree)
     if "candidate" in factories and entry:
         factories.add(entry)
     classes = tuple(name for name in (*names, entry) if name and (name in factories or _is_class(name, case)))
     return TestProgram(source, entry, names, tuple(sorted(modules)), classes, where == PUBLIC)
 
 
-def _returning_objects(tree: ast.Module) -> set[str]:
-    """Functions whose results the tests use as objects, with attributes or methods that plain data lacks."""
+def _returning_stateful(tree: ast.Module) -> set[str]:
+    """Names that the tests use as classes: methods of the result are called for their effect alone.
+
+    The result must also have an attribute that plain data lacks: `values.sort()` is said of a list.
+    """
     makers: dict[str, set[str]] = {}
+    changed, no_plain_data = set[str](), set[str]()
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(func=ast.Name(id=function))):
                 makers.setdefault(variable, set()).add(function)
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(attr=name) if any(hasattr(kind, name) for kind in PLAIN_TYPES):
-                continue
-            case ast.Attribute(value=ast.Name(id=variable)):
-                found |= makers.get(variable, set())
-            case ast.Attribute(value=ast.Call(func=ast.Name(id=function))):
-                found.add(function)
-    return found
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=variable)))):
+                changed.add(variable)
+            case ast.Attribute(value=ast.Name(id=variable), attr=name):
+                if not any(hasattr(kind, name) for kind in PLAIN_TYPES):
+                    no_plain_data.add(variable)
+    return set().union(*(makers.get(variable, set()) for variable in changed & no_plain_data))
 
 
 def _is_class(name: str, case: Case) -> bool:

@@ -5,6 +5,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import msgspec
+
 from caps.journal.claims import Claims
 
 Row: TypeAlias = tuple[Any, ...]
@@ -36,8 +38,10 @@ class Reply(NamedTuple):
     attempts: int = 1
 
     @classmethod
-    def of(cls, row: Row) -> "Reply":
-        """A reply from a row of the table."""
+    def of(cls, row: Row) -> "Reply | None":
+        """A reply from a row of the table; None if the row cannot be read."""
+        if not is_readable(REPLIES, row):
+            return None
         reply = cls._make(row)
         return reply._replace(estimated=bool(reply.estimated))
 
@@ -75,6 +79,40 @@ class Table(NamedTuple):
 
 REPLIES = Table("replies", Reply._fields, 1)
 FACTS = Table("facts", ("kind", "key", "value", "at"), 2)
+UNREADABLE = object()
+_Logprobs: TypeAlias = list[tuple[str, float, list[tuple[str, float]]]]
+_LOGPROBS_PLACE = Reply._fields.index("logprobs")
+_NUMBERS = {"at", "estimated", "latency", "attempts"} | {
+    f"{kind}_tokens" for kind in ("prompt", "output", "cached", "reasoning")
+}
+_NUMBER_PLACES = {
+    table: [place for place, name in enumerate(table.columns) if name in _NUMBERS]
+    for table in (REPLIES, FACTS)
+}
+_TEXT_PLACES = {
+    table: [place for place, name in enumerate(table.columns) if name not in {*_NUMBERS, "logprobs"}]
+    for table in (REPLIES, FACTS)
+}
+
+
+def is_readable(table: Table, row: Row) -> bool:
+    """Whether the columns of a row hold what they should; texts that are not UTF-8 arrive as bytes."""
+    if not all(type(row[place]) is str for place in _TEXT_PLACES[table]):
+        return False
+    if not all(type(row[place]) in (int, float) for place in _NUMBER_PLACES[table]):
+        return False
+    if table is FACTS:
+        return read_json(row[2]) is not UNREADABLE
+    packed = row[_LOGPROBS_PLACE]
+    return packed is None or read_json(packed, _Logprobs) is not UNREADABLE
+
+
+def read_json(text: object, kind: Any = Any) -> Any:
+    """The JSON value of this type in a column, or `UNREADABLE`."""
+    try:
+        return msgspec.json.decode(text, type=kind) if isinstance(text, str) else UNREADABLE
+    except (msgspec.MsgspecError, RecursionError):
+        return UNREADABLE
 
 
 @cache
@@ -83,6 +121,12 @@ def insertion(table: Table, rows: int) -> str:
     marks = f"({', '.join('?' * len(table.columns))})"
     places = f"{table.name} ({', '.join(table.columns)})"
     return f"INSERT OR IGNORE INTO {places} VALUES {', '.join([marks] * rows)}"  # noqa: S608
+
+
+@cache
+def replacement(table: Table) -> str:
+    """The statement that puts a row in the place of one that cannot be read."""
+    return insertion(table, 1).replace("INSERT OR IGNORE", "INSERT OR REPLACE")
 
 
 @cache

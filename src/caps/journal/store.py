@@ -12,11 +12,12 @@ Invariants:
 Rows are stored in groups: at once while the file is free, else by a thread that may wait for it.
 """
 
+import logging
 import sqlite3
 import time
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -40,10 +41,26 @@ from caps.journal.database import (
     never_wait,
     prepare,
 )
-from caps.journal.records import FACTS, REPLIES, Reply, Row, Table, chunks, clean, insertion, lookup_of_many
+from caps.journal.records import (
+    FACTS,
+    REPLIES,
+    UNREADABLE,
+    Reply,
+    Row,
+    Table,
+    chunks,
+    clean,
+    insertion,
+    is_readable,
+    lookup_of_many,
+    read_json,
+    replacement,
+)
 
 if TYPE_CHECKING:
     from caps.journal.maintenance import Stats
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 # Every statement releases the interpreter lock, and a busy event loop returns it after some milliseconds: few
@@ -55,7 +72,6 @@ LOG_CHECK_COMMITS = 64  # commits between two looks at the size of the log
 # Iterations of the event loop whose rows share a commit. With 64 calls in flight that is about thirty rows
 # instead of eight, which saves a quarter of the CPU time per row; an idle loop iterates at once.
 LOOP_TURNS = 4
-_LOOKUP = REPLIES.lookup
 KEYS_PER_LOOKUP = 256  # SQLite before 3.32 accepts at most 999
 
 
@@ -255,8 +271,33 @@ def _insert(
     if stored == len(positions):
         return
     for position in positions:
-        key = rows[position].row[: table.keyed]
-        standing[position] = connection.execute(table.lookup, key).fetchone()
+        row = rows[position].row
+        (stored_row,) = _fetch(connection, table.lookup, row[: table.keyed])
+        if is_readable(table, stored_row):
+            standing[position] = stored_row
+        else:
+            connection.execute(replacement(table), row)
+
+
+def _fetch(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> list[Row]:
+    """The rows of a statement; texts that are not UTF-8 arrive as bytes."""
+    try:
+        return connection.execute(statement, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    connection.text_factory = _text_or_bytes
+    try:
+        return connection.execute(statement, values).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def _text_or_bytes(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 def _rollback(connection: sqlite3.Connection) -> None:
@@ -292,6 +333,7 @@ class Journal:
         )
         self._lookups = Coalescer(self._look_up)
         self._clock = clock
+        self._unreadable: set[str] = set()
         self._open = True
 
     @classmethod
@@ -350,7 +392,7 @@ class Journal:
         self._check_open()
         own = reply.row(self._clock())
         standing = await self._writer.append(REPLIES, own)
-        return Reply._make(own) if standing is own else Reply.of(standing)
+        return Reply._make(own) if standing is own else Reply.of(standing) or reply
 
     async def record(self, kind: str, key: str, value: object) -> Any:
         """Store a fact (any JSON value) and return, after its commit, the fact under its key."""
@@ -361,8 +403,7 @@ class Journal:
 
     def get(self, key: str) -> Reply | None:
         """The reply under a key."""
-        rows = self._read(_LOOKUP, [key])
-        return Reply.of(rows[0]) if rows else None
+        return self.get_many([key]).get(key)
 
     def recall(self, key: str) -> "Future[Reply | None]":
         """The reply under a key; lookups of the same moment share a statement."""
@@ -376,7 +417,11 @@ class Journal:
         found = {}
         for part in chunks(list(keys), KEYS_PER_LOOKUP):
             for row in self._read(lookup_of_many(REPLIES, len(part)), part):
-                found[row[0]] = Reply.of(row)
+                reply = Reply.of(row)
+                if reply is None:
+                    self._report_unreadable(f"reply {row[0]}")
+                else:
+                    found[reply.key] = reply
         return found
 
     def stamps(self, keys: Iterable[str]) -> dict[str, float]:
@@ -389,8 +434,11 @@ class Journal:
 
     def fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key, or None."""
-        rows = self._read(FACTS.lookup, [kind, key])
-        return msgspec.json.decode(rows[0][2]) if rows else None
+        for row in self._read(FACTS.lookup, [kind, key]):
+            if is_readable(FACTS, row):
+                return msgspec.json.decode(row[2])
+            self._report_unreadable(f"{kind} {key}")
+        return None
 
     async def recall_fact(self, kind: str, key: str) -> Any:
         """The fact under a kind and key, as `ReplyStore` asks for it."""
@@ -399,7 +447,11 @@ class Journal:
     def facts(self, kind: str) -> dict[str, Any]:
         """All facts of a kind, by key."""
         rows = self._read("SELECT key, value FROM facts WHERE kind = ?", [kind])
-        return {key: msgspec.json.decode(value) for key, value in rows}
+        decoded = {key: read_json(value) for key, value in rows}
+        for key in [key for key, value in decoded.items() if value is UNREADABLE]:
+            del decoded[key]
+            self._report_unreadable(f"{kind} {key}")
+        return decoded
 
     def stats(self) -> "Stats":
         """Statistics of the journal; reads the whole file."""
@@ -422,6 +474,12 @@ class Journal:
             else:
                 future.set_exception(failure)
 
+    def _report_unreadable(self, name: str) -> None:
+        """Name a row that is skipped; what it held is computed or asked for again."""
+        if name not in self._unreadable:
+            self._unreadable.add(name)
+            _log.warning("journal %s: %s cannot be read and is made again", self.path, name[:200])
+
     def _explain_error(self, error: sqlite3.Error) -> JournalError:
         failure = explain(error, self.path)
         failure.__cause__ = error
@@ -433,14 +491,14 @@ class Journal:
         try:
             if self._in_use.acquire(blocking=False):
                 try:
-                    return self._quick.execute(statement, values).fetchall()
+                    return _fetch(self._quick, statement, values)
                 except sqlite3.OperationalError as error:
                     if not is_busy(error):
                         raise
                 finally:
                     self._in_use.release()
             with self._reading:
-                return self._reader.execute(statement, values).fetchall()
+                return _fetch(self._reader, statement, values)
         except sqlite3.Error as error:
             raise explain(error, self.path) from error
 

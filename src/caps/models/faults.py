@@ -169,7 +169,7 @@ def refused(
     details = f"{code} {message}"
     if status == 429 and _QUOTA.search(details):
         status = 402
-    if status in _TRANSIENT or status >= 500:
+    if status in _TRANSIENT or not 100 <= status < 500:  # also what is no status of HTTP
         return _transient(status, details, quote, address=address, wait=retry_after(headers, now))
     renamed = status == 400 and param in {"max_tokens", ""} and "max_completion_tokens" in message
     if path and status in {404, 405} and not _UNKNOWN_MODEL.search(details):

@@ -10,6 +10,7 @@ Rules that must not be broken:
 """
 
 import asyncio
+import logging
 import time
 from asyncio import (
     AbstractEventLoop,
@@ -58,6 +59,8 @@ from caps.models.wire import (
     read_completion,
     read_start,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class SharedTimeout:
@@ -108,6 +111,13 @@ class SharedTimeout:
                 task.cancel()
 
 
+class Ticket(NamedTuple):
+    """A call that was admitted: its number in order of admission, and how many were under way with it."""
+
+    number: int
+    busy: int
+
+
 class Gate:
     """A concurrency limit in order of arrival: `async with gate as ticket`.
 
@@ -118,16 +128,13 @@ class Gate:
         self.limit = limit
         self.busy = 0
         self._tickets = 0
-        self._waiting: deque[Future[None]] = deque()
+        self._waiting: deque[Future[Ticket]] = deque()
         self._full = False  # whether a call had to wait
 
-    async def __aenter__(self) -> int:
+    async def __aenter__(self) -> Ticket:
         if self.busy < self.limit:  # then no call is waiting
-            self.busy += 1
-        else:
-            await self._wait()
-        self._tickets += 1
-        return self._tickets
+            return self._issue()
+        return await self._wait()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -139,18 +146,26 @@ class Gate:
     def expect(self, calls: int) -> None:
         """Announce calls that are about to start together."""
 
-    def on_success(self, ticket: int, seconds: float) -> None:
+    def on_success(self, ticket: Ticket, seconds: float) -> None:
         """Report a successful call and its duration."""
 
-    def on_overload(self, ticket: int) -> None:
-        """Report a call that met an overloaded server: too many requests, or no reply in time."""
+    def on_overload(self, ticket: Ticket, times: int = 1) -> None:
+        """Report that a call met an overloaded server: too many requests, or no reply in time.
 
-    async def _wait(self) -> None:
+        `times`: how often in a row this call did.
+        """
+
+    def _issue(self) -> Ticket:
+        self.busy += 1
+        self._tickets += 1
+        return Ticket(self._tickets, self.busy)
+
+    async def _wait(self) -> Ticket:
         self._full = True
-        admitted = get_running_loop().create_future()
+        admitted: Future[Ticket] = get_running_loop().create_future()
         self._waiting.append(admitted)
         try:
-            await admitted
+            return await admitted
         except CancelledError:
             if admitted.done() and not admitted.cancelled():
                 self.busy -= 1  # admitted and cancelled at the same time: pass the slot on
@@ -161,87 +176,127 @@ class Gate:
         while self._waiting and self.busy < self.limit:
             admitted = self._waiting.popleft()
             if not admitted.done():  # a cancelled one is skipped
-                self.busy += 1
-                admitted.set_result(None)
+                admitted.set_result(self._issue())
 
 
 class AutoGate(Gate):
-    """An adaptive limit: doubles from `start` until the server is overloaded, then grows by steps.
+    """An adaptive limit: doubles from `start` until the server is overloaded, then grows by an eighth.
+
+    Calls are counted in windows of about as many as the limit admits; each window may change it:
+
+    * The server is overloaded if it refuses `OVERLOAD` of the calls of a window. Every server fails now and
+      then, so fewer failures say nothing about the load. A call that is refused `PERSISTENT` times in a row
+      says so too: chance rarely hits a call so often. The limit is cut by the share of refused calls, at most
+      to the half. It stays at `FLOOR` or above, unless a call that is refused again and again shows that the
+      server takes even fewer.
+    * Latency above twice that of the best window (most throughput for its latency) cuts the limit below the
+      load of that window, if throughput rose by less than a tenth of the load. The best window is then
+      measured again: the calls themselves may have become longer.
+    * Otherwise the limit grows if calls wait.
 
     Calls that are announced raise the limit to their number, as long as the server was never overloaded: it
     may be new, and would get them in small waves otherwise.
-
-    An overload halves the limit, once for all calls in progress. So does a latency above twice that of the
-    best window, if the limit is higher than it was then without more throughput. After such a cut the best
-    window is measured again, because the calls themselves may have become longer.
     """
 
-    STEP = 2
-    MIN_WINDOW = 8
+    MIN_WINDOW = 4
+    OVERLOAD = 0.15
+    MIN_OVERLOADS = 4
+    FLOOR = 4
+    PERSISTENT = 3
+    MIN_STEP = 2
+    STEP = 0.125
     SLOWER = 2.0
-    GAIN = 1.1
-    ALIKE = 1.1
+    GAIN = 0.1
 
-    def __init__(self, *, start: int = 4, most: int = 256) -> None:
+    def __init__(self, *, start: int = 4, most: int = 256, address: str = "") -> None:
         super().__init__(start)
         self._most = most
+        self._address = address
         self._doubling = True
         self._last_cut = 0  # the last ticket issued before the limit was cut
-        self._best: tuple[float, int] | None = None  # lowest latency, and the highest limit that had it
+        self._best: tuple[float, float] | None = None  # latency and load of the best window
         self._open_window()
 
     def expect(self, calls: int) -> None:
         """Raise the limit to the number of calls that start together, unless it was ever cut."""
         if self._doubling and calls > self.limit:
-            self.limit = min(self._most, calls)
+            self._set_limit(min(self._most, calls), "calls that start together")
             self._admit()
 
-    def on_success(self, ticket: int, seconds: float) -> None:
-        """Count a call of this window; a full window adjusts the limit."""
-        seconds = max(seconds, 1e-9)
-        if ticket <= self._window_start:
-            return
-        self._count += 1
-        self._seconds += seconds
-        if self._count >= max(self.MIN_WINDOW, self.limit):
-            self._close_window(self._seconds / self._count)
+    def on_success(self, ticket: Ticket, seconds: float) -> None:
+        """Count a call that began in this window, with its duration and how many were under way then."""
+        if ticket.number > self._window_start:
+            self._successes += 1
+            self._seconds += max(seconds, 1e-9)
+            self._load += ticket.busy
+            self._close_full_window()
 
-    def on_overload(self, ticket: int) -> None:
-        """Halve the limit, unless this call began before the last cut."""
-        if ticket > self._last_cut:
-            self._cut()
+    def on_overload(self, ticket: Ticket, times: int = 1) -> None:
+        """Count an overload, unless the call began before the last cut."""
+        if ticket.number > self._last_cut:
+            self._overloads += 1
+            if times >= self.PERSISTENT:
+                self._persistent = True
+            self._close_full_window()
 
     def _open_window(self) -> None:
         self._window_start = self._tickets
-        self._count = 0
+        self._successes = self._overloads = self._load = 0
         self._seconds = 0.0
+        self._persistent = False
         self._full = bool(self._waiting)
 
-    def _close_window(self, latency: float) -> None:
-        best, at = self._best or (latency, self.limit)
-        if latency > self.SLOWER * best and self.limit > at and self.limit / latency < self.GAIN * at / best:
-            self._best = None
-            self._cut()
+    def _close_full_window(self) -> None:
+        """Adjust the limit if enough calls of this window are over."""
+        outcomes = self._successes + self._overloads
+        if outcomes < max(self.MIN_WINDOW, self.limit):
             return
-        if latency <= self.ALIKE * best:
-            self._best = (min(best, latency), self.limit)
-        if self._full:
-            grown = self.limit * 2 if self._doubling else self.limit + self.STEP
-            self.limit = min(self._most, grown)
+        # Refusals come at once and replies later: their share is that of the calls that began.
+        started = max(outcomes, self._tickets - self._window_start)
+        if self._persistent or self._overloads >= max(self.MIN_OVERLOADS, self.OVERLOAD * started):
+            floor = 1 if self._persistent else self.FLOOR
+            accepted = max(0.5, min(0.9, 1 - self._overloads / started))
+            self._cut(max(floor, int(accepted * self.limit)), "the server is overloaded")
+        elif self._is_slower():
+            self._best = None
+        elif self._full:
+            step = self.limit if self._doubling else max(self.MIN_STEP, int(self.STEP * self.limit))
+            self._set_limit(min(self._most, self.limit + step), "calls wait and the server keeps up")
         self._open_window()
         self._admit()
 
-    def _cut(self) -> None:
-        self.limit = max(1, self.limit // 2)
-        self._doubling = False
-        self._last_cut = self._tickets
-        self._open_window()
+    def _is_slower(self) -> bool:
+        """Whether calls of this window took longer without more throughput; if so, the limit is cut."""
+        if not self._successes:
+            return False
+        latency, load = self._seconds / self._successes, self._load / self._successes
+        best_latency, best_load = self._best or (latency, load)
+        throughput, best_throughput = load / latency, best_load / best_latency
+        expected = best_throughput * (1 + self.GAIN * load / best_load)
+        if latency > self.SLOWER * best_latency and throughput < expected:
+            # Below the load of the best window: measured at the same load again, it would creep upwards.
+            self._cut(max(1, int(0.75 * best_load)), "replies take longer")
+            return True
+        if self._best is None or throughput / latency > best_throughput / best_latency:
+            self._best = (latency, load)
+        return False
+
+    def _cut(self, limit: int, reason: str) -> None:
+        if limit < self.limit:
+            self._set_limit(limit, reason)
+            self._doubling = False
+            self._last_cut = self._tickets
+
+    def _set_limit(self, limit: int, reason: str) -> None:
+        if limit != self.limit:
+            _log.info("concurrent calls to %s: %d, before %d: %s", self._address, limit, self.limit, reason)
+            self.limit = limit
 
 
-def make_gate(connections: int | Literal["auto"]) -> Gate:
-    """The gate for the setting `connections`."""
+def make_gate(connections: int | Literal["auto"], address: str = "") -> Gate:
+    """The gate for the setting `connections`; the address is for the log."""
     if connections == "auto":
-        return AutoGate()
+        return AutoGate(address=address)
     if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
         raise SettingError(f"connections = {connections!r}: must be a whole number of at least 1, or 'auto'")
     return Gate(connections)
@@ -361,7 +416,7 @@ class HttpModel:
         self._retries = retries or Retries()
         self._rng = rng or Random()
         self._clock = clock
-        self._gate = make_gate(connections)
+        self._gate = make_gate(connections, self.address)
         self._session: aiohttp.ClientSession | None = None
         self._known = False  # whether the address ever accepted a connection
         self._limit_name = "max_tokens"
@@ -426,7 +481,7 @@ class HttpModel:
         path: str = CHAT,
     ) -> R:
         tries: Attempts | None = None
-        attempts = 0
+        attempts = overloads = 0
         arrived = time.perf_counter()
         # A call keeps its slot while it waits for a retry, so failures reduce the load.
         async with self._gate as ticket:
@@ -447,8 +502,9 @@ class HttpModel:
                     self._gate.on_success(ticket, latency)
                     return await then(Exchange(outcome, latency, attempts + 1))
                 self._known = self._known or outcome.seen
-                if outcome.overloaded:
-                    self._gate.on_overload(ticket)
+                overloads = overloads + 1 if outcome.overloaded else 0
+                if overloads:
+                    self._gate.on_overload(ticket, overloads)
                 attempts += outcome.seen
                 if outcome.renamed and limit_name != RENAMED:
                     self._limit_name = RENAMED

@@ -139,8 +139,9 @@ class Bubblewrap:
             for name, fd in zip(job.files, fds, strict=False)
             for word in ("--perms", "0444", "--file", str(fd), f"{_FOLDER}/{name}")
         ]
-        argv = ["bwrap", *_common_arguments(), *self._privileges()]
-        argv += ["--perms", "1777", "--size", str(limits.scratch), "--tmpfs", "/tmp"]  # noqa: S108
+        # First, because what comes later is visible: this interpreter may be in a folder below it.
+        argv = ["bwrap", "--perms", "1777", "--size", str(limits.scratch), "--tmpfs", "/tmp"]  # noqa: S108
+        argv += [*_common_arguments(), *self._privileges()]
         argv += ["--perms", "0755", "--dir", _FOLDER, *_parents(job.files), *files]
         argv += _read_only(job.folders)
         argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108

@@ -362,7 +362,12 @@ async def run_server(
         timeout_graceful_shutdown=max(1, round(grace)),
     )
     server = Server(settings)
-    with _uvicorn_warnings(log), _signals(lambda: _stop(server)):
+    with (
+        _logged(log, "server", "uvicorn.error", logging.WARNING),
+        _logged(log, "upstream", "caps.models", logging.INFO),
+        _logged(log, "journal", "caps.journal", logging.WARNING),
+        _signals(lambda: _stop(server)),
+    ):
         await server.serve(sockets=[sock])
 
 
@@ -392,18 +397,21 @@ def _signals(on_signal: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _uvicorn_warnings(log: JsonLog) -> Iterator[None]:
-    """Write uvicorn's warnings to the same log."""
+def _logged(log: JsonLog, event: str, name: str, level: int) -> Iterator[None]:
+    """Write what a logger of Python says, from this level on, to the same log."""
 
     class Relay(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            log.write("server", level=record.levelname.lower(), message=record.getMessage())
+            log.write(event, level=record.levelname.lower(), message=record.getMessage())
 
-    logger, relay = logging.getLogger("uvicorn.error"), Relay(logging.WARNING)
+    logger, relay = logging.getLogger(name), Relay(level)
+    level_before, propagated_before = logger.level, logger.propagate
     logger.addHandler(relay)
-    propagates, logger.propagate = logger.propagate, False
+    logger.setLevel(level)
+    logger.propagate = False
     try:
         yield
     finally:
         logger.removeHandler(relay)
-        logger.propagate = propagates
+        logger.setLevel(level_before)
+        logger.propagate = propagated_before

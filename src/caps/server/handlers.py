@@ -73,7 +73,7 @@ class ForwardedResponse:
             self._counted(response) as usage,
         ):
             # Some servers repeat the key they were sent, which belongs to this gateway and not to the client.
-            status = response.status if response.status < 600 else 502
+            status = response.status if 200 <= response.status < 600 else 502
             secrets = self.upstream.secrets(failed=status >= 400)
             stream = StreamingResponse(_scrubbed(response, StreamScrubber(secrets), usage), status)
             stream.raw_headers = _kept_headers(response, secrets)
@@ -90,12 +90,12 @@ class ForwardedResponse:
             self.meter.count_abandoned(FORWARDED, len(self.body), seconds, usage.events or None)
             raise
         seconds = time.perf_counter() - started
-        if response.status < 400:
+        if 200 <= response.status < 400:
             self.meter.count(FORWARDED, usage.read(len(self.body)), seconds)
         else:
             self.meter.on_fault(
                 seconds,
-                "busy" if response.status == 429 else "server" if response.status >= 500 else "refused",
+                "busy" if response.status == 429 else "refused" if 400 <= response.status < 500 else "server",
             )
 
     @asynccontextmanager
@@ -147,6 +147,12 @@ def _kept_headers(response: aiohttp.ClientResponse, secrets: Secrets) -> list[tu
     ]
 
 
+async def _read_body(request: Request) -> tuple[bytes, dict[str, Any]]:
+    """The bytes of a body, and the JSON object that they are."""
+    payload = await request.body()
+    return payload, await decode_body(payload, _service(request).texts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
     """One method per route; each answers a request with an ASGI response."""
@@ -169,8 +175,8 @@ class Handlers:
         return await self._answer(request, MESSAGES)
 
     async def _answer(self, request: Request, api: ApiFormat) -> ASGIApp:
-        service, payload = _service(request), await request.body()
-        body = decode_body(payload)
+        service = _service(request)
+        payload, body = await _read_body(request)
         if not wants_selection(body):
             return _forwarded(request, payload)
         chat = await service.parse_chat(body, payload, api.to_chat)
@@ -184,8 +190,7 @@ class Handlers:
 
     async def count_tokens(self, request: Request) -> ASGIApp:
         """The tokens of a message that is not sent: estimated for `caps/…`, else the upstream's own count."""
-        payload = await request.body()
-        body = decode_body(payload)
+        payload, body = await _read_body(request)
         if not wants_selection(body):
             return _forwarded(request, payload)
         chat = await _service(request).parse_chat(body, payload, counted_to_chat)
@@ -194,31 +199,33 @@ class Handlers:
 
     async def select(self, request: Request) -> ASGIApp:
         """A case in, a result line out."""
-        context, payload = RequestContext.of(request.scope), await request.body()
-        work = _service(request).select(decode_body(payload), payload, context.run)
+        context = RequestContext.of(request.scope)
+        payload, body = await _read_body(request)
+        work = _service(request).select(body, payload, context.run)
         line = await run_until_disconnect(work, request.receive)
         self._record(context, line["usage"], line)
         return JsonResponse(line, headers=_probability_header(line))
 
     async def rank(self, request: Request) -> ASGIApp:
         """A query with documents in, the documents ranked out."""
-        context, payload = RequestContext.of(request.scope), await request.body()
-        work = _service(request).rank(decode_body(payload), payload, context.run)
+        context = RequestContext.of(request.scope)
+        payload, body = await _read_body(request)
+        work = _service(request).rank(body, payload, context.run)
         ranked = await run_until_disconnect(work, request.receive)
         self._record(context, ranked["usage"], ranked["caps"])
         return JsonResponse(ranked, headers=_probability_header(ranked["caps"]))
 
     async def rerank(self, request: Request) -> ASGIApp:
         """A ranking at the paths of other rerank APIs: by caps for `caps/…`, else the upstream's own."""
-        payload = await request.body()
-        if wants_selection(decode_body(payload)):
+        payload, body = await _read_body(request)
+        if wants_selection(body):
             return await self.rank(request)
         return _forwarded(request, payload)
 
     async def forward(self, request: Request) -> ASGIApp:
         """Any other request of the OpenAI API, forwarded to the same path."""
-        payload = await request.body()
-        if wants_selection(decode_body(payload)):
+        payload, body = await _read_body(request)
+        if wants_selection(body):
             raise invalid_value(
                 "model", "caps/… models answer POST /v1/chat/completions, /v1/responses and /v1/messages only"
             )

@@ -6,7 +6,7 @@ server. Parsing is total: an `ApiError` or `InputError` names the field that is 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -24,11 +24,15 @@ from caps.registry import DEFAULT_DOMAIN, STRATEGIES, names
 from caps.runner import Runner
 from caps.server.admission import Limits
 from caps.server.errors import ApiError, invalid_value
+from caps.text_workers import TextWorkers
 
 PREFIX = "caps/"
 OWN_FIELDS = ("caps", "model", "n", "stream", "stream_options")
 LARGE_BODY = 64_000  # bytes
 LARGE_FIELD = 16_000  # bytes
+MAX_FIELDS = 1000  # of a body
+MAX_KEYS = 100_000  # of all objects in a body
+MAX_DEPTH = 100  # objects and lists in one another
 STRUCTURED_FIELDS = ("tools", "functions", "response_format")
 MIN_SECONDS = 0.1
 LIMIT_NAME = "max_tokens"
@@ -95,26 +99,66 @@ class ChatRequest:
         return DEFAULT_DOMAIN if structured else guess_domain({}, candidates), True
 
 
-def decode_body(payload: bytes) -> dict[str, Any]:
-    """The JSON object of a body. Of a large body, only the small fields are decoded.
-
-    Building the objects of 16 MB of JSON may take seconds; finding where its fields end does not. Large
-    fields stay `msgspec.Raw`, to be decoded in another process or sent on as they are.
-    """
+async def decode_body(payload: bytes, texts: TextWorkers) -> dict[str, Any]:
+    """The JSON object of a body, within bounds; a large body is decoded and checked in a worker process."""
     try:
-        if len(payload) <= LARGE_BODY:
-            return decode_object(payload)
-        fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
-        return {
-            name: raw if memoryview(raw).nbytes > LARGE_FIELD else msgspec.json.decode(raw)
-            for name, raw in fields.items()
-        }
-    except msgspec.ValidationError:
-        raise invalid_value("body", "must be a JSON object") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid_value("body", f"not JSON ({error})"[:200]) from None
+        if _count_keys(payload) > MAX_KEYS:
+            raise InputError(f"has more than {MAX_KEYS:,} keys")
+        if len(payload) > LARGE_BODY:
+            await texts.run(partial(check_body, payload), size=len(payload), limit=0)
+            return split_body(payload)
+        body = decode_object(payload)
+        check_shape(body)
+        return body
     except InputError as error:
         raise invalid_value("body", str(error)) from None
+
+
+def _count_keys(payload: bytes) -> int:
+    """The keys of a JSON text, without decoding it; some may be missed, but no text is taken for a key."""
+    return payload.count(b'":') - payload.count(b'\\":')
+
+
+def check_body(payload: bytes) -> None:
+    """`InputError` unless a body is a JSON object within bounds."""
+    check_shape(decode_object(payload))
+
+
+def check_shape(body: dict[str, Any]) -> None:
+    """`InputError` if an object has too many fields or keys, or is too deep."""
+    if len(body) > MAX_FIELDS:
+        raise InputError(f"has more than {MAX_FIELDS:,} fields")
+    keys = 0
+    level: list[Any] = [body]
+    for _ in range(MAX_DEPTH):
+        keys += sum(len(value) for value in level if isinstance(value, dict))
+        if keys > MAX_KEYS:
+            raise InputError(f"has more than {MAX_KEYS:,} keys")
+        level = [
+            child
+            for value in level
+            for child in (value.values() if isinstance(value, dict) else value)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise InputError(f"is nested deeper than {MAX_DEPTH} levels")
+
+
+def split_body(payload: bytes) -> dict[str, Any]:
+    """The fields of a large body whose shape was checked; large ones stay `msgspec.Raw`.
+
+    They are decoded in a worker process, or sent on as they are.
+    """
+    fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
+    budget = LARGE_BODY
+    body: dict[str, Any] = {}
+    for name, raw in sorted(fields.items(), key=lambda field: field[0] not in OWN_FIELDS):
+        size = memoryview(raw).nbytes
+        is_small = size <= min(LARGE_FIELD, budget)
+        body[name] = msgspec.json.decode(raw) if is_small else raw
+        budget -= size if is_small else 0
+    return body
 
 
 def decode_object(payload: bytes) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from caps.server.openai_format import Completion, chat_completion, usage_object
 from caps.server.requests import (
     PREFIX,
     ChatRequest,
-    decode_body,
     field_error,
     is_large,
     parse_case_body,
@@ -40,6 +39,7 @@ from caps.server.requests import (
     parse_large_problem,
     refuse_local_fields,
     request_config,
+    split_body,
     translate_large,
     upstream_model,
 )
@@ -86,7 +86,7 @@ class SelectionService:
             if to_chat is not None and is_large(body):
                 work = partial(translate_large, partial(to_chat), payload)
                 translated, problem = await self.texts.run(work, size=len(payload), limit=0)
-                body = decode_body(translated)
+                body = split_body(translated)
             elif to_chat is not None:
                 body = to_chat(body)
             elif is_large(body):

@@ -91,11 +91,15 @@ class Metrics:
             "upstream_seconds", f"Seconds per answered call to the upstream, {parts}", SECONDS, "part"
         )
         self._errors = counter("upstream_errors", "Failed attempts at the upstream, by cause", "cause")
-        self._tokens = counter("tokens", f"Tokens, {parts} and kind", "part", "kind")
-        self._calls = counter("calls", f"Calls to the upstream, {parts}", "part")
-        self._estimated = counter(
-            "calls_estimated", "Calls whose tokens are estimated: cancelled, or without usage", "part"
+        self._tokens = counter(
+            "tokens", f"Tokens that the upstream reported, {parts} and kind", "part", "kind"
         )
+        self._calls = counter("calls", f"Calls whose usage the upstream reported, {parts}", "part")
+        unreported = "cancelled calls and replies without usage"
+        self._estimated_tokens = counter(
+            "tokens_estimated", f"Estimated tokens of {unreported}, {parts} and kind", "part", "kind"
+        )
+        self._estimated_calls = counter("calls_estimated", f"Number of {unreported}, {parts}", "part")
         self._abandoned = counter(
             "abandoned_tokens", "Tokens of requests that failed or whose client left", "kind"
         )
@@ -137,11 +141,12 @@ class Metrics:
             self._errors.labels(cause).inc()
 
     def record_call(self, part: str, usage: Usage) -> None:
-        """Count a call and its tokens."""
-        self._calls.labels(part).inc()
-        self._estimated.labels(part).inc(usage.estimated)
+        """Count a call and its tokens; estimates are counted apart from what the upstream reported."""
+        call_counter = self._estimated_calls if usage.estimated else self._calls
+        token_counter = self._estimated_tokens if usage.estimated else self._tokens
+        call_counter.labels(part).inc()
         for kind, tokens in _kinds(usage):
-            self._tokens.labels(part, kind).inc(tokens)
+            token_counter.labels(part, kind).inc(tokens)
 
     def record_abandoned(self, usage: Usage) -> None:
         """Count the tokens of a request that got no answer; they are in the tokens of its parts too."""

@@ -6,6 +6,10 @@ message sent is the verdict, marked with a nonce that the candidate's process ne
 (`passed`, `failed`, `raised` by the candidate, `undecided`), the type of the exception, its text, the line of
 the tests, the call and its result.
 
+An object of the candidate decides nothing: its class can have an `equals` that is always true. If the tests
+pass after they called a method of one, or after its attribute decided a condition, the verdict is
+`undecided`. Objects of a class that the tests themselves name are what is tested, and may decide.
+
 The candidate's replies are hostile. A reply that cannot be parsed ends the tests immediately, so that no
 `except` in them can hide it. An exception of the candidate is raised here with the same built-in type, but
 never as one that controls the tests: `StopIteration` would end their loops, `SystemExit` all of them.
@@ -43,6 +47,7 @@ class CandidateProxy:
         self.calls = 0
         self.called, self.got = "", ""
         self.raised: Exception | None = None
+        self.decided_by = ""  # the attribute of an object that the tests relied on
         self._instances: set[int] = set()
 
     def ask(self, request: list[Any], called: str, find: Callable[[int], object]) -> tuple[Any, Any]:
@@ -95,7 +100,25 @@ class CandidateProxy:
 
     def attribute(self, number: int, name: str) -> Any:
         """An attribute of a remote object."""
-        return self.ask(["get", number, name], f"attribute {name}", self.stand_in)[0]
+        if number in self._instances:
+            return self.ask(["get", number, name], f"attribute {name}", self.stand_in)[0]
+
+        def decide() -> None:
+            self.decided_by = self.decided_by or name
+
+        def method(number: int) -> StandIn:
+            stand_in = self.stand_in(number)
+            return Method(self, number, decide) if type(stand_in) is StandIn else stand_in
+
+        return _watched(self.ask(["get", number, name], f"attribute {name}", method)[0], decide)
+
+    def send_passed(self) -> None:
+        """Send the verdict of tests that ended without an error."""
+        if self.decided_by:
+            text = f"the tests rely on {self.decided_by!r} of an object whose class the candidate defines"
+            self.send_verdict("undecided", "NotPlainError", text, "")
+        else:
+            self.send_verdict("passed", "", "", "")
 
     def stand_in(self, number: int) -> StandIn:
         """The proxy of a remote object."""
@@ -131,6 +154,18 @@ class StandIn:
         return PLAIN_TYPES
 
 
+class Method(StandIn):
+    """Proxy of an object that is an attribute of another: as a method, it decides what it returns."""
+
+    def __init__(self, candidate: CandidateProxy, number: int, decide: Callable[[], object]) -> None:
+        super().__init__(candidate, number)
+        self._decide = decide
+
+    def __call__(self, *values: Any, **named: Any) -> Any:  # noqa: D102
+        self._decide()
+        return super().__call__(*values, **named)
+
+
 class Instance(StandIn):
     """Proxy of an object that the tests expect; it may have methods such as `pop` and `get`."""
 
@@ -152,11 +187,14 @@ def main() -> None:
     candidate = CandidateProxy(wire, suite["nonce"], tuple(suite["classes"]))
     try:
         _run(suite, candidate)
-        candidate.send_verdict("passed", "", "", "")
+        candidate.send_passed()
     except NotPlainError as error:
         candidate.send_verdict("undecided", "NotPlainError", str(error), "")
     except SystemExit as error:  # raised by the tests: unittest ends this way
-        candidate.send_verdict("failed" if error.code else "passed", "SystemExit", str(error.code), "")
+        if error.code:
+            candidate.send_verdict("failed", "SystemExit", str(error.code), "")
+        else:
+            candidate.send_passed()
     except BaseException as error:
         how = "raised" if error is candidate.raised else "failed"
         candidate.send_verdict(how, type(error).__name__, str(error), _line(error, suite["tests"]))
@@ -177,6 +215,21 @@ def _run(suite: dict[str, Any], candidate: CandidateProxy) -> None:
     exec(compile(suite["tests"], "<tests>", "exec", dont_inherit=True), names)  # noqa: S102
     if entry and not candidate.calls and callable(names.get("check")):
         names["check"](names[entry])
+
+
+def _watched(value: Any, decide: Callable[[], object]) -> Any:
+    """A value that reports when its truth is asked for; a truth value does so at once."""
+    kind = type(value)
+    if value is True or value is False:
+        decide()
+    if kind not in PLAIN_TYPES or kind is complex:
+        return value
+
+    def truth(_: object) -> bool:
+        decide()
+        return bool(value)
+
+    return type(kind.__name__, (kind,), {"__bool__": truth})(value)
 
 
 def _write_back(old: Any, new: Any) -> None:

@@ -2,7 +2,8 @@
 
 The first message is the program; each later one is an input. A reply has the exit code, the length of the
 output and the number of lines reached for the first time in a line, then the output, then the end of standard
-error.
+error. A run ends when the program and all processes that it started have ended, so what they print counts
+whatever their timing. They have ended when nobody holds the pipe that they inherit, and their group is empty.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import gc
 import os
 import signal
 import sys
+import time
 
 from caps.sandbox.inside.coverage import Coverage
 from caps.sandbox.inside.prelude import load, preload
@@ -40,16 +42,19 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
     gc.freeze()  # so that children do not copy unused pages
     while (text := wire.receive()) is not None:
         files = _open_files(text, 4 if trace else 3)
+        running, alive = _open_pipe()
         child = os.fork()
         if not child:
             wire.close()
+            os.close(running)
             _become(files)
             if coverage is None or coverage.is_complete:
                 load(code, "__main__", prelude=prelude)
             else:
                 _load_traced(coverage, files[3], lambda: load(code, "__main__", prelude=prelude))
             _leave()
-        wire.send(_await(child, files, limit, coverage))
+        os.close(alive)
+        wire.send(_await(child, running, files, limit, coverage))
 
 
 def main_native(limit: int) -> None:
@@ -78,10 +83,12 @@ def main_native(limit: int) -> None:
 def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: float) -> bytes:
     """Run a command; after these seconds, if any, it is killed."""
     files = _open_files(text, 3)
+    running, alive = _open_pipe()
     child = os.fork()
     if not child:
         try:
             wire.close()
+            os.close(running)
             _become(files)
             os.execvp(argv[0], argv)  # noqa: S606
         finally:
@@ -96,9 +103,10 @@ def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: f
             except OSError:
                 pass
 
+    os.close(alive)
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    answer = _await(child, files, limit, None)
+    answer = _await(child, running, files, limit, None)
     signal.setitimer(signal.ITIMER_REAL, 0)
     return b"timeout 0 0\n" if ended else answer
 
@@ -109,6 +117,13 @@ def _open_files(text: bytes, count: int) -> list[int]:
     _fill(files[0], text)
     os.lseek(files[0], 0, os.SEEK_SET)
     return files
+
+
+def _open_pipe() -> tuple[int, int]:
+    """Both ends of a pipe; the second one is kept by the programs that a program executes."""
+    running, alive = os.pipe()
+    os.set_inheritable(alive, True)  # noqa: FBT003
+    return running, alive
 
 
 def _load_traced(coverage: Coverage, file: int, run: Callable[[], object]) -> None:
@@ -157,12 +172,13 @@ def _become(files: list[int]) -> None:
     sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc] # noqa: SIM115
 
 
-def _await(child: int, files: list[int], limit: int, coverage: Coverage | None) -> bytes:
+def _await(child: int, running: int, files: list[int], limit: int, coverage: Coverage | None) -> bytes:
     _, status = os.waitpid(child, 0)
-    try:  # noqa: SIM105 - contextlib costs a millisecond here
-        os.killpg(child, 9)  # processes it left running
-    except OSError:
+    while os.read(running, 4096):
         pass
+    os.close(running)
+    while _is_group(child):  # a program that was executed has closed the pipe
+        time.sleep(0.001)
     out, err = (os.fstat(file).st_size for file in files[1:3])
     answer = b"output 0 0\n"
     if out <= limit:
@@ -172,6 +188,14 @@ def _await(child: int, files: list[int], limit: int, coverage: Coverage | None) 
     for file in files:
         os.close(file)
     return answer
+
+
+def _is_group(number: int) -> bool:
+    try:
+        os.killpg(number, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _reached(coverage: Coverage, file: int) -> int:

@@ -1,10 +1,13 @@
 """Loads a program and calls its functions on request, with plain data in and out.
 
 The first message is the program with its settings; each later one names a function (or a stored object) and
-arguments. `wire` describes the replies.
+arguments. `wire` describes the replies. A process that the program forked sends none: it would answer the
+next request.
 """
 
 from __future__ import annotations
+
+import os
 
 from caps.sandbox.inside.coverage import Coverage
 from caps.sandbox.inside.plain import decode_given, encode
@@ -73,7 +76,7 @@ class Served:
 
 def main() -> None:
     """Load the program, then answer requests until the input ends."""
-    wire = Wire()
+    wire, process = Wire(), os.getpid()
     source, prelude, entry_point, trace = decode_given(wire.receive() or b"")
     try:
         code = compile(source, "main.py", "exec", dont_inherit=True)
@@ -83,16 +86,20 @@ def main() -> None:
     try:
         coverage = Coverage(code) if trace else None
         served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point), coverage)
-        wire.send(b"L")
     except BaseException as error:
-        wire.send(_raised(error))
+        if os.getpid() == process:
+            wire.send(_raised(error))
         return
-    while (message := wire.receive()) is not None:
+    reply = b"L"
+    while os.getpid() == process:
+        wire.send(reply)
+        message = wire.receive()
+        if message is None:
+            return
         try:
             reply = served.answer(message)
         except BaseException as error:
             reply = _raised(error)
-        wire.send(reply)
 
 
 def _raised(error: BaseException) -> bytes:
