@@ -9,25 +9,21 @@ ends when its input ends.
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from caps.child_python import isolated
+
 STARTING_SECONDS = 60.0
 TASKS_EACH = 2000
 LONGEST_REPLY = 1 << 16
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
-    "module, name = sys.argv[2].split(':'); getattr(import_module(module), name)(*json.loads(sys.argv[3]))"
+    "import json; from importlib import import_module; "
+    "module, name = sys.argv[1].split(':'); getattr(import_module(module), name)(*json.loads(sys.argv[2]))"
 )
-
-
-# Without it, Python does not start on Windows.
-_NEEDED = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
 
 
 class NoReplyError(Exception):
@@ -170,11 +166,11 @@ class Workers:
         await _end([*idle, *self._busy])
 
     async def _start(self) -> _Worker:
-        arguments = (json.dumps(sys.path), self._program, json.dumps(self._arguments))
+        child = isolated(_PROGRAM, self._program, json.dumps(self._arguments))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-s", "-c", _PROGRAM, *arguments,
+            *child.argv,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            env={"PYTHONHASHSEED": "0", **_NEEDED}, start_new_session=True, limit=LONGEST_REPLY,
+            env=child.env, start_new_session=True, limit=LONGEST_REPLY,
         )  # fmt: skip
         self.started += 1
         worker = _Worker(process, self._wire, self._longest)
