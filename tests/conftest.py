@@ -1,6 +1,7 @@
 """What holds for all tests: none fails because the machine is busy, and what takes long begins first."""
 
 import sys
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,13 +28,9 @@ def needs_linux(item):
 
 @pytest.fixture(autouse=True)
 def no_process_of_a_sandbox_is_left(request):
-    if sys.platform != "linux" or "sandboxing" not in modules_used_by(request.module):
+    runs_programs = sys.platform == "linux" and "sandboxing" in modules_used_by(request.module)
+    with leftovers.none_left() if runs_programs else nullcontext():
         yield
-        return
-    leftovers.adopt_orphans()
-    before = leftovers.children()
-    yield
-    leftovers.wait_until_gone(before)
 
 
 def pytest_collection_modifyitems(items):

@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from waiting import wait_until
@@ -11,9 +11,20 @@ _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _SHARED = b"ready.py"  # serves commands to all tests of a process
 
 
-def adopt_orphans():
-    """Become the parent of descendants whose own parent ends."""
-    assert ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0
+@contextmanager
+def none_left():
+    """Meanwhile, be the parent of descendants whose own parent ends; all children of the block must end."""
+    _adopt_orphans(1)
+    before = children()
+    try:
+        yield
+        wait_until(lambda: children() <= before)
+    finally:
+        _adopt_orphans(0)
+
+
+def _adopt_orphans(flag):
+    assert ctypes.CDLL(None).prctl(_SUBREAPER, flag, 0, 0, 0) == 0
 
 
 def children():
@@ -31,11 +42,6 @@ def children():
             with suppress(ChildProcessError):  # somebody else waited for it
                 os.waitpid(pid, os.WNOHANG)
     return {pid for pid, state in found if state != "Z"}
-
-
-def wait_until_gone(before):
-    """Wait until there are no children but these."""
-    wait_until(lambda: children() <= before)
 
 
 def processes_with(mark):

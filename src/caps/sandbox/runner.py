@@ -83,12 +83,21 @@ class Process(asyncio.SubprocessProtocol):
         in_time = await self._wait(lambda: self._message() is not None or 1 not in self._open, seconds)
         message = self._message()
         if message is None:
+            if in_time:  # how it ended is known a little later
+                await self._wait(lambda: self.exit_code is not None, _REAP)
             await self.end()
-            status: Status = "output" if self.overflowed else "crashed" if in_time else "timeout"
-            raise EndedError(status, self.exit_code, bytes(self.err))
+            raise EndedError(self._ending(in_time=in_time), self.exit_code, bytes(self.err))
         start = self.out.index(b"\n") + 1
         del self.out[: start + len(message)]
         return message
+
+    def _ending(self, *, in_time: bool) -> Status:
+        """Why there is no message."""
+        if self.overflowed:
+            return "output"
+        if not in_time:
+            return "clock"
+        return "timeout" if classify_exit(self.exit_code, b"") == "timeout" else "crashed"
 
     def _message(self) -> bytes | None:
         start = self.out.find(b"\n", 0, _HEADER) + 1
@@ -334,7 +343,7 @@ def prlimit(limits: Limits, *, processes: int | None) -> tuple[str, ...]:
         "prlimit",
         f"--as={limits.address or limits.memory}",
         f"--data={limits.memory}",
-        f"--cpu={cpu}",
+        f"--cpu={cpu}:{cpu + 2}",
     ]
     command.append(f"--fsize={limits.file_size}")
     command += [f"--nofile={limits.files}", f"--stack={_STACK}", "--core=0", "--memlock=0", "--msgqueue=0"]
