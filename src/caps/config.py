@@ -409,7 +409,7 @@ class RunConfig:
     )
     further_seconds: float = option(
         20.0,
-        "Seconds for a case after which its programs are run on no more further inputs.",
+        "Processor time of a case after which its programs are run on no more further inputs.",
         "findings",
         metavar="SECONDS",
         least=0,

@@ -1,6 +1,7 @@
 """Checks of this machine: what works, what does not, and the command that fixes it."""
 
 import asyncio
+import platform
 import shutil
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from caps.child_python import isolated
 from caps.core.errors import CapsError
 from caps.core.secrets import shown_address
 from caps.judge_tables import JudgeTable
 from caps.models.discovery import ServerAddress
 from caps.models.rewards import Form
 from caps.models.weights import cached_path, is_intact
+from caps.sandbox.bubblewrap import has_filter
 from caps.sandbox.languages import TOOLCHAINS, Toolchain
 
 MIN_PYTHON = (3, 11)
@@ -106,7 +109,7 @@ def check_extra(extra: Extra) -> Check:
     absent = [module for module in extra.imports if not _is_installed(module)]
     if absent:
         return Check(name, "missing", f"no {absent[0]}: {extra.purpose}", fix)
-    problem = _run([sys.executable, "-c", f"import {', '.join(extra.imports)}"])
+    problem = _run(*isolated(f"import {', '.join(extra.imports)}", native=True))
     if problem:
         return Check(name, "broken", problem, f"pip install --force-reinstall 'caps-select[{extra.name}]'")
     return Check(name, "ok", extra.purpose)
@@ -214,7 +217,8 @@ def check_sandbox(program: str = "bwrap") -> Check:
     problem = _run([found, *SANDBOXED, "true"])
     if problem:
         return Check("sandbox", "broken", problem, USER_NAMESPACES)
-    return Check("sandbox", "ok", found)
+    unfiltered = "" if has_filter() else f"; no filter of system calls for {platform.machine()}"
+    return Check("sandbox", "ok", found + unfiltered)
 
 
 def check_toolchain(toolchain: Toolchain) -> Check:
@@ -236,12 +240,13 @@ def check_browser() -> Check:
     return Check("browser", "ok", found)
 
 
-def _run(command: list[str]) -> str:
+def _run(command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
     """Run a command; the reason why it failed, or an empty text."""
     try:
         done = subprocess.run(  # noqa: S603
-            command, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT, check=False
-        )
+            command, env=env, capture_output=True, encoding="utf-8", errors="replace", timeout=TIMEOUT,
+            check=False,
+        )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{Path(command[0]).name}: {error}"
     if done.returncode == 0:

@@ -28,13 +28,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import msgspec
 
 from caps.core.errors import CapsError, SlowTextError
-from caps.graders.worker_pool import NoReplyError, Workers, end_after, limit_memory
+from caps.graders.worker_pool import CLOCK, NoReplyError, Workers, end_after, limit_cpu, limit_memory
 from caps.sandbox.base import usable_cores
 
 T = TypeVar("T")
 
 SECONDS = 30.0  # CPU time of one job: far more than any text needs that is not an attack
-BUSY_MACHINE = 4  # wall-clock time allowed, as a multiple of CPU time
 LONG_TEXT = 64_000  # characters: shorter texts take a few milliseconds
 MAX_WORKERS = 4
 MEMORY = 2 << 30
@@ -57,7 +56,7 @@ class TextWorkers:
             "caps.text_workers:serve",
             (memory,),
             count=count or min(MAX_WORKERS, usable_cores()),
-            seconds=BUSY_MACHINE * seconds,
+            seconds=seconds,
             wire=Codec(),
             longest=LONGEST_REPLY,
         )
@@ -107,8 +106,8 @@ def serve(memory: int) -> None:
             seconds, work = Codec().load_now(jobs)
         except EOFError:
             return
-        end_after(2 * BUSY_MACHINE * seconds + 1)
-        _limit_cpu(seconds)
+        end_after(2 * CLOCK * seconds + 1)
+        limit_cpu(seconds)
         try:
             answer: tuple[str, object] = ("returned", work())
         except CapsError as error:
@@ -118,7 +117,7 @@ def serve(memory: int) -> None:
         except Exception as error:
             answer = ("raised", f"{type(error).__name__}: {error}"[:500])
         finally:
-            _limit_cpu(0)
+            limit_cpu(0)
             end_after(0)
         _reply(replies, answer)
         del work, answer
@@ -128,12 +127,6 @@ def serve(memory: int) -> None:
 
 class _OutOfTimeError(BaseException):
     """A job has used its CPU time; a BaseException, so that plug-ins do not catch it."""
-
-
-def _limit_cpu(seconds: float) -> None:
-    """Raise `_OutOfTimeError` after this much CPU time; 0 ends the limit."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _out_of_time(*_: object) -> None:

@@ -294,7 +294,7 @@ def test_a_case_of_hostile_programs_can_be_looked_into_and_its_findings_kept(tmp
 
 def test_a_reader_that_takes_too_long_is_ended_and_the_next_result_is_read():
     async def play():
-        hasty, patient = ResultReader(seconds=0.001), ResultReader()
+        hasty, patient = ResultReader(seconds=0.3), ResultReader()
         slow = b"l%d:" % (ITEMS - 1) + b"N" * (ITEMS - 1)
         try:
             return await hasty.value(slow), await patient.value(slow), await patient.value(b"i7;", [7])

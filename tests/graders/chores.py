@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-from caps.graders.worker_pool import limit_memory
+from caps.graders.worker_pool import limit_cpu, limit_memory
 
 
 def serve(memory=0):
@@ -26,6 +26,12 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def work():
+    limit_cpu(0.2)
+    while True:
+        pass
+
+
 def eat():
     try:
         return len(bytearray(1 << 33))
@@ -38,6 +44,7 @@ DEEDS = {
     "environment": lambda: sorted(os.environ),
     "sleep": lambda: time.sleep(60),
     "die": die,
+    "work": work,
     "eat": eat,
     "shout": lambda: "x" * (1 << 20),
 }

@@ -50,7 +50,7 @@ Explain = Annotated[
 Seconds = Annotated[
     float,
     typer.Option(
-        "--test-seconds", min=0.1, metavar="SECONDS", help="Most seconds of a program for one test.",
+        "--test-seconds", min=0.1, metavar="SECONDS", help="Processor time of a program for one test.",
         rich_help_panel=STRATEGY,
     ),
 ]  # fmt: skip

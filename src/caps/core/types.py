@@ -116,15 +116,14 @@ class Run:
 class Survived:
     """What a program did with all valid inputs on which the programs of its case differ, in numbers.
 
-    `agreed`: the result was that of most programs. `seconds` is its longest run. `varied`: its output was not
-    the same on all of many inputs.
+    `agreed`: the result was that of most programs. `varied`: its output was not the same on all of many
+    inputs.
     """
 
     inputs: int
     agreed: int
     crashes: int = 0
     timeouts: int = 0
-    seconds: float = 0.0
     varied: bool = True
 
 
@@ -151,6 +150,10 @@ class Found:
     written: float | None = None
     context: str = ""
     seconds: float | None = None
+
+
+BY_CLOCK = "ended by the clock: it waits for something, or the machine is very busy"
+"""The note of a finding that is unknown for that reason. It would be another on another machine."""
 
 
 def differing_runs(one: Found, other: Found) -> list[tuple[Run, Run]]:

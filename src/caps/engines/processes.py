@@ -13,7 +13,6 @@ the other: this one runs cases there, and workers reserve from the budget here.
 
 import asyncio
 import gc
-import os
 import signal
 import socket
 import sys
@@ -25,6 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from caps.child_python import with_environment
 from caps.core.errors import CapsError, InputError, SettingError
 from caps.core.play import Strategy
 from caps.core.types import Case
@@ -48,10 +48,7 @@ CLOSE_SECONDS = 5.0
 LONGEST_MESSAGE = 1 << 30  # bytes
 BUFFER = 1 << 20  # bytes read ahead: many messages at once
 _CODEC = Codec()
-_PROGRAM = (
-    "import sys, os; sys.path[:] = sys.argv[2].split(os.pathsep); "
-    "from caps.engines.processes import serve; serve(int(sys.argv[1]))"
-)
+_PROGRAM = "from caps.engines.processes import serve; serve(int(sys.argv[1]))"
 
 
 class WorkerDiedError(Exception):
@@ -178,10 +175,10 @@ class WorkerProcess:
 
     async def _start(self) -> None:
         here, there = socket.socketpair()
-        paths = os.pathsep.join(sys.path)
+        child = with_environment(_PROGRAM, str(there.fileno()))
         with there:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _PROGRAM, str(there.fileno()), paths,
+                *child.argv, env=child.env,
                 stdin=asyncio.subprocess.DEVNULL, stdout=_errors(), pass_fds=(there.fileno(),),
                 start_new_session=True,
             )  # fmt: skip

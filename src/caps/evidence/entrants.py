@@ -199,7 +199,6 @@ def _features_of(survived: Survived) -> dict[str, float]:
         "agreement": survived.agreed / tried,
         "crashes": survived.crashes / tried,
         "timeouts": survived.timeouts / tried,
-        "seconds": survived.seconds,
         "varied": float(survived.varied),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from caps.core.domains import Resources
-from caps.core.types import Candidate, Case, Found
+from caps.core.types import BY_CLOCK, Candidate, Case, Found
 from caps.evidence.anatomy import final_answer
 from caps.graders.answer_forms import candidate_answer
 from caps.graders.math import MathGrader, compare_cheaply
@@ -39,8 +39,10 @@ class AnswerFinder:
             known = await self._texts.run(
                 partial(compare_cheaply, answers), size=size, limit=LONG_ANSWERS, until=until
             )
-        classes = await self._grader.classes(answers, known=known, until=until)
-        return [Found(cluster=None if first is None else f"like {first}") for first in classes]
+        budget = self._grader.case_budget(until)
+        classes = await self._grader.classes(answers, known=known, budget=budget)
+        note = BY_CLOCK if budget.by_clock else ""
+        return [Found(cluster=None if first is None else f"like {first}", note=note) for first in classes]
 
     async def close(self) -> None:
         """End the workers."""

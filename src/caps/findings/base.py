@@ -10,7 +10,7 @@ from typing import Any
 
 from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
-from caps.core.types import Case, Found, Run, Survived
+from caps.core.types import BY_CLOCK, Case, Found, Run, Survived
 from caps.evidence.domains import INTERFACE, domain_named
 from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
 from caps.graders.test_suites import public_tests
@@ -83,7 +83,7 @@ class Findings:
             await self._writer.close()
 
     async def _compute(self, finder: Finder, case: Case, key: str, until: float | None) -> Any:
-        """Compute and store findings; those cut off by the deadline are computed again next time."""
+        """Compute and store findings; those that the clock cut off are computed again next time."""
         kind, found, cut = FOUND, list[Found](), False
         try:
             found = list(await finder.find(_without_truth(case), until))
@@ -100,6 +100,7 @@ class Findings:
             kind = SKIPPED
         if cut:
             self.unusable[TIME_ENDED] += 1
+        if cut or any(BY_CLOCK in one.note for one in found):
             kind = SKIPPED
         rows = _to_rows(found)
         return rows if self._journal is None else await self._journal.record(kind, key, rows)

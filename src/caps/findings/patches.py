@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from caps.core.domains import Resources
 from caps.core.errors import InputError, UserError
-from caps.core.types import Case, Found
+from caps.core.types import BY_CLOCK, Case, Found
 from caps.evidence.domains import REPOSITORY_DIGEST
 from caps.evidence.patches import CONTEXT_CHARACTERS, Patch, read_patch
 from caps.findings.repositories import commit_of, copy_repository, locate
@@ -26,7 +26,8 @@ from caps.sandbox.base import Job, JobResult, Limits, Sandbox, find_sandbox, pri
 from caps.sandbox.inside.patching import BASE
 from caps.sandbox.programs import make_job
 
-TEST_SECONDS = 60.0
+TEST_SECONDS = 60.0  # processor time of each process of a test command
+CLOCK = 4  # times that, after which the clock ends the command
 MOST_SECONDS = 1800.0
 APPLY_SECONDS = 60.0
 MAX_TESTS = 20_000
@@ -215,8 +216,8 @@ def _job(mode: str, repository: Repository, patch: Patch, seconds: float) -> Job
     """The job that applies a patch to a fresh copy, then reports on it or runs the tests."""
     scratch = 2 * repository.size + (256 << 20)
     limits = Limits(
-        seconds=seconds, memory=4 << 30, output=16 << 20, processes=128, files=512, file_size=scratch,
-        scratch=scratch, cpu=4 * seconds,
+        seconds=CLOCK * seconds, memory=4 << 30, output=16 << 20, processes=128, files=512,
+        file_size=scratch, scratch=scratch, cpu=seconds,
     )  # fmt: skip
     folders = {str(BASE): repository.folder}
     path = f"{sys.base_prefix}/bin"
@@ -301,9 +302,10 @@ def _found(trial: Trial, before: TestRun | None, expected: frozenset[str]) -> Fo
     if trial.tests is None or before is None:
         return Found(trial.digest, parses=True, note="applies", context=trial.context)
     kept = len(trial.tests.passed & expected)
+    in_time = trial.tests.in_time and before.in_time
     return Found(
         trial.digest,
-        kept if examples else None,
+        kept if examples and in_time else None,
         examples,
         parses=True,
         note=_note(trial, trial.tests, before),
@@ -318,8 +320,8 @@ def _note(trial: Trial, tests: TestRun, before: TestRun) -> str:
     words.append(f"breaks {len(broken)} of {len(before.passed)} passing tests")
     if broken:
         words[-1] += f" ({', '.join(sorted(broken)[:NAMED])}{', …' if len(broken) > NAMED else ''})"
-    if not tests.in_time:
-        words.append("the tests did not end in time")
+    if not tests.in_time or not before.in_time:
+        words.append(BY_CLOCK)
     if trial.changes_tests:
         words.append("changes files of tests, which were restored")
     return "; ".join(words)

@@ -4,15 +4,16 @@ First every program runs on the examples or is tested by the public test program
 Inputs on which programs differ or which reach new code in one of them are then changed further, and the
 programs that pass the most examples run on these, too. `separation` draws the conclusions.
 
-The number of inputs is fixed and they depend only on the case, so the same case has the same findings. If the
-time of a case ends first, no more inputs are run, and the findings say so.
+The number of inputs is fixed and they depend only on the case, so the same case has the same findings,
+however busy the machine is: limits are counts and processor time. A run that came near its limit, or that
+was ended by the clock, is unknown. If the processor time of a case ends first, the inputs of that round count
+for no program, no more are run, and the findings say so.
 """
 
 import ast
 import asyncio
 import math
 import sys
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from caps.core.domains import Resources
 from caps.core.errors import UserError
-from caps.core.types import Case, Found, Run
+from caps.core.types import BY_CLOCK, Case, Found, Run
 from caps.findings.separation import Observed, ProgramRuns, Separation, credible, interesting
 from caps.findings.trials import FurtherInputs, Trial, trial_of
 from caps.graders.base import Grade
@@ -33,19 +34,22 @@ from caps.sandbox.languages import PYTHON, TOOLCHAINS, missing_tool
 from caps.sandbox.programs import Outcome, OutcomeStatus, Program, outcomes_of
 
 FURTHER = 64  # inputs of a case beyond its examples
-SECONDS = 20.0  # of a case, after which no further inputs are run
+SECONDS = 20.0  # processor time of a case, after which no further inputs are run
+PROBE = (
+    8  # further inputs of the first round, which leaves something to conclude from if the next takes too long
+)
 STDIN = 0.5  # share of them for programs that read standard input, which need a process for each
 FIRST = 0.6  # share of the further inputs that are made from the examples alone
 FAILING = 6  # further inputs for a program that fails an example
 SLOW = 12  # further inputs for a program that starts slowly
-FURTHER_SECONDS = 1.0  # of a run on a further input
+FURTHER_SECONDS = 1.0  # processor time of a run on a further input
 MAX_TIMEOUTS = 2
 MAX_INPUT = 1_000  # characters of an input that is recorded
 MAX_OUTPUT = 400
 MAX_REMEMBERED = 4_000  # bytes of an output that is read once for all programs that print it
 NO_INPUTS = "no examples, and no annotated function to make inputs for"
 NO_FURTHER = "no further inputs could be made"
-TIME_ENDED = "the time for further inputs ended"
+TIME_ENDED = "the processor time for further inputs ended"
 HUNG = f"hung on {MAX_TIMEOUTS} inputs and was not run on more"
 
 
@@ -55,17 +59,21 @@ class _Trials:
 
     trial: Trial
     programs: list[ProgramRuns]
-    deadline: float
+    seconds: float
     prompt: str = ""
     inputs: list[Any] = field(default_factory=list)
     readings: dict[tuple[bool, bytes], Reading] = field(default_factory=dict)
     running: dict[int, "_Running"] = field(default_factory=dict)
-    is_cut: bool = False
 
-    def is_late(self) -> bool:
-        """Whether the time of the case has ended, so that something is left out."""
-        self.is_cut = self.is_cut or time.monotonic() >= self.deadline
-        return self.is_cut
+    def is_cut(self) -> bool:
+        """Whether the processor time of the case has ended, so that something is left out."""
+        return self.seconds <= 0
+
+    def drop(self, start: int) -> None:
+        """Forget a round that was not finished: how far it came depends on the machine."""
+        for program in self.programs:
+            program.further = {n: seen for n, seen in program.further.items() if n < start}
+        del self.inputs[start:]
 
     async def end(self, programs: Sequence[ProgramRuns]) -> None:
         """End the processes of these programs."""
@@ -84,9 +92,9 @@ class _Running(NamedTuple):
 class BehaviourFinder:
     """Runs every program of a case; programs with the same results on all valid inputs form a cluster.
 
-    `further` is the number of inputs beyond the examples, `seconds` the time of a case after which no more of
-    them are run. The sandbox is set up before the first program runs; a machine without one raises a
-    `UserError`.
+    `further` is the number of inputs beyond the examples, `seconds` the processor time of a case on them,
+    after which no more are run; inputs on which a program hangs are limited by their number. The sandbox is
+    set up before the first program runs; a machine without one raises a `UserError`.
     """
 
     def __init__(
@@ -121,7 +129,7 @@ class BehaviourFinder:
         if programs and not runnable:
             raise UserError(why_not(trial, programs[0].language) or "")
         prompt = prompt_text(case, trial.entry_point)
-        trials = _Trials(trial, runnable, time.monotonic() + self._seconds, prompt)
+        trials = _Trials(trial, runnable, self._seconds, prompt)
         try:
             async with asyncio.timeout_at(until):
                 await self._search(trials, FurtherInputs(trial, case, [one.source for one in runnable]))
@@ -144,13 +152,12 @@ class BehaviourFinder:
         """Run the first inputs on all programs, then changed ones on those that may still be alike."""
         await self._run_tests(trials)
         further = self._further if trials.trial.style == "call" else round(self._further * STDIN)
-        first = source.first(round(further * FIRST))
-        await self._run_all(
-            trials, trials.programs, first if len(trials.programs) > 1 else [], failing=FAILING
-        )
+        first = source.first(round(further * FIRST)) if len(trials.programs) > 1 else []
+        for inputs in (first[:PROBE], first[PROBE:]):
+            await self._run_all(trials, trials.programs, inputs, failing=FAILING)
         chosen = credible(trials.programs)
         await trials.end([one for one in trials.programs if one not in chosen])
-        if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_late():
+        if len(chosen) > 1 and len(trials.inputs) < further and not trials.is_cut():
             parents = [trials.inputs[n] for n in interesting(chosen, range(len(trials.inputs)))]
             more = source.more(parents, further - len(trials.inputs))
             await self._run_all(trials, chosen, more, failing=further)
@@ -162,7 +169,6 @@ class BehaviourFinder:
             await together(
                 [self._test(sandbox, trials, trials.trial.program, one) for one in trials.programs]
             )
-            trials.deadline = time.monotonic() + self._seconds
 
     async def _test(self, sandbox: Sandbox, trials: _Trials, suite: TestProgram, tested: ProgramRuns) -> None:
         """Run all tests on one program, and each alone if it fails: how many it passes tells programs apart.
@@ -177,7 +183,8 @@ class BehaviourFinder:
 
         assertions = trials.trial.assertions
         all_tests = await run(suite)
-        if all_tests.passed or len(assertions) == 1:
+        tested.by_clock = all_tests.status == "clock"
+        if all_tests.passed or len(assertions) == 1 or tested.by_clock:
             tested.examples = [all_tests] * len(assertions)
             return
         for assertion in assertions:
@@ -191,9 +198,11 @@ class BehaviourFinder:
     ) -> None:
         """Run programs on new inputs, those that fail an example on at most `failing` inputs in all."""
         start = len(trials.inputs)
-        trials.inputs += inputs
+        trials.inputs += [] if trials.is_cut() else inputs
         sandbox = await self._get_sandbox()
         await together([self._run(sandbox, trials, one, start, failing) for one in programs])
+        if trials.is_cut():
+            trials.drop(start)
 
     async def _run(
         self, sandbox: Sandbox, trials: _Trials, tested: ProgramRuns, start: int, failing: int
@@ -218,30 +227,38 @@ class BehaviourFinder:
         async with sandbox.core():
             place = 0
             while place < len(given) and timeouts < MAX_TIMEOUTS:
-                if place >= len(examples) and (
-                    len(tested.further) >= _enough(tested, failing) or trials.is_late()
+                if tested.by_clock or (
+                    place >= len(examples)
+                    and (len(tested.further) >= _enough(tested, failing) or trials.is_cut())
                 ):
                     del inputs[place - len(given) :]  # or their outcomes would be taken for those of others
                     return
                 outcome = await anext(outcomes)
                 timeouts += outcome.status == "timeout"
+                tested.by_clock = outcome.status == "clock"
                 if place < len(examples):
                     tested.examples.append(await self._read(trials, outcome, entry, examples[place]))
                 else:
-                    tested.further[start + place - len(examples)] = await self._read(trials, outcome, entry)
+                    trials.seconds -= outcome.cpu
+                    if not outcome.unknown:
+                        tested.further[start + place - len(examples)] = await self._read(
+                            trials, outcome, entry
+                        )
                 place += 1
-        hung = Observed("timeout")
-        tested.examples += [hung] * (len(trial.examples) - len(tested.examples))
-        for n in range(start, len(trials.inputs)):
-            tested.further.setdefault(n, hung)
+        if timeouts >= MAX_TIMEOUTS:
+            hung = Observed("timeout")
+            tested.examples += [hung] * (len(trial.examples) - len(tested.examples))
+            for n in range(start + max(0, place - len(examples)), len(trials.inputs)):
+                tested.further.setdefault(n, hung)
 
     async def _read(
         self, trials: _Trials, outcome: Outcome, entry: str | None, example: Any = None
     ) -> Observed:
-        seconds, reached = outcome.seconds, outcome.reached
+        reached = outcome.reached
+        if outcome.unknown:
+            return Observed(outcome.status, unreadable=True, shown=outcome.unknown)
         if outcome.status != "ok":
-            error = shorten(outcome.detail, MAX_OUTPUT)
-            return Observed(outcome.status, shown=error, seconds=seconds, reached=reached)
+            return Observed(outcome.status, shown=shorten(outcome.detail, MAX_OUTPUT), reached=reached)
         key = (entry is None, outcome.output)
         reading = trials.readings.get(key) if example is None else None
         if reading is None:
@@ -255,7 +272,7 @@ class BehaviourFinder:
                 trials.readings[key] = reading
         shown = shown_value(reading.shown) if entry else shown_text(outcome.output)
         fault = bool(reading.fault)
-        return Observed("ok", reading.digest, reading.same, fault, shown, seconds, reached)
+        return Observed("ok", reading.digest, reading.same, fault, shown, reached)
 
 
 _STATUS_OF_REASON = {reason: cast(OutcomeStatus, status) for status, reason in REASONS.items()}
@@ -315,12 +332,14 @@ def _as_run(trial: Trial, text: str, seen: Observed | None) -> Run:
 
 
 def _note(trials: _Trials, program: ProgramRuns) -> str:
+    if program.by_clock:
+        return BY_CLOCK
     hung = sum(one.status == "timeout" for one in (*program.examples, *program.further.values()))
     if hung >= MAX_TIMEOUTS:
         return HUNG
     if not trials.inputs and len(trials.programs) > 1:
         return NO_FURTHER
-    return TIME_ENDED if trials.is_cut else ""
+    return TIME_ENDED if trials.is_cut() else ""
 
 
 def shown_input(trial: Trial, value: Any) -> str:

@@ -31,7 +31,6 @@ class Observed:
     passed: bool = False
     unreadable: bool = False
     shown: str = ""
-    seconds: float = 0.0
     reached: int = 0
 
     @property
@@ -42,18 +41,24 @@ class Observed:
 
 @dataclass(slots=True)
 class ProgramRuns:
-    """A program, how many candidates gave it, and its results: on the examples, and on further inputs."""
+    """A program, how many candidates gave it, and its results: on the examples, and on further inputs.
+
+    A further input on which it came near a limit has no result. `by_clock`: it was ended by the clock, and
+    not run on more, so nothing is concluded from it.
+    """
 
     source: str
     language: str
     votes: int
     examples: list[Observed] = field(default_factory=list)
     further: dict[int, Observed] = field(default_factory=dict)
+    by_clock: bool = False
 
     @property
-    def parses(self) -> bool:
-        """Whether it could be started at all."""
-        return any(one.status != "unparsed" for one in (*self.examples, *self.further.values()))
+    def parses(self) -> bool | None:
+        """Whether it could be started at all; None if nobody tried."""
+        runs = (*self.examples, *self.further.values())
+        return any(one.status != "unparsed" for one in runs) if runs else None
 
     @property
     def passed(self) -> int | None:
@@ -64,8 +69,10 @@ class ProgramRuns:
 
     @property
     def is_readable(self) -> bool:
-        """Whether all its results could be read."""
-        return not any(one.unreadable for one in (*self.examples, *self.further.values()))
+        """Whether all its results could be read, and none is open."""
+        return not self.by_clock and not any(
+            one.unreadable for one in (*self.examples, *self.further.values())
+        )
 
     @property
     def is_constant(self) -> bool:
@@ -76,7 +83,7 @@ class ProgramRuns:
 
 def credible(programs: Sequence[ProgramRuns]) -> list[ProgramRuns]:
     """The programs that pass the most examples; if none passes any, those that mostly work, or all."""
-    running = [one for one in programs if one.parses and one.is_readable]
+    running = [one for one in programs if one.parses is not False and one.is_readable]
     best = max((one.passed or 0 for one in running), default=0)
     if best:
         return [one for one in running if one.passed == best]
@@ -149,7 +156,6 @@ class Separation:
             agreed=sum(one.result == self.majority[n] for n, one in runs),
             crashes=sum(one.status not in ("ok", "timeout") for _, one in runs),
             timeouts=sum(one.status == "timeout" for _, one in runs),
-            seconds=round(max(one.seconds for _, one in runs), 2),
             varied=not program.is_constant,
         )
 
@@ -160,7 +166,9 @@ class Separation:
         are taken first, of these the shortest.
         """
         of_cluster = {
-            self.cluster(one) or id(one): one for one in self.programs if one.parses and one.is_readable
+            self.cluster(one) or id(one): one
+            for one in self.programs
+            if one.parses is not False and one.is_readable
         }
         pairs = list(combinations(of_cluster.values(), 2))[:2_000]
         split = {

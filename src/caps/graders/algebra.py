@@ -8,13 +8,14 @@ outside.
 import json
 import re
 import sys
+import time
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from caps.graders.answer_forms import parse_number
 from caps.graders.answers import MIN_DIGITS, Decision, decide
-from caps.graders.worker_pool import end_after, limit_memory
+from caps.graders.worker_pool import limit_cpu, limit_memory
 
 CACHE_SIZE = 256  # parsed expressions
 _RECURSION_LIMIT = 3000
@@ -23,20 +24,21 @@ _DEGREES = re.compile(r"(\d+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|[a-zA-Z]|\([^()]*\))\
 
 
 def serve(seconds: float, memory: int) -> None:
-    """Answer until the input ends; a timer ends the process if a request far exceeds its time limit."""
+    """Answer until the input ends; a timer ends the process if a request exceeds its processor time."""
     limit_memory(memory)
     sys.setrecursionlimit(_RECURSION_LIMIT)
     compare = _Comparison()
     send_reply({"ready": True})
     for line in sys.stdin:
-        end_after(2 * seconds + 1)
+        limit_cpu(seconds)
+        before = time.process_time()
         try:
             a, b = json.loads(line)
             reply: dict[str, Any] = decide(a, b, compare)._asdict()
         except Exception as error:  # a failure of the library does not prove a difference
             reply = {"equal": None, "why": f"algebra failed on it ({type(error).__name__})"}
-        end_after(0)
-        send_reply(reply)
+        limit_cpu(0)
+        send_reply({**reply, "seconds": time.process_time() - before})
 
 
 def send_reply(reply: object) -> None:

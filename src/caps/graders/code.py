@@ -31,11 +31,13 @@ from caps.graders.test_suites import (
     read_suite,
 )
 from caps.sandbox.base import (
+    CERTAIN,
     REASONS,
     Conversation,
     EndedError,
     Limits,
     Sandbox,
+    clock_seconds,
     find_sandbox,
     printable,
     shorten,
@@ -43,7 +45,16 @@ from caps.sandbox.base import (
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts
 from caps.sandbox.languages import PYTHON, language_named, missing_tool
-from caps.sandbox.programs import OUT_OF_TURN, Outcome, Program, load, make_job, outcomes_of, wait_until_ready
+from caps.sandbox.programs import (
+    OUT_OF_TURN,
+    Outcome,
+    OutcomeStatus,
+    Program,
+    load,
+    make_job,
+    outcomes_of,
+    wait_until_ready,
+)
 
 # --- Test programs: tests and candidate run in separate processes, and calls are relayed here unparsed ---
 
@@ -60,7 +71,8 @@ async def run_test_program(
     sandbox: Sandbox, suite: TestProgram, prompt: str, program: Program, limits: Limits
 ) -> Grade:
     """Run the tests on a candidate; the time limit applies to all of them together."""
-    test_limits = replace(limits, cpu=limits.seconds * 2)
+    limits = replace(limits, cpu=CERTAIN * limits.seconds)
+    test_limits = replace(limits, cpu=2 * CERTAIN * limits.seconds)
     async with (
         sandbox.core(),
         sandbox.open(make_job("serve", limits)) as candidate,
@@ -76,7 +88,7 @@ async def run_test_program(
             return await _relay(tests, candidate, suite, prompt, limits)
         except _CandidateError as error:
             outcome = error.outcome
-            return Grade(correct=False, reason=REASONS[outcome.status], detail=shorten(outcome.detail))
+            return _ended(outcome.status, shorten(outcome.detail))
 
 
 async def _relay(
@@ -86,13 +98,13 @@ async def _relay(
     names = {"missing": suite.missing, "modules": suite.modules, "classes": suite.classes}
     first = {"nonce": nonce, "prompt": prompt, "tests": suite.source, "entry_point": suite.entry_point}
     await tests.send(encode({**first, **names}))
-    deadline = time.perf_counter() + limits.seconds
+    deadline = time.perf_counter() + clock_seconds(limits.seconds)
     called = ""
     while True:
         try:
             message = await tests.receive(deadline - time.perf_counter())
         except EndedError as ended:
-            return Grade(correct=False, reason=REASONS[ended.status], detail=f"in the tests, after {called}")
+            return _ended(ended.status, f"in the tests, after {called}")
         if message.startswith(nonce.encode()):
             return _parse_verdict(message[len(nonce) :], called_candidate=bool(called))
         label, _, request = message[1:].partition(b"\0")
@@ -103,6 +115,11 @@ async def _relay(
         if reply[:1] not in (b"V", b"R"):
             raise _CandidateError(Outcome("crashed", detail=f"{OUT_OF_TURN} on {called}"))
         await tests.send(reply)
+
+
+def _ended(status: OutcomeStatus, detail: str) -> Grade:
+    """The grade of a program that was ended; the clock proves nothing."""
+    return Grade(correct=None if status == "clock" else False, reason=REASONS[status], detail=detail)
 
 
 @contextmanager
@@ -179,9 +196,12 @@ class CodeGrader:
             self.sandbox.core(),
             aclosing(outcomes_of(self.sandbox, program, timed, limits=self.limits)) as outcomes,
         ):
-            tests = iter(enumerate(suite.tests))
+            tests, doubt = iter(enumerate(suite.tests)), ""
             async for outcome in outcomes:
                 index, example = next(tests)
+                doubt = doubt or outcome.unknown
+                if outcome.status == "clock":
+                    return Grade(correct=None, reason=REASONS["clock"], detail=f"test {index + 1}: {doubt}")
                 if outcome.status != "ok":
                     return _failed_test(outcome, Reading(), example, index, entry)
                 if entry is None:
@@ -190,6 +210,8 @@ class CodeGrader:
                     reading = await self.reader.check_value(outcome.output, expected_values(example))
                 if not reading.same:
                     return _failed_test(outcome, reading, example, index, entry)
+        if doubt:
+            return Grade(correct=None, reason="near the time limit", detail=doubt)
         return Grade(correct=True)
 
 

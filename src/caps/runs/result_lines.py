@@ -11,6 +11,7 @@ from caps.config import RunConfig
 from caps.core.panel import Opinion, disagreement
 from caps.core.text import number, plural, printable_json
 from caps.core.types import (
+    BY_CLOCK,
     Answer,
     Ask,
     Found,
@@ -61,6 +62,7 @@ class FindingsSummary:
     unparsed: int = 0
     passed: int = 0
     tried: int = 0
+    by_clock: int = 0
     unusable: Counter[str] = field(default_factory=Counter)
     untried: Counter[str] = field(default_factory=Counter)
 
@@ -79,10 +81,11 @@ class FindingsSummary:
         tried = [one for one in findings if one.passed is not None]
         self.tried += len(tried)
         self.passed += sum(one.passed == one.examples for one in tried)
+        self.by_clock += sum(BY_CLOCK in one.note for one in findings)
 
     def as_line(self) -> dict[str, Any]:
         """Return the totals as plain data."""
-        names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried")
+        names = ("cases", "candidates", "clusters", "unparsed", "passed", "tried", "by_clock")
         counts = {name: getattr(self, name) for name in names}
         return {**counts, "unusable": dict(self.unusable + self.untried)}
 
@@ -99,6 +102,11 @@ class FindingsSummary:
             if self.unparsed:
                 text += f", {self.unparsed} cannot be parsed"
             lines.append(text)
+        if self.by_clock:
+            lines.append(
+                f"hard evidence: unknown for {plural(self.by_clock, 'candidate')}, {BY_CLOCK}. "
+                "Run it again when the machine is less busy"
+            )
         lines += [
             f"hard evidence: none for {plural(count, 'case')}: {why}"
             for why, count in (self.unusable + self.untried).items()

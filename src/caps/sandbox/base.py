@@ -24,6 +24,7 @@ REASONS = MappingProxyType(
         "ok": "wrong answer",
         "crashed": "runtime error",
         "timeout": "time limit",
+        "clock": "wall-clock limit",
         "memory": "memory limit",
         "output": "output limit",
         "unparsed": "does not parse",
@@ -50,7 +51,7 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-Status: TypeAlias = Literal["ok", "crashed", "timeout", "memory", "output"]
+Status: TypeAlias = Literal["ok", "crashed", "timeout", "clock", "memory", "output"]
 NAMES = ("auto", "bwrap", "unsafe-local")
 
 
@@ -58,8 +59,9 @@ NAMES = ("auto", "bwrap", "unsafe-local")
 class Limits:
     """Resource limits of a job. `memory` is address space, for each of its processes.
 
-    `cpu` is the processor time of one process in seconds; the default is `seconds`. With `address`, that is
-    the address space, and `memory` limits the part of it that can be written.
+    `seconds` limit a job that runs to its end by the clock, and each step of one that exchanges messages by
+    its processor time. `cpu` is the processor time of one process in seconds; the default is `seconds`. With
+    `address`, that is the address space, and `memory` limits the part of it that can be written.
     """
 
     seconds: float = 10.0
@@ -122,6 +124,18 @@ class EndedError(CapsError):
         self.exit_code = exit_code
 
 
+#: A step is ended after this many times its limit in processor time. What it used between the two is near
+#: the limit: on another machine, or a busier one, it could have been on the other side of it.
+CERTAIN = 2
+#: A step ends by the clock after this many times that: it waits for something, or the machine is very busy.
+PATIENCE = 10
+
+
+def clock_seconds(seconds: float) -> float:
+    """How long to wait, by the clock, for a step that may use this much processor time."""
+    return CERTAIN * PATIENCE * seconds
+
+
 class Conversation(Protocol):
     """A running job that exchanges length-prefixed messages."""
 
@@ -130,7 +144,7 @@ class Conversation(Protocol):
         ...
 
     async def receive(self, seconds: float) -> bytes:
-        """Wait for one message; `EndedError` if none arrives in time, or the job has ended."""
+        """Wait for one message, so long by the clock; `EndedError` if there is none, or the job has ended."""
         ...
 
 

@@ -12,11 +12,11 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from caps.core.errors import SandboxError
 from caps.sandbox.base import Job
@@ -24,16 +24,17 @@ from caps.sandbox.runner import ENVIRONMENT, Launch, prlimit
 
 # --- The system-call filter: calls that no graded program needs, or that could evade the limits ---
 #
-# Namespaces would allow unbounded mounts; System V shared memory and memory files (memfd) are not charged to
-# the program; the others are rarely used and less tested parts of the kernel. They fail with EPERM. Sockets
-# may be internet or Unix sockets, which the network namespace isolates; other families (virtual machine
-# sockets, which ignore namespaces, netlink and so on) fail with EAFNOSUPPORT.
+# Namespaces would allow unbounded mounts; System V shared memory, memory files (memfd) and what is sent to a
+# socket and not received are not charged to the program; the others are rarely used and less tested parts of
+# the kernel. They fail with EPERM. A program gets sockets as connected pairs only, which event loops and
+# pipes between processes need: each holds a few hundred kilobytes at most, and their number is limited like
+# that of files. Pairs of other families than Unix fail with EAFNOSUPPORT.
 
 
 class _Machine(NamedTuple):
     audit: int
     clone: int
-    sockets: tuple[int, int]
+    socketpair: int
     denied: tuple[int, ...]
 
 
@@ -44,20 +45,20 @@ _CLONE3 = 435  # its flags are in memory that a filter cannot read; without it, 
 _NEW_USER = 0x10000000
 # In this order: unshare setns mount umount2 pivot_root ptrace process_vm_readv process_vm_writev keyctl
 # add_key request_key bpf perf_event_open userfaultfd shmget msgget semget open_by_handle_at kexec_load
-# init_module finit_module memfd_create. `sockets` are socket and socketpair.
+# init_module finit_module memfd_create socket connect bind setsockopt.
 _MACHINES = {
     "x86_64": _Machine(
-        0xC000003E, 56, (41, 53),
+        0xC000003E, 56, 53,
         (272, 308, 165, 166, 155, 101, 310, 311, 250, 248, 249, 321, 298, 323, 29, 68, 64, 304, 246, 175,
-         313, 319),
+         313, 319, 41, 42, 49, 54),
     ),
     "aarch64": _Machine(
-        0xC00000B7, 220, (198, 199),
+        0xC00000B7, 220, 199,
         (97, 268, 40, 39, 41, 117, 270, 271, 219, 217, 218, 280, 241, 282, 194, 186, 190, 265, 104, 105,
-         273, 279),
+         273, 279, 198, 203, 200, 208),
     ),
 }  # fmt: skip
-_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET and AF_INET6 of Linux; the first is missing elsewhere
+_UNIX = 1  # AF_UNIX
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _AUDIT, _FIRST = 0, 4, 16  # offsets in struct seccomp_data
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
@@ -66,22 +67,25 @@ _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 @cache
 def build_filter(machine: str = platform.machine()) -> bytes:
     """The filter as BPF bytes; it allows everything on a machine whose call numbers are not listed."""
-    if machine not in _MACHINES:
+    if not has_filter(machine):
         return _step(_RETURN, _ALLOW)
-    audit, clone, sockets, denied = _MACHINES[machine]
+    audit, clone, socketpair, denied = _MACHINES[machine]
     steps = [_step(_LOAD, _AUDIT), _step(_EQUAL, audit, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
     if machine == "x86_64":  # the x32 ABI: other numbers for the same calls
         steps += [_step(_AT_LEAST, 0x40000000, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
     steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _FAIL | errno.ENOSYS)]
     for number in (*denied, *_COMMON):
         steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _FAIL | errno.EPERM)]
-    for number in sockets:
-        steps += [_step(_EQUAL, number, 0, len(_FAMILIES) + 3), _step(_LOAD, _FIRST)]
-        steps += [_step(_EQUAL, family, len(_FAMILIES) - index) for index, family in enumerate(_FAMILIES)]
-        steps += [_step(_RETURN, _FAIL | errno.EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
+    steps += [_step(_EQUAL, socketpair, 0, 4), _step(_LOAD, _FIRST), _step(_EQUAL, _UNIX, 1, 0)]
+    steps += [_step(_RETURN, _FAIL | errno.EAFNOSUPPORT), _step(_RETURN, _ALLOW)]
     steps += [_step(_EQUAL, clone, 0, 3), _step(_LOAD, _FIRST), _step(_ANY_BIT, _NEW_USER, 0, 1)]
     steps += [_step(_RETURN, _FAIL | errno.EPERM), _step(_RETURN, _ALLOW)]
     return b"".join(steps)
+
+
+def has_filter(machine: str = platform.machine()) -> bool:
+    """Whether system calls are filtered on such a machine."""
+    return machine in _MACHINES
 
 
 def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
@@ -123,14 +127,14 @@ class Bubblewrap:
     @contextmanager
     def launch(self, job: Job) -> Iterator[Launch]:
         """The command that starts a job; its files are passed in memory."""
-        contents = [*job.files.values(), build_filter()]
-        fds = tuple(_in_memory(content) for content in contents)
-        try:
-            yield Launch(self._argv(job, fds), ENVIRONMENT, fds=fds)
-        finally:
-            for fd in fds:
-                with suppress(OSError):
-                    os.close(fd)
+        with ExitStack() as stack:
+            reading, writing = (
+                stack.enter_context(os.fdopen(end, mode))
+                for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+            )
+            contents = [*job.files.values(), build_filter()]
+            fds = (*(stack.enter_context(_in_memory(one)).fileno() for one in contents), writing.fileno())
+            yield Launch(self._argv(job, fds), ENVIRONMENT, fds=fds, init=(reading, writing))
 
     def _argv(self, job: Job, fds: tuple[int, ...]) -> tuple[str, ...]:
         limits = job.limits
@@ -144,7 +148,8 @@ class Bubblewrap:
         argv += [*_common_arguments(), *self._privileges()]
         argv += ["--perms", "0755", "--dir", _FOLDER, *_parents(job.files), *files]
         argv += _read_only(job.folders)
-        argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-1])]  # noqa: S108
+        argv += ["--remount-ro", "/", "--chdir", "/tmp", "--seccomp", str(fds[-2])]  # noqa: S108
+        argv += ["--info-fd", str(fds[-1])]
         inner = [_program(job.argv[0]), *(self._path_inside(word, job) for word in job.argv[1:])]
         if self.uids:
             # Random, so that other processes that run jobs are unlikely to use the same.
@@ -190,7 +195,10 @@ def _common_arguments() -> tuple[str, ...]:
                 str(parent),
             ]  # otherwise it would copy the mode, for example of /root
         arguments += ["--ro-bind", str(prefix), str(prefix)]
-    arguments += ["--proc", "/proc"]
+    # Without root, a program could otherwise write to the memory of its namespace's init and make it outlive
+    # this process. An empty folder hides it.
+    arguments += ["--proc", "/proc", "--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1"]
+    arguments += ["--remount-ro", "/proc/1"]
     for device in _DEVICES:
         arguments += ["--dev-bind", device, device]
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
@@ -240,9 +248,8 @@ def _count_tasks(uid: int) -> int:
     return count
 
 
-def _in_memory(content: bytes) -> int:
-    fd = os.memfd_create("job")
-    with os.fdopen(os.dup(fd), "wb") as file:
-        file.write(content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+def _in_memory(content: bytes) -> IO[bytes]:
+    file = os.fdopen(os.memfd_create("job"), "w+b", buffering=0)
+    file.write(content)
+    file.seek(0)
+    return file

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from caps.sandbox.base import Limits
+from caps.sandbox.base import CERTAIN, Limits
 from caps.sandbox.runner import ENVIRONMENT
 
 PYTHON = "python"
@@ -51,7 +51,7 @@ class Toolchain:
         address = 64 << 30 if self.reserves else None
         return replace(
             limits,
-            cpu=max(limits.cpu or limits.seconds, COMPILE_SECONDS),
+            cpu=max(CERTAIN * limits.seconds, COMPILE_SECONDS),
             memory=max(limits.memory, 2 << 30),
             address=address,
             processes=max(limits.processes, 64),

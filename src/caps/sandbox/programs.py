@@ -16,7 +16,18 @@ from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from caps.core.errors import SandboxError
-from caps.sandbox.base import PYTHON, Conversation, EndedError, Job, Limits, Sandbox, Status, printable
+from caps.sandbox.base import (
+    CERTAIN,
+    PYTHON,
+    Conversation,
+    EndedError,
+    Job,
+    Limits,
+    Sandbox,
+    Status,
+    clock_seconds,
+    printable,
+)
 from caps.sandbox.inside.plain import encode
 from caps.sandbox.inside.wire import split_texts, split_value
 from caps.sandbox.languages import COMPILE_SECONDS, TOOLCHAINS
@@ -59,8 +70,7 @@ def _compile(name: str) -> bytes:
 
 OutcomeStatus: TypeAlias = Status | Literal["unparsed"]
 _START_SECONDS = 10.0  # for a process to load, independent of the limit of a test
-_NATIVE_GRACE = 2.0  # seconds for the job to end a program
-_MAX_DIGITS = 12  # of an exit code or a size
+_MAX_DIGITS = 12  # of an exit code, a size or a time
 OUT_OF_TURN = "the program answered out of turn"
 
 
@@ -88,19 +98,32 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one input: the output, or the encoded result of a call; else why it failed."""
+    """The outcome of one input: the output, or the encoded result of a call; else why it failed.
+
+    `cpu` is the processor time that it took, `limit` what it was allowed, both in seconds.
+    """
 
     status: OutcomeStatus
     output: bytes = b""
     detail: str = ""
-    seconds: float = 0.0
+    cpu: float = 0.0
     reached: int = 0
+    limit: float = 0.0
+
+    @property
+    def unknown(self) -> str:
+        """Why it says nothing about the program, since it depends on the machine; else empty."""
+        if self.status == "clock":
+            return f"not ended after {clock_seconds(self.limit):g} s by the clock"
+        if self.status != "timeout" and self.cpu > self.limit > 0:
+            return f"took {self.cpu:.1f} s of processor time, near the limit of {self.limit:g} s"
+        return ""
 
 
 async def outcomes_of(
     sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], *, limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
-    """Yield the outcome of each input with its seconds; closing early kills the process.
+    """Yield the outcome of each input with its seconds of processor time; closing early kills the process.
 
     The caller must hold a core while it waits for an outcome. It may add inputs in between, for which the
     process is still there.
@@ -120,45 +143,43 @@ async def _session(
     sandbox: Sandbox, program: Program, inputs: Sequence[tuple[Any, float]], first: int, limits: Limits
 ) -> AsyncGenerator[Outcome, None]:
     """Yield outcomes of one process, from this input on; the last one may be that it ended."""
-    kind, allowed = program.kind, limits
+    kind, allowed = program.kind, replace(limits, cpu=CERTAIN * limits.seconds + _START_SECONDS)
     if kind == "serve":
-        allowed = replace(limits, cpu=limits.seconds * (len(inputs) - first) + _START_SECONDS)
+        allowed = replace(limits, cpu=CERTAIN * limits.seconds * (len(inputs) - first) + _START_SECONDS)
     elif kind == "native":
         allowed = TOOLCHAINS[program.language].limits(limits)
     start, run = _RUNS[kind]
     job = make_job(kind, allowed, prelude=program.prelude, trace=program.trace)
     async with sandbox.open(job) as conversation:
         await wait_until_ready(conversation, sandbox)
-        started = time.perf_counter()
         try:
             failure = await start(conversation, program, limits)
         except EndedError as ended:
-            failure = Outcome(ended.status, detail=str(ended))
+            failure = Outcome(ended.status, detail=str(ended), limit=limits.seconds)
         if failure is not None:
             for _ in islice(inputs, first, None):
                 yield failure
             return
         for value, seconds in islice(inputs, first, None):
-            started = time.perf_counter()
             try:
                 outcome = await run(conversation, program, value, seconds)
             except EndedError as ended:
-                yield Outcome(ended.status, detail=str(ended), seconds=time.perf_counter() - started)
+                yield Outcome(ended.status, detail=str(ended), limit=seconds)
                 return
-            yield replace(outcome, seconds=time.perf_counter() - started)
+            yield replace(outcome, limit=seconds)
 
 
 async def wait_until_ready(conversation: Conversation, sandbox: Sandbox) -> None:
     """Wait until the sandbox has started; a failure before that is not the candidate's fault."""
     try:
-        await conversation.receive(_START_SECONDS)
+        await conversation.receive(clock_seconds(_START_SECONDS))
     except EndedError as ended:
         raise SandboxError(f"{sandbox.name} did not start: {ended}") from None
 
 
 async def _feed_source(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
     await conversation.send(program.source.encode(errors="surrogatepass"))
-    answer = await conversation.receive(limits.seconds)
+    answer = await conversation.receive(clock_seconds(limits.seconds))
     return None if answer == b"parsed" else Outcome("unparsed", detail=printable(split_texts(answer, 1)[0]))
 
 
@@ -166,7 +187,7 @@ async def _compile_source(conversation: Conversation, program: Program, _: Limit
     file, compiling, running = TOOLCHAINS[program.language].commands(program.source)
     source = program.source.encode(errors="surrogatepass")
     await conversation.send(encode([source, file, compiling, running]))
-    answer = await conversation.receive(COMPILE_SECONDS)
+    answer = await conversation.receive(clock_seconds(COMPILE_SECONDS))
     if answer == b"parsed":
         return None
     lines = split_texts(answer, 1)[0].splitlines()
@@ -176,8 +197,10 @@ async def _compile_source(conversation: Conversation, program: Program, _: Limit
 
 async def load(conversation: Conversation, program: Program, limits: Limits) -> Outcome | None:
     """Load a program; returns an outcome only if that failed."""
-    await conversation.send(encode([program.source, program.prelude, program.entry_point, program.trace]))
-    reply = await conversation.receive(limits.seconds)
+    seconds = CERTAIN * limits.seconds
+    first = [program.source, program.prelude, program.entry_point, program.trace, seconds]
+    await conversation.send(encode(first))
+    reply = await conversation.receive(clock_seconds(limits.seconds))
     if reply == b"L":
         return None
     if reply[:1] == b"U":
@@ -186,51 +209,48 @@ async def load(conversation: Conversation, program: Program, limits: Limits) -> 
 
 
 async def _feed(conversation: Conversation, _: Program, value: str, seconds: float) -> Outcome:
-    await conversation.send(value.encode(errors="surrogatepass"))
-    return _read_fed(await conversation.receive(seconds))
-
-
-async def _feed_native(conversation: Conversation, _: Program, value: str, seconds: float) -> Outcome:
-    """Run a compiled program; the job ends it in time, and gets a little longer itself."""
-    await conversation.send(b"%.3f\n%b" % (seconds, value.encode(errors="surrogatepass")))
-    return _read_fed(await conversation.receive(seconds + _NATIVE_GRACE))
+    await conversation.send(b"%.3f\n%b" % (CERTAIN * seconds, value.encode(errors="surrogatepass")))
+    return _read_fed(await conversation.receive(clock_seconds(seconds)))
 
 
 def _read_fed(answer: bytes) -> Outcome:
-    head = answer[: answer.find(b"\n", 0, 3 * _MAX_DIGITS) + 1]
-    fields = head.split()
-    if (
-        len(fields) != 3
-        or not (fields[1] + fields[2]).isdigit()
-        or not fields[0].removeprefix(b"-").isdigit()
-    ):
-        known: dict[bytes, OutcomeStatus] = {b"output": "output", b"timeout": "timeout"}
-        return Outcome(known.get(fields[0], "crashed") if fields else "crashed")
-    end = len(head) + int(fields[1])
+    if answer == b"output":
+        return Outcome("output")
+    head = answer[: answer.find(b"\n", 0, 4 * _MAX_DIGITS) + 1]
+    code, *numbers = head.split() or [b""]
+    if len(numbers) != 3 or not b"".join(numbers).isdigit() or not code.removeprefix(b"-").isdigit():
+        return Outcome("crashed")
+    size, reached, milliseconds = map(int, numbers)
+    end = len(head) + size
     last = answer[end:].strip().rpartition(b"\n")[2]
     message = printable(split_texts(last, 1)[0])
-    status = classify_exit(int(fields[0]), answer[end:])
-    return Outcome(status, answer[len(head) : end], detail=message, reached=int(fields[2]))
+    status = classify_exit(int(code), answer[end:])
+    return Outcome(status, answer[len(head) : end], message, cpu=milliseconds / 1000, reached=reached)
 
 
 async def _call(conversation: Conversation, program: Program, value: list[Any], seconds: float) -> Outcome:
-    await conversation.send(encode(["call", program.entry_point, encode(value), encode({}), False]))
-    reply = await conversation.receive(seconds)
+    started = time.perf_counter()
+    call = ["call", program.entry_point, encode(value), encode({}), False, CERTAIN * seconds]
+    await conversation.send(encode(call))
+    reply = await conversation.receive(clock_seconds(seconds))
     parts = split_value(reply)
     outcome = failed_call(reply) if parts is None else Outcome("ok", parts[0])
-    if not program.trace:
+    if not program.trace and time.perf_counter() - started < seconds:
         return outcome
-    await conversation.send(encode(["reached"]))
-    counted = split_value(await conversation.receive(seconds))
-    new = counted is not None and counted[0] != encode(0)
-    return replace(outcome, reached=int(new))
+    await conversation.send(encode(["used"]))
+    counted = split_value(await conversation.receive(clock_seconds(seconds)))
+    numbers = b"" if counted is None else counted[0][: 2 * _MAX_DIGITS]
+    if len(numbers.split()) != 2 or not numbers.replace(b" ", b"").isdigit():
+        return Outcome("crashed", detail=OUT_OF_TURN)
+    reached, milliseconds = map(int, numbers.split())
+    return replace(outcome, reached=reached, cpu=milliseconds / 1000)
 
 
 _Start: TypeAlias = Callable[[Conversation, Program, Limits], Awaitable[Outcome | None]]
 _Run: TypeAlias = Callable[[Conversation, Program, Any, float], Awaitable[Outcome]]
 _RUNS: dict[str, tuple[_Start, _Run]] = {  # how a program is started, and run on an input
     "feed": (_feed_source, _feed),
-    "native": (_compile_source, _feed_native),
+    "native": (_compile_source, _feed),
     "serve": (load, _call),
 }
 

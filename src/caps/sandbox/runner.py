@@ -1,6 +1,12 @@
-"""Starts sandboxed jobs, reads their bounded output and kills their whole process group."""
+"""Starts sandboxed jobs, reads their bounded output and kills all their processes.
+
+A sandbox with its own process namespace reports the host's process id of the namespace's init. Killing that
+process ends every process of the namespace, whatever the program did to escape: as an ordinary user, it may
+own the init and leave its session and process group. Without such a report the process group is killed.
+"""
 
 import asyncio
+import json
 import math
 import os
 import signal
@@ -9,8 +15,9 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from caps.core.errors import SandboxError
 from caps.sandbox.base import EndedError, Job, JobResult, Limits, Status
@@ -18,6 +25,7 @@ from caps.sandbox.base import EndedError, Job, JobResult, Limits, Status
 _HEADER = 20  # digits of a message's length, with the line end
 _GRACE = 0.5  # seconds for a dead process's pipes to close
 _REAP = 5.0  # seconds for a killed process to be gone
+_PARENT = 1  # the place of the parent's id in /proc/<id>/stat, after the name in parentheses
 
 
 class Process(asyncio.SubprocessProtocol):
@@ -31,6 +39,7 @@ class Process(asyncio.SubprocessProtocol):
         self._limit = limit
         self._transport: Any = None
         self._open = {1, 2}
+        self._init: int | None = None  # pidfd of the namespace's init while it runs
         self._changed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,12 +83,21 @@ class Process(asyncio.SubprocessProtocol):
         in_time = await self._wait(lambda: self._message() is not None or 1 not in self._open, seconds)
         message = self._message()
         if message is None:
+            if in_time:  # how it ended is known a little later
+                await self._wait(lambda: self.exit_code is not None, _REAP)
             await self.end()
-            status: Status = "output" if self.overflowed else "crashed" if in_time else "timeout"
-            raise EndedError(status, self.exit_code, bytes(self.err))
+            raise EndedError(self._ending(in_time=in_time), self.exit_code, bytes(self.err))
         start = self.out.index(b"\n") + 1
         del self.out[: start + len(message)]
         return message
+
+    def _ending(self, *, in_time: bool) -> Status:
+        """Why there is no message."""
+        if self.overflowed:
+            return "output"
+        if not in_time:
+            return "clock"
+        return "timeout" if classify_exit(self.exit_code, b"") == "timeout" else "crashed"
 
     def _message(self) -> bytes | None:
         start = self.out.find(b"\n", 0, _HEADER) + 1
@@ -100,20 +118,40 @@ class Process(asyncio.SubprocessProtocol):
         await self._wait(lambda: not self._open, _GRACE if in_time else 0)
         return in_time
 
+    def watch_init(self, pid: int) -> None:
+        """Remember the init of the process namespace, a child of this process, until it has ended."""
+        with suppress(OSError):  # it has ended
+            handle = os.pidfd_open(pid)
+            if _parent_of(pid) != self._transport.get_pid():  # it has ended, and its number is another's
+                os.close(handle)
+                return
+            self._init = handle
+            asyncio.get_running_loop().add_reader(handle, self._forget_init)
+
+    def _forget_init(self) -> None:
+        if self._init is not None:
+            asyncio.get_running_loop().remove_reader(self._init)
+            os.close(self._init)
+            self._init = None
+            self._changed.set()
+
     def kill(self) -> None:
-        """Kill the process group, without waiting."""
-        if self._transport is not None and self.exit_code is None:
-            with suppress(ProcessLookupError, PermissionError):
+        """Kill all processes, without waiting."""
+        with suppress(ProcessLookupError, PermissionError):
+            if self._init is not None:
+                signal.pidfd_send_signal(self._init, signal.SIGKILL)  # the launcher then ends by itself
+            elif self._transport is not None and self.exit_code is None:
                 os.killpg(self._transport.get_pid(), signal.SIGKILL)
 
     async def end(self) -> None:
-        """Kill the process if it still runs, and close its pipes."""
+        """Kill what still runs, wait until it is gone, and close the pipes."""
         if self._transport is None:
             return
         self.kill()
         try:
-            await self._wait(lambda: self.exit_code is not None, _REAP)
+            await self._wait(lambda: self.exit_code is not None and self._init is None, _REAP)
         finally:
+            self._forget_init()
             self._transport.close()
 
     async def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
@@ -127,12 +165,16 @@ class Process(asyncio.SubprocessProtocol):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The actual command of a job, with its environment, folder and open files."""
+    """The actual command of a job, with its environment, folder and open files.
+
+    `init` are the two ends of a pipe on which the command reports the init of its process namespace.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     folder: str = "/"
     fds: tuple[int, ...] = ()
+    init: tuple[IO[bytes], IO[bytes]] | None = None
 
 
 class Launcher(Protocol):
@@ -233,6 +275,35 @@ async def _start(process: Process, launch: Launch) -> None:
         )
     except OSError as error:
         raise SandboxError(f"{launch.argv[0]!r} cannot start: {os.strerror(error.errno or 0)}") from None
+    if launch.init is not None:
+        reading, writing = launch.init
+        writing.close()  # so that the report ends
+        pid = _reported_init(await _read_to_end(reading))
+        if pid is not None:
+            process.watch_init(pid)
+
+
+async def _read_to_end(pipe: IO[bytes]) -> bytes:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+    try:
+        return await reader.read()
+    finally:
+        transport.close()
+
+
+def _reported_init(report: bytes) -> int | None:
+    """The process id in a report; None if there is none, because nothing was started."""
+    try:
+        return int(json.loads(report)["child-pid"])
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return int(stat.rpartition(")")[2].split()[_PARENT])
 
 
 def _status(process: Process, *, in_time: bool) -> Status:
@@ -272,7 +343,7 @@ def prlimit(limits: Limits, *, processes: int | None) -> tuple[str, ...]:
         "prlimit",
         f"--as={limits.address or limits.memory}",
         f"--data={limits.memory}",
-        f"--cpu={cpu}",
+        f"--cpu={cpu}:{cpu + 2}",
     ]
     command.append(f"--fsize={limits.file_size}")
     command += [f"--nofile={limits.files}", f"--stack={_STACK}", "--core=0", "--memlock=0", "--msgqueue=0"]

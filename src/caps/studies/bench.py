@@ -3,16 +3,17 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import parent_process
 from pathlib import Path
 from threading import Thread
 
 from msgspec.structs import replace
 
 from caps.building import make_prepare
+from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.types import Case
@@ -199,8 +200,7 @@ def run_tasks(tasks: Sequence[Task], *, processes: int) -> Iterator[tuple[str, l
     if processes <= 1 or contests < WORTH_PROCESSES:
         yield from map(run_task, tasks)
         return
-    context = get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=leave_with_parent) as workers:
+    with process_pool(processes, leave_with_parent) as workers:
         under_way: list[Future[tuple[str, list[Result]]]] = []
         for task in tasks:
             under_way.append(workers.submit(run_task, task))

@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from multiprocessing import get_context
 from typing import TypeAlias
 
 from caps.building import make_prepare
+from caps.child_python import process_pool
 from caps.core.errors import InputError
 from caps.core.play import Strategy
 from caps.core.types import Ask, Case, Level, Pairing, shows_difference
@@ -193,7 +193,7 @@ def _results(chunks: Iterator[Sequence[Case]], task: Task, processes: int) -> It
     if processes <= 1:
         yield from (_forecast_chunk(chunk, task) for chunk in chunks)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as workers:
+    with process_pool(processes) as workers:
         under_way: deque[Future[list[Forecasts]]] = deque()
         for chunk in chunks:
             under_way.append(workers.submit(_forecast_chunk, chunk, task))

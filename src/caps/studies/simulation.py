@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from random import Random
 from statistics import fmean
 from typing import Any
 
+from caps.child_python import process_pool
 from caps.core.contest import Contest
 from caps.core.errors import InputError
 from caps.core.play import Strategy
@@ -216,7 +215,7 @@ def _results(
     if processes <= 1:
         yield from (_play_chunk(chunk, task) for chunk in chunks)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as workers:
+    with process_pool(processes) as workers:
         yield from workers.map(_play_chunk, chunks, [task] * len(chunks))
 
 

@@ -1,9 +1,10 @@
 """Runs a program on one standard input after another, each in a new child process.
 
-The first message is the program; each later one is an input. A reply has the exit code, the length of the
-output and the number of lines reached for the first time in a line, then the output, then the end of standard
-error. A run ends when the program and all processes that it started have ended, so what they print counts
-whatever their timing. They have ended when nobody holds the pipe that they inherit, and their group is empty.
+The first message is the program; each later one is a number of seconds of processor time, a line end, and an
+input. A reply has the exit code, the length of the output, the number of lines reached for the first time and
+the milliseconds of processor time in a line, then the output, then the end of standard error. A run ends when
+the program and all processes that it started have ended, so what they print counts whatever their timing.
+They have ended when nobody holds the pipe that they inherit, and their group is empty.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import signal
 import sys
 import time
 
 from caps.sandbox.inside.coverage import Coverage
 from caps.sandbox.inside.prelude import load, preload
-from caps.sandbox.inside.wire import Wire
+from caps.sandbox.inside.wire import Wire, limit_cpu
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
     if prelude:
         preload(code)
     gc.freeze()  # so that children do not copy unused pages
-    while (text := wire.receive()) is not None:
+    while (message := wire.receive()) is not None:
+        seconds, _, text = message.partition(b"\n")
         files = _open_files(text, 4 if trace else 3)
         running, alive = _open_pipe()
         child = os.fork()
@@ -48,6 +49,7 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
             wire.close()
             os.close(running)
             _become(files)
+            limit_cpu(float(seconds))
             if coverage is None or coverage.is_complete:
                 load(code, "__main__", prelude=prelude)
             else:
@@ -60,8 +62,7 @@ def main(limit: int, *, prelude: bool, trace: bool = False) -> None:
 def main_native(limit: int) -> None:
     """Compile a program of another language, then run it on every input, each with its own time limit.
 
-    The first message is the source, the name of its file, and the commands; each later one is a number of
-    seconds, a line end, and an input.
+    The first message is the source, the name of its file, and the commands.
     """
     from caps.sandbox.inside.plain import decode_given  # noqa: PLC0415 - only needed here
 
@@ -81,7 +82,7 @@ def main_native(limit: int) -> None:
 
 
 def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: float) -> bytes:
-    """Run a command; after these seconds, if any, it is killed."""
+    """Run a command; after these seconds of processor time, if any, it is killed."""
     files = _open_files(text, 3)
     running, alive = _open_pipe()
     child = os.fork()
@@ -90,25 +91,13 @@ def _run_native(wire: Wire, argv: list[str], text: bytes, limit: int, seconds: f
             wire.close()
             os.close(running)
             _become(files)
+            if seconds:
+                limit_cpu(seconds)
             os.execvp(argv[0], argv)  # noqa: S606
         finally:
             os._exit(127)
-    ended = []
-
-    def end(*_: object) -> None:
-        ended.append(child)
-        for kill in (os.killpg, os.kill):  # it may not lead its group yet
-            try:  # noqa: SIM105
-                kill(child, signal.SIGKILL)
-            except OSError:
-                pass
-
     os.close(alive)
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    answer = _await(child, running, files, limit, None)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    return b"timeout 0 0\n" if ended else answer
+    return _await(child, running, files, limit, None)
 
 
 def _open_files(text: bytes, count: int) -> list[int]:
@@ -173,17 +162,18 @@ def _become(files: list[int]) -> None:
 
 
 def _await(child: int, running: int, files: list[int], limit: int, coverage: Coverage | None) -> bytes:
-    _, status = os.waitpid(child, 0)
+    _, status, used = os.wait4(child, 0)
     while os.read(running, 4096):
         pass
     os.close(running)
     while _is_group(child):  # a program that was executed has closed the pipe
         time.sleep(0.001)
     out, err = (os.fstat(file).st_size for file in files[1:3])
-    answer = b"output 0 0\n"
+    answer = b"output"
     if out <= limit:
         new = 0 if coverage is None else _reached(coverage, files[3])
-        answer = b"%d %d %d\n%b" % (os.waitstatus_to_exitcode(status), out, new, os.pread(files[1], out, 0))
+        code, spent = os.waitstatus_to_exitcode(status), int(1000 * (used.ru_utime + used.ru_stime))
+        answer = b"%d %d %d %d\n%b" % (code, out, new, spent, os.pread(files[1], out, 0))
         answer += os.pread(files[2], _ERRORS, max(0, err - _ERRORS))
     for file in files:
         os.close(file)

@@ -1,18 +1,19 @@
 """Loads a program and calls its functions on request, with plain data in and out.
 
 The first message is the program with its settings; each later one names a function (or a stored object) and
-arguments. `wire` describes the replies. A process that the program forked sends none: it would answer the
-next request.
+arguments. `wire` describes the replies. Loading and each call end the process when they use too much
+processor time. A process that the program forked sends no reply: it would answer the next request.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from caps.sandbox.inside.coverage import Coverage
 from caps.sandbox.inside.plain import decode_given, encode
 from caps.sandbox.inside.prelude import load
-from caps.sandbox.inside.wire import Wire, join_texts, reply_value
+from caps.sandbox.inside.wire import Wire, join_texts, limit_cpu, reply_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 class Served:
     """A loaded program, and its objects that were sent as numbers because they are not plain data."""
 
-    def __init__(self, names: dict[str, Any], coverage: Coverage | None = None) -> None:
-        self._names, self._coverage, self._known = names, coverage, 0
+    def __init__(self, names: dict[str, Any], seconds: float, coverage: Coverage | None = None) -> None:
+        self._names, self._seconds, self._coverage, self._known = names, seconds, coverage, 0
+        self._spent = 0.0
         self._kept: list[object] = []
         self._numbers: dict[int, int] = {}
 
@@ -50,22 +52,26 @@ class Served:
         request = decode_given(message)
         if request[0] == "get":
             return reply_value(encode(self.find(*request[1:]), self.keep))
-        if request[0] == "reached":
-            return reply_value(encode(self._newly_reached()))
-        _, target, given, named, back = request
+        if request[0] == "used":
+            return reply_value(b"%d %d" % (self._newly_reached(), int(1000 * self._spent)))
+        _, target, given, named, back, *seconds = request
+        limit_cpu(seconds[0] if seconds else self._seconds)
         values = decode_given(given, self.find)
         result = encode(self._call(self.find(target), values, decode_given(named, self.find)), self.keep)
         after = encode(values, self.keep) if back else given
         return reply_value(result, after if after != given else b"")
 
     def _call(self, function: Any, values: list[Any], named: dict[str, Any]) -> Any:
-        if self._coverage is None or self._coverage.is_complete:
-            return function(*values, **named)
-        self._coverage.start()
+        coverage = None if self._coverage is None or self._coverage.is_complete else self._coverage
+        before = time.process_time()
+        if coverage is not None:
+            coverage.start()
         try:
             return function(*values, **named)
         finally:
-            self._coverage.stop()
+            if coverage is not None:
+                coverage.stop()
+            self._spent = time.process_time() - before
 
     def _newly_reached(self) -> int:
         """The number of lines reached since the last such request."""
@@ -77,7 +83,7 @@ class Served:
 def main() -> None:
     """Load the program, then answer requests until the input ends."""
     wire, process = Wire(), os.getpid()
-    source, prelude, entry_point, trace = decode_given(wire.receive() or b"")
+    source, prelude, entry_point, trace, seconds = decode_given(wire.receive() or b"")
     try:
         code = compile(source, "main.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -85,7 +91,9 @@ def main() -> None:
         return
     try:
         coverage = Coverage(code) if trace else None
-        served = Served(load(code, "candidate", prelude=prelude, entry_point=entry_point), coverage)
+        limit_cpu(seconds)
+        names = load(code, "candidate", prelude=prelude, entry_point=entry_point)
+        served = Served(names, seconds, coverage)
     except BaseException as error:
         if os.getpid() == process:
             wire.send(_raised(error))
