@@ -13,9 +13,6 @@ SUITE = (
     "tests/graders/test_sandbox.py",
     "tests/attacks/test_sandbox_escapes.py",
     "tests/attacks/test_sandbox_results.py",
-    "tests/attacks/test_grading_cheats.py",
-    "tests/attacks/test_hostile_patches.py",
-    "tests/findings/test_findings.py",
 )
 PART = (
     "tests/graders/test_sandbox.py::test_an_honest_program_gets_its_input_and_gives_its_output",
