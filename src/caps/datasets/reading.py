@@ -7,7 +7,6 @@ an `InputError`.
 import csv
 import gzip
 import json
-import os
 import subprocess
 import sys
 import zlib
@@ -20,6 +19,7 @@ from typing import IO, Any
 
 import msgspec
 
+from caps.child_python import isolated
 from caps.core.errors import InputError
 from caps.datasets.arrow import arrow_errors, open_remote
 from caps.files import BOM, is_stream, open_input
@@ -27,14 +27,7 @@ from caps.files import BOM, is_stream, open_input
 _MIB = 1 << 20
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
-_NEEDED = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # to start on Windows
-_PARQUET_LINES = """
-import sys
-root, path, memory = sys.argv[1:]
-sys.path.append(root)
-from caps.datasets.arrow import write_rows
-write_rows(path, int(memory))
-"""
+_PARQUET_LINES = "from caps.datasets.arrow import write_rows; write_rows(sys.argv[1], int(sys.argv[2]))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,13 +321,13 @@ def parquet_rows(path: str, limits: Limits = LIMITS) -> Iterator[Row]:
 
 @contextmanager
 def _open_parquet_lines(path: str, limits: Limits) -> Iterator[subprocess.Popen[bytes]]:
-    root = str(Path(__file__).parents[2])
+    child = isolated(_PARQUET_LINES, str(Path(path).absolute()), str(limits.whole))
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-I", "-c", _PARQUET_LINES, root, str(Path(path).absolute()), str(limits.whole)],
+        child.argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"ARROW_DEFAULT_MEMORY_POOL": "system", **_NEEDED},
+        env=child.env | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
     )
     with process:
         try:
