@@ -1,9 +1,7 @@
 """`RunConfig`: one object behind every option, file, variable, request and keyword; and the files it is kept in."""
 
 import json
-import shutil
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,7 +16,6 @@ from judging import better_quality_wins, write_cases
 from models.server import StubServer
 from shell import caps, json_lines
 
-OLD = Path(__file__).parent / "recorded" / "version-0.1"
 WORDS = st.text("abcdefgh", min_size=1, max_size=8)
 TABLES = st.fixed_dictionaries(
     {"model": WORDS, "weight": st.floats(0.1, 9)},
@@ -195,45 +192,6 @@ def test_failing_programs_are_left_out_only_where_that_is_asked_for_and_the_resu
     assert (refused.returncode, "cannot skip failing programs" in refused.stderr) == (2, True)
 
 
-@pytest.fixture
-def old(tmp_path):
-    """Runs of version 0.1 with their journal, moved to a place of their own."""
-    shutil.copytree(OLD, tmp_path, dirs_exist_ok=True)
-    for path in tmp_path.glob("run-*/run.json"):
-        path.write_text(path.read_text().replace("/tmp/v01/", f"{tmp_path}/"))
-    return tmp_path
-
-
-@pytest.mark.parametrize("strategy", ["caps-r", "posterior"])
-def test_a_run_of_version_0_1_is_replayed_and_reported(strategy, old):
-    done = caps("replay", old / f"run-{strategy}")
-    if strategy == "caps-r":
-        assert done.returncode == 0, done.stderr
-        assert "3 cases replayed without a call, all as in the run" in done.stderr
-    else:  # its second version asks other questions, and says so rather than guess
-        assert done.returncode == 1
-        assert [line for line in done.stderr.splitlines() if line.startswith("unfinished: case")]
-    other = caps("replay", old / f"run-{strategy}", "--strategy", "majority")
-    assert other.returncode == 0, other.stderr
-    assert caps("report", old / f"run-{strategy}").returncode == 0
-    assert f"strategy <b>{strategy}" in (old / f"run-{strategy}" / "report.html").read_text().replace(
-        "\n", " "
-    )
-
-
-def test_a_journal_of_version_0_1_answers_the_same_run_now(old):
-    file = read_run_file(old / "run-caps-r")
-    assert file.config.strategy == "caps-r"
-    with StubServer(better_quality_wins) as server:
-        done = caps(
-            "select", old / "cases.jsonl", "--model", "stub", "--base-url", server.url, "--journal",
-            old / "journal.sqlite", "--prompt-version", "v1", "--quiet", "--strategy", "caps-r",
-        )  # fmt: skip
-        assert server.requests == 1, "the first call, which tries the endpoint"
-    lines = [json.loads(line) for line in (old / "run-caps-r" / "selections.jsonl").read_text().splitlines()]
-    assert [line["order"] for line in json_lines(done)] == [line["order"] for line in lines]
-
-
 def test_a_run_file_that_is_none_is_named(tmp_path):
     (tmp_path / "run.json").write_text('{"config": {"modell": "m"}, "cases": "c"}')
     with pytest.raises(InputError, match=r"run.json: config: modell: no such setting; did you mean 'model'"):
@@ -300,23 +258,3 @@ def test_a_run_that_left_out_failing_programs_is_replayed_with_a_strategy_that_c
     assert done.returncode == 0, done.stderr
     assert caps("replay", tmp_path / "run").returncode == 0
     assert caps("replay", tmp_path / "run", "--strategy", "majority").returncode == 0
-
-
-def test_a_run_of_version_0_1_that_left_out_failing_programs_is_continued_with_that_option(old):
-    words = (
-        "select",
-        old / "cases.jsonl",
-        "--model",
-        "stub",
-        "--journal",
-        old / "journal.sqlite",
-        "--strategy",
-        "caps-r",
-    )
-    with StubServer(better_quality_wins) as server:
-        where = ("--base-url", server.url, "--out", old / "run-caps-r", "--quiet")
-        refused = caps(*words, *where)
-        done = caps(*words, *where, "--skip-failing")
-        assert server.requests == 1, "all but the first call, which tries the endpoint, is in the journal"
-    assert (refused.returncode, "holds a run with another" in refused.stderr) == (2, True)
-    assert done.returncode == 0, done.stderr

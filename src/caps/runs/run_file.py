@@ -1,7 +1,4 @@
-"""`run.json`: the resolved configuration of a run, its input, versions and digests.
-
-Files of version 0.1 are converted when they are read, so their runs can be reported and replayed.
-"""
+"""`run.json`: the resolved configuration of a run, its input, versions and digests."""
 
 import errno
 import sys
@@ -75,9 +72,7 @@ class RunFile:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], *, where: str) -> "RunFile":
-        """Read what `to_row` or version 0.1 wrote."""
-        if "config" not in row:
-            return _from_version_0_1(row, where)
+        """Read what `to_row` wrote."""
         known = {name: row[name] for name in cls.__dataclass_fields__ if name in row and name != "config"}
         return cls(config=RunConfig.from_dict(row["config"], where=f"{where}: config"), **known)
 
@@ -233,50 +228,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             installed[name] = "unknown"
     return installed
-
-
-def _from_version_0_1(row: Mapping[str, Any], where: str) -> RunFile:
-    """Convert the flat file of version 0.1."""
-    judge, price = row["judge"], row.get("price") or {}
-    budgets = row["budget"]
-    settings = {name: value for name, value in row["strategy"].items() if name != "name"}
-    values = {
-        "model": row["model"],
-        "base_url": row["base_url"],
-        "judge_model_e1": row.get("model_e1"),
-        "judge_base_url_e1": () if row.get("model_e1") is None else row.get("base_url_e1") or row["base_url"],
-        "confidence": judge["confidence"],
-        "max_tokens": judge["max_tokens"],
-        "reply": judge.get("reply"),
-        "extra": row["extra"],
-        "prompts": row["prompts_folder"],
-        "prompt_version": "v1",
-        "strategy": row["strategy"]["name"],
-        "settings": settings,
-        "skip_failing": settings.get("shortlist") == "tests",
-        "seed": row["seed"],
-        "profile": row["profile"],
-        "views": row["views"],
-        "hard_evidence": row.get("hard_evidence") or ("auto" if row.get("findings") else "off"),
-        "sandbox": row.get("sandbox") or "auto",
-        "journal": row["journal"],
-        **{f"price_{name}": value for name, value in price.items()},
-        **{f"budget_{name}": value for name, value in budgets["case"].items()},
-        **{f"budget_total_{name}": value for name, value in budgets["total"].items()},
-    }
-    batch = None
-    if "batch" in row:
-        values |= {"engine": "batch", "batch": row["batch"]}
-        batch = {"limit_name": row.get("limit_name", "max_tokens")}
-    return RunFile(
-        config=RunConfig.from_dict(values, where=where),
-        cases=row["cases"],
-        limit=row["limit"],
-        findings=row.get("findings") or {},
-        prompt_digests=row["prompts"],
-        versions=row["versions"],
-        calibration=row.get("calibration"),
-        cases_file=row.get("cases_file"),
-        batch=batch,
-        summary=row.get("summary") or {},
-    )
