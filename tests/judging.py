@@ -42,8 +42,9 @@ def better_quality_wins(body: dict, number: int = 0) -> Reply:
     if not shown and "<winner>" in prompt:  # the documents' own example: 17 * 23
         side = "B" if "391" in prompt.partition("BEGIN CANDIDATE B")[2] else "A"
         return Reply(f"<winner>{side}</winner>\n<confidence>HIGH</confidence>")
-    if not shown:
+    if not shown and "BEGIN CANDIDATE" not in prompt:
         return Reply("OK")
+    shown = shown or [0.5, 0.5]  # nothing tells them apart
     if "<rating_A>" in prompt:
         return Reply(f"<rating_A>{_rate(shown[0])}</rating_A>\n<rating_B>{_rate(shown[1])}</rating_B>")
     if "<rating>" in prompt:

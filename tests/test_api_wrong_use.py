@@ -222,7 +222,7 @@ def test_the_cycle_collector_is_set_back_after_a_call_also_after_a_failure():
     assert gc.get_threshold() == before
     with StubServer(lambda *_: Reply("nonsense")) as server:
         results = caps.select_many_sync(
-            cases(1), model="m", base_url=server.url, strategy="knockout", max_tokens=16
+            cases(1), model="m", base_url=server.url, strategy="knockout", max_tokens=16, keep_going=True
         )
     assert len(results) == 1
     assert gc.get_threshold() == before

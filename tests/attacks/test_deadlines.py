@@ -199,7 +199,7 @@ def test_a_case_that_cannot_be_prepared_in_its_time_fails_by_name_and_the_others
 
 
 def test_a_request_that_cannot_be_prepared_in_its_time_is_an_error_object():
-    body = {**code_row("1", *(f"a{i};" * LONG_CODE for i in range(3))), "caps": {"seconds": 0.1}}
+    body = {**code_row("1", *(f"a{i};" * 20 * LONG_CODE for i in range(3))), "caps": {"seconds": 0.1}}
 
     async def work(server):
         return await server(path="/v1/select", body=body)

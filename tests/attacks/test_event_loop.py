@@ -144,7 +144,8 @@ def health_before_the_judge(payload, *, path="/v1/select", behaviour=better_qual
     ],
 )
 def test_a_server_answers_others_while_it_prepares(name):
-    body = {"problem": "p", "candidates": HOSTILE[name], "domain": "code", "caps": {"strategy": "caps"}}
+    options = {"strategy": "caps", "keep_going": True}  # texts with tags need verdicts with a code
+    body = {"problem": "p", "candidates": HOSTILE[name], "domain": "code", "caps": options}
     limits = Limits(max_samples=64)
     answer, count = health_before_the_judge(json.dumps(body).encode(), limits=limits)
     assert answer.status == 200, answer.body[:300]

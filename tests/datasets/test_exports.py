@@ -135,8 +135,7 @@ def test_the_winner_becomes_a_chat_to_learn_from():
     ("line", "rewards"),
     [
         ({"scores": [0.8, 0.2, 0.2]}, [1.414214, -0.707107, -0.707107]),
-        ({"order": [0, 2, 1]}, [1.224745, -1.224745, 0.0]),
-        ({"scores": [0.8, None, 0.2], "order": [0, 2, 1]}, [1.224745, -1.224745, 0.0]),
+        ({"scores": [1.0, 0.0, 0.5], "score_kind": "rank"}, [1.224745, -1.224745, 0.0]),
         ({"scores": [0.5, 0.5, 0.5]}, [0.0, 0.0, 0.0]),
     ],
 )
@@ -148,9 +147,8 @@ def test_rewards_of_a_group_are_normalised(line, rewards):
 
 def test_equal_completions_have_equal_rewards():
     case = Case("q", Problem.of("?"), (Candidate("a"), Candidate("b"), Candidate("a")), "general")
-    for line in ({"order": [0, 1, 2]}, {"scores": [0.7, 0.3, None], "order": [0, 1, 2]}):
-        (row,) = lines(EXPORTS["rewards"]([Chosen(case, (0,), line)]))
-        assert row["rewards"][0] == row["rewards"][2]
+    (row,) = lines(EXPORTS["rewards"]([Chosen(case, (0,), {"scores": [0.8, 0.3, 0.6]})]))
+    assert row["rewards"][0] == row["rewards"][2]
     assert row["scores"] == [0.7, 0.3, 0.7]
 
 

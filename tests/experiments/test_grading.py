@@ -14,6 +14,7 @@ def test_one_candidate_is_graded_and_undecided_where_its_truth_is_not_known():
                 ("math", {"answer": 12}, "\\boxed{13}"),
                 ("math", {}, "\\boxed{12}"),
                 ("general", {"answer": "12"}, "12"),
+                ("general", {"answer": "Paris"}, "The city of light."),
                 ("code", {}, "print(1)"),
             ]
             return [
@@ -25,4 +26,4 @@ def test_one_candidate_is_graded_and_undecided_where_its_truth_is_not_known():
         finally:
             await book.close()
 
-    assert asyncio.run(grades()) == [True, False, None, None, None]
+    assert asyncio.run(grades()) == [True, False, None, True, None, None]

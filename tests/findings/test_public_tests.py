@@ -148,12 +148,12 @@ def test_undeclared_tests_never_choose_and_select_says_so_once(form, tmp_path):
 def test_python_logs_undeclared_tests_once(caplog):
     caplog.set_level(logging.WARNING, logger="caps")
     caps.select_many_sync([row(CHECK, WRONG, RIGHT)] * 3, strategy="tests-first", journal=None)
-    assert [one.name for one in caplog.records] == ["caps"]
+    assert [record.name for record in caplog.records if record.name != "asyncio"] == ["caps"]
     assert "declare them public" in caplog.text
     caplog.clear()
     for tests in ({"hidden": CHECK}, {"public": CHECK}):
         caps.select_sync(row(tests, WRONG, RIGHT), strategy="majority", journal=None)
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.name != "asyncio"] == []
 
 
 class Watching:

@@ -66,7 +66,7 @@ def test_a_judge_with_room_to_think_is_read_and_one_without_is_not(tmp_path, giv
     with StubServer(thinks) as server:
         done = caps(
             "bench", tmp_path / "study.toml", "--base-url", server.url, "--no-journal", "--out",
-            tmp_path / "out", "--json", "--quiet", *given,
+            tmp_path / "out", "--json", "--quiet", "--keep-going", *given,
         )  # fmt: skip
         asked = [body for body in server.bodies if "quality=" in json.dumps(body)]
     assert done.returncode == 0, done.stderr

@@ -162,10 +162,10 @@ def _become(files: list[int]) -> None:
 
 
 def _await(child: int, running: int, files: list[int], limit: int, coverage: Coverage | None) -> bytes:
-    _, status, used = os.wait4(child, 0)
-    while os.read(running, 4096):
+    while os.read(running, 4096):  # first of all: a program that writes into the pipe must not wait for us
         pass
     os.close(running)
+    _, status, used = os.wait4(child, 0)
     while _is_group(child):  # a program that was executed has closed the pipe
         time.sleep(0.001)
     out, err = (os.fstat(file).st_size for file in files[1:3])
