@@ -169,47 +169,6 @@ def test_a_mistake_exits_2(cases, words, said):
     assert "Traceback" not in done.stderr
 
 
-def test_many_problems_are_reckoned_up_by_hand(cases):
-    rates = ("--tokens-per-second", 1000, "--output-tokens-per-second", 100, "--gpus", 4, "--gpu-hour-usd", 3)
-    words = ("plan", "--problems", 1000, "--strategy", "caps", "--output-tokens", 100, *rates)
-    (row,) = caps_json(*words)
-    found = row["capacity"]
-    assert found["calls"] == 18 * 1000
-    hours = (1000 * row["tokens"] / 1000 + 18_000 * 100 / 100) / 3600
-    assert (found["gpu_hours"], found["usd"]) == (
-        pytest.approx(hours, abs=0.01),
-        pytest.approx(3 * hours, abs=0.01),
-    )
-    assert found["live"]["bound_by"] == "GPUs"
-    assert found["live"]["seconds"] == pytest.approx(hours / 4 * 3600, abs=0.1)
-    assert found["batch"]["trips"] == 3
-    (of_cases,) = caps_json(*words, cases)
-    assert of_cases["capacity"]["tokens"] == pytest.approx(of_cases["tokens"]["mean"] * 1000 / 3, abs=1)
-    done = caps(*words, "--price-input", 1, "--price-output", 2)
-    assert "1,000 problems; 4 GPUs" in done.stdout
-
-
-def test_a_batch_costs_its_share_of_the_price():
-    words = (
-        "--problems",
-        1000,
-        "--strategy",
-        "caps",
-        "--price-input",
-        1,
-        "--price-output",
-        0,
-        "--batch-price",
-        0.25,
-    )
-    (row,) = caps_json("plan", *words)
-    assert row["capacity"]["usd"] == row["tokens"] / 1000
-    assert row["capacity"]["batch"]["usd"] == row["tokens"] / 4000
-    refused = caps("plan", "--gpus", 2)
-    assert refused.returncode == 2
-    assert "--gpus needs --problems" in refused.stderr
-
-
 def test_a_judge_known_to_be_at_chance_is_not_asked_by_a_strategy_that_reckons_with_it(tmp_path):
     profile = tmp_path / "judge.json"
     profile.write_text(json.dumps(dict.fromkeys(("e1_high", "e1_low", "e2_high", "e2_low"), 0.5)))

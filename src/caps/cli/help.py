@@ -11,9 +11,9 @@ from typer.core import TyperGroup
 
 FILES, JUDGE, STRATEGY, GENERATION = "Input and output", "Judge", "Strategy and evidence", "Generation"
 BUDGET, PERFORMANCE, SERVER, ADVANCED = "Budget and prices", "Performance", "Server", "Advanced"
-SIZES, SCALE = "Problems and sizes", "Many problems"
+SIZES = "Problems and sizes"
 #: The panels of the help in the order in which they are printed.
-PANELS = (FILES, JUDGE, STRATEGY, GENERATION, SIZES, BUDGET, PERFORMANCE, SCALE, SERVER, ADVANCED)
+PANELS = (FILES, JUDGE, STRATEGY, GENERATION, SIZES, BUDGET, PERFORMANCE, SERVER, ADVANCED)
 
 WIDTH = 100  # longer lines are hard to read
 SHORTEST, LONGEST = 8, 30  # characters of the left column of a panel

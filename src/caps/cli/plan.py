@@ -16,18 +16,6 @@ from caps.cli import options
 from caps.cli.help import PERFORMANCE, SIZES, STRATEGY
 from caps.cli.options import JsonFlag, SetOption, allow_named, complete_strategies, named_domain
 from caps.cli.output import FailureLog, print_json, say, stdout
-from caps.cli.plan_capacity import (
-    BatchHours,
-    BatchPrice,
-    CallsRate,
-    Gpus,
-    Problems,
-    Scale,
-    Workers,
-    WriteRate,
-    print_capacity,
-    with_capacity,
-)
 from caps.cli.preflight import texts_of
 from caps.cli.progress import Progress
 from caps.config import Keys, RunConfig
@@ -38,7 +26,6 @@ from caps.core.play import Strategy, capabilities_of
 from caps.core.settings import settings_of
 from caps.core.text import estimate_tokens, number, percent, plural
 from caps.core.types import Case
-from caps.costs.capacity import CONNECTIONS, Fleet
 from caps.costs.closed_form import ViewSizes
 from caps.costs.forecast import PER_CHARACTER, distinct_entrants, forecast
 from caps.costs.prices import Price, Terms, listed_price, measured_output, price_of_all
@@ -61,15 +48,8 @@ PROMPT_TOKENS = 50  # of the prompt that asks for an answer, besides the problem
 POOL_ONLY = ("pool", "rho", "partial_tokens", "full_tokens", "overhead_tokens")
 CASES_ONLY = (
     "judge", "profile", "view", "domain", "context_tokens", "prompts", "limit", "tokenizer",
-    "tokens_per_char", "journal", "write_tests",
-)  # fmt: skip
-TERMS_ONLY = (
-    "price_input", "price_output", "price_cached", "output_tokens", "tokens_per_second", "latency",
-    "max_connections",
-)  # fmt: skip
-SCALE_ONLY = (
-    "output_tokens_per_second", "gpus", "gpu_hour_usd", "workers", "calls_per_second", "batch_hours",
-    "batch_price",
+    "tokens_per_char", "journal", "write_tests", "price_input", "price_output", "price_cached",
+    "output_tokens", "tokens_per_second", "latency", "max_connections",
 )  # fmt: skip
 
 Cases = Annotated[
@@ -245,14 +225,6 @@ def plan(
     max_n: MaxN = 32,
     target: Target = 0.95,
     sample_tokens: SampleTokens = 500,
-    problems: Problems = None,
-    output_tokens_per_second: WriteRate = None,
-    gpus: Gpus = 1,
-    gpu_hour_usd: options.GpuHour = None,
-    workers: Workers = 8,
-    calls_per_second: CallsRate = None,
-    batch_hours: BatchHours = 24,
-    batch_price: BatchPrice = 0.5,
     config_file: options.PANEL_FILE = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -261,10 +233,9 @@ def plan(
     With CASES, the prompts are rendered as in a run with this seed. The first round is exact, except that
     tokens are estimated from characters unless they can be counted: by --tokenizer, or by the server (--model
     and --base-url). Later rounds are a range, since they depend on the verdicts. Without CASES, one problem
-    is planned whose candidates all differ, which is the most expensive case. --problems scales the forecast
-    up. With a panel (--judge, or [[judge]] tables of --config) the cost is that of all judges, and calls are
-    those of one. With --n auto, CASES are problems without candidates, and generating and judging them
-    together is planned by simulation.
+    is planned whose candidates all differ, which is the most expensive case. With a panel (--judge, or
+    [[judge]] tables of --config) the cost is that of all judges, and calls are those of one. With --n auto,
+    CASES are problems without candidates, and generating and judging them together is planned by simulation.
     """
     if samples is not None:
         _refuse_unless_problems(cases, samples)
@@ -277,12 +248,8 @@ def plan(
     strategies = _configured(
         strategy, finalists, set_ or [], None if judge_profile is None else read_profile(judge_profile)
     )
-    if problems is None:
-        _refuse(ctx, SCALE_ONLY, "needs --problems, the number of problems")
     if cases is None:
         _refuse(ctx, CASES_ONLY, "needs CASES, a file to plan")
-    if cases is None and problems is None:
-        _refuse(ctx, TERMS_ONLY, "needs CASES, a file to plan, or --problems")
     if cases is not None:
         _refuse(ctx, POOL_ONLY, "is for a plan without CASES, since cases have sizes of their own")
     templates = load_templates(prompts)
@@ -299,20 +266,11 @@ def plan(
     judges = options.judge_tables(ctx, judge)
     if len(judges) > 1:
         terms = _with_panel(terms, judges, panel, join_addresses(base_url))
-    scale = None
-    if problems is not None:
-        fleet = Fleet(
-            read_rate=tokens_per_second, write_rate=output_tokens_per_second, gpus=gpus, latency=latency,
-            connections=max_connections or CONNECTIONS, calls_rate=calls_per_second,
-        )  # fmt: skip
-        terms = replace(terms, tokens_per_second=None, latency=None)  # the fleet has them
-        scale = Scale(problems=problems, fleet=fleet, terms=terms, workers=workers, gpu_hour_usd=gpu_hour_usd,
-                      batch_hours=batch_hours, batch_price=batch_price)  # fmt: skip
     if cases is None:
         sizes = ViewSizes(partial_tokens, full_tokens, overhead_tokens)
         if rho is not None:
             sizes = ViewSizes.with_rho(rho, full=full_tokens, overhead=overhead_tokens)
-        _plan_pool(pool, strategies, sizes, scale, as_json=as_json)
+        _plan_pool(pool, strategies, sizes, as_json=as_json)
         return
     views = parse_assignments(view or [], option="--view")
     rate, source = _rate(tokens_per_char, cases, fields, tokenizer, model, join_addresses(base_url), api_key)
@@ -322,8 +280,7 @@ def plan(
     )
     planned = _Source(cases, limit, fields, write_tests)
     raise typer.Exit(plan_file(planned, task, terms, names=list(strategies), as_json=as_json,
-                               named=strategy is not None, scale=scale, counted=source,
-                               tests=write_tests))  # fmt: skip
+                               named=strategy is not None, counted=source, tests=write_tests))  # fmt: skip
 
 
 def _with_panel(terms: Terms, judges: Sequence[JudgeTable], mode: str, base_url: str) -> Terms:
@@ -463,16 +420,12 @@ def _context(stated: int | None, model: str | None, base_url: str, api_key: str 
     return asyncio.run(served_context(base_url, model, key))
 
 
-def _plan_pool(
-    pool: int, strategies: dict[str, Strategy], sizes: ViewSizes, scale: Scale | None, *, as_json: bool
-) -> None:
-    rows = with_capacity(pool_rows(pool, strategies, sizes), scale)
+def _plan_pool(pool: int, strategies: dict[str, Strategy], sizes: ViewSizes, *, as_json: bool) -> None:
+    rows = pool_rows(pool, strategies, sizes)
     if as_json:
         print_json(rows)
         return
     print_pool(pool, rows, sizes)
-    if scale is not None:
-        print_capacity(rows, scale)
 
 
 def _refuse(ctx: typer.Context, names: Sequence[str], why: str) -> None:
@@ -579,7 +532,6 @@ def plan_file(
     names: list[str],
     named: bool,
     as_json: bool,
-    scale: Scale | None = None,
     counted: str,
     tests: int = 0,
 ) -> int:
@@ -594,7 +546,6 @@ def plan_file(
     if not task.templates:
         baseline = Totals()  # a reward server cannot compare, so there is nothing to relate it to
     rows = [row(name, one, baseline, terms) for name, one in zip(names, totals, strict=True)]
-    rows = with_capacity(rows, scale)
     written = _written(source, terms, task.per_character) if tests else None
     if written is not None:
         rows = [{**one, "write_tests": written} for one in rows]
@@ -612,8 +563,6 @@ def plan_file(
                 f"{plural(written['calls'], 'call')}, {number(written['tokens'], 0)} tokens read, at most "
                 f"{number(written['output_tokens_most'], 0)} written{cost}"
             )
-    if scale is not None and not as_json:
-        print_capacity(rows, scale)
     return 1 if source.bad or (named and refused) else 0
 
 
