@@ -474,9 +474,6 @@ class RunConfig:
         None, "Domain of cases that state none; see caps list domains. Default: guessed from the answers.",
         "domain", metavar="NAME", per_request=True, plugin=True, registry=DOMAINS,
     )  # fmt: skip
-    early_exit: bool = switch(
-        "Stop generating as soon as the answers agree clearly.", "early exit", per_request=True
-    )
     engine: str = option(
         "local", "What runs the selections: local (this process), batch (a Batch API) or ray (a cluster).",
         "engine", metavar="NAME", choices=ENGINES, guarded=True,

@@ -284,21 +284,6 @@ def test_a_large_chat_request_without_messages_names_the_field(messages, words):
     assert (answer.status, answer.json["error"]["param"]) == (400, words)
 
 
-def test_an_early_exit_compares_long_samples_elsewhere():
-    long = "```python\n" + "a;" * 12_000 + "\n```"
-
-    async def work(server):
-        body = asked("vary", caps={"n": 8, "early_exit": True, "strategy": "caps", "domain": "code"})
-        async with Ticking() as other:
-            answer = await server(body=body)
-            return answer, other.ticks
-
-    with StubServer([Reply(long)]) as stub:
-        answer, _ = inside(stub.url, work)
-    assert answer.status == 200
-    assert answer.json["caps"]["samples"] < 8  # they are all alike
-
-
 def test_a_long_reply_of_a_judge_is_read_elsewhere():
     text = "<winner> " * 60_000 + "\n<winner>A</winner>\n<confidence>HIGH</confidence>"
     assert len(text) > LONG_REPLY

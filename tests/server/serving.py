@@ -32,12 +32,12 @@ def is_judge(body: dict) -> bool:
 
 
 def upstream(body: dict, number: int) -> Reply:
-    """Judges by quality; as a writer, `vary` brings answers of rising quality, `agree` a boxed one, else a text."""
+    """Judges by quality; as a writer, the word `vary` brings answers of rising quality, any other one answer."""
     if is_judge(body):
         return better_quality_wins(body)
     if body["messages"][-1]["content"] == "vary":
         return Reply(f"With quality=0.{10 + number % 80} it is \\boxed{{{number}}}")
-    return Reply(r"It is \boxed{4}." if body["messages"][-1]["content"] == "agree" else "It is 4.")
+    return Reply("It is 4.")
 
 
 class OtherApis(StubServer):

@@ -185,18 +185,6 @@ def test_options_of_a_request(chat, stub):
     assert few.usage.caps["verifier"]["calls"] < 10
 
 
-def test_early_exit_stops_sampling_and_reports_the_savings(chat):
-    same = [{"role": "user", "content": "agree"}]
-    answer = chat(messages=same, extra_body={"caps": {"n": 16, "early_exit": True}})
-    assert answer.caps["samples"] == 4
-    saved = answer.usage.caps["early_exit"]
-    assert (saved["planned"], saved["saved_samples"]) == (16, 12)
-    assert saved["saved_tokens_estimated"] == 3 * answer.usage.total_tokens
-    answer = chat(extra_body={"caps": {"n": 16, "early_exit": True}})
-    assert answer.caps["samples"] == 16
-    assert "early_exit" not in answer.usage.caps
-
-
 def test_other_models_are_forwarded_as_they_are(server, client, chat, stub):
     answer = chat(model="other", temperature=0.3)
     assert (answer.choices[0].message.content, answer.strange) == ("as it is", {"kept": True})

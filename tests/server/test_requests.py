@@ -381,7 +381,7 @@ def malformed(rng):
     for name in rng.sample(fields, rng.randrange(1, 4)):
         body[name] = junk(rng)
     if isinstance(body["caps"], dict):
-        inner = ["n", "strategy", "set", "domain", "seed", "early_exit", "seconds", "budget_tokens", "x"]
+        inner = ["n", "strategy", "set", "domain", "seed", "seconds", "budget_tokens", "x"]
         body["caps"] |= {name: junk(rng) for name in rng.sample(inner, rng.randrange(3))}
     payload = json.dumps(body).encode()
     way = rng.randrange(6)

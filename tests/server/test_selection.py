@@ -1,4 +1,4 @@
-"""Streams, per-request settings, early exit and time limits of selected answers."""
+"""Streams, per-request settings and time limits of selected answers."""
 
 import json
 
@@ -14,7 +14,6 @@ from caps.server.formats import MOST_PIECES, PIECE_CHARACTERS
 from caps.server.openai_format import completion_chunks
 from caps.server.requests import chat_problem, request_config
 from caps.server.responses_format import ResponseEvents
-from caps.server.selection import has_settled
 from models.server import Hang, Reply, StubServer
 from server.serving import asked, inside, is_judge, upstream
 
@@ -89,20 +88,11 @@ def test_streams_of_the_other_apis_contain_the_answer_and_no_event_that_it_makes
         assert json.loads(pieces["json"]) == {"city": given}
 
 
-def test_answers_have_settled_when_the_most_frequent_leads_with_high_probability():
-    assert has_settled(["a"] * 4)
-    assert not has_settled(["a"] * 3)
-    assert not has_settled(["a", "a", "a", "b"])
-    assert has_settled(["a"] * 7 + ["b"])
-    assert not has_settled([None] * 16), "answers that cannot be compared"
-    assert not has_settled([])
-
-
 @pytest.mark.parametrize(
     "given",
     [{"strategy": "os:system"}, {"strategy": "caps.strategies.caps:Caps"}, {"strategy": "../caps"}, {"strategy": 1},
      {"set": {"finalists": 10**9}}, {"set": {"budget": "1e9"}}, {"set": {"finalists": [4]}}, {"set": []},
-     {"set": {"none": 1}}, {"n": True}, {"n": 1.5}, {"domain": "law"}, {"seconds": 1e9}, {"early_exit": 1}, [], 3],
+     {"set": {"none": 1}}, {"n": True}, {"n": 1.5}, {"domain": "law"}, {"seconds": 1e9}, [], 3],
 )  # fmt: skip
 def test_settings_that_a_client_may_not_send_are_rejected(given):
     with pytest.raises(ApiError) as caught:

@@ -44,7 +44,7 @@ from caps.registry import STRATEGIES, allow
 PANEL_OF_GROUP = {
     "judge": JUDGE, "recorded": JUDGE, "levels": JUDGE, "asking": JUDGE, "strategy": STRATEGY,
     "calibrate": STRATEGY, "evidence": STRATEGY, "domain": STRATEGY, "findings": STRATEGY,
-    "generation": GENERATION, "early exit": GENERATION, "virtual models": GENERATION,
+    "generation": GENERATION, "virtual models": GENERATION,
     "engine": PERFORMANCE, "performance": PERFORMANCE, "context": JUDGE, "embedded": PERFORMANCE,
     "journal": FILES, "cases": FILES, "price": BUDGET, "gpu price": BUDGET, "budget": BUDGET,
     "budget seconds": BUDGET, "total budget": BUDGET, "total budget seconds": BUDGET,

@@ -111,7 +111,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log errors only.", r
 
 @configured(
     "judge", "asking", "strategy", "evidence", "domain", "findings", "generation",
-    "early exit", "virtual models", "performance",
+    "virtual models", "performance",
     "context", "embedded",
     defaults={"samples": 8, "sandbox": "off"},
     without=("judge_profile", "preset", "method", "api_key"),

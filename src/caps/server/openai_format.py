@@ -6,7 +6,6 @@ Other formats translate requests to chat requests, and answers from chat complet
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from caps.core.types import Usage
@@ -41,8 +40,6 @@ def usage_object(samples: Samples | None, ledger: Ledger) -> dict[str, Any]:
         cancelled = sum((one.cancelled_usage for one in samples.adapted.ledgers), start=NO_USAGE)
         prompt, output = prompt + cancelled.prompt, output + cancelled.output
         split["estimated"] = split["estimated"] or cancelled.estimated
-    if samples is not None and len(samples.choices) < samples.planned:
-        split["early_exit"] = _saved(samples)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": output,
@@ -77,13 +74,6 @@ def _stages(ledger: Ledger) -> list[dict[str, Any]]:
     return [
         {"stage": stage, "level": str(level), **_sums(sums)} for (stage, level), sums in ledger.lines.items()
     ]
-
-
-def _saved(samples: Samples) -> dict[str, int]:
-    """The samples that an early exit saved, and their tokens, estimated by the mean of the other samples."""
-    left = samples.planned - len(samples.choices)
-    mean = fmean(one.sample.usage.prompt + one.sample.usage.output for one in samples.choices)
-    return {"planned": samples.planned, "saved_samples": left, "saved_tokens_estimated": round(left * mean)}
 
 
 def chat_completion(

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import comb
 from typing import Any
 
 import msgspec
@@ -24,7 +23,6 @@ from caps.core.errors import (
     InputError,
     ModelError,
     RefusedError,
-    SlowTextError,
     TooLongError,
     UnknownModelError,
 )
@@ -33,11 +31,9 @@ from caps.engines.adaptive import Adapted, AdaptiveRun, Generator, Step
 from caps.engines.base import Outcome
 from caps.engines.budget import BudgetLimits, CaseBudget, PoolOfCase, RunBudget
 from caps.engines.local import LocalEngine
-from caps.evidence.profiles import profile_for, signature_named
 from caps.findings.base import Findings
 from caps.judging.base import NOTHING
 from caps.judging.payment import LOST_REPLIES
-from caps.judging.preparation import LONG_CODE
 from caps.models.base import Completion, Model, Request
 from caps.models.endpoints import Endpoint
 from caps.models.http import Upstream
@@ -54,8 +50,6 @@ from caps.solving import make_policy
 from caps.strategies.posterior import Posterior
 from caps.text_workers import TextWorkers
 
-FIRST_BATCH = 4
-SETTLED_PROBABILITY = 0.95
 NO_ROOM = "budget"  # the cause of a sample that was not sent
 SAMPLING_SHARE = 0.75  # of the time limit; the rest is for the judge
 FATAL_ERRORS = (AccessError, UnknownModelError, RefusedError, TooLongError)
@@ -92,7 +86,7 @@ class SampledChoice:
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of a request; `planned` is their number without an early exit.
+    """The samples of a request; `planned` is how many were wanted.
 
     With adaptive sampling, `adapted` has the costs of each generator and the story.
     """
@@ -119,52 +113,20 @@ def sampling_budget(request: ChatRequest) -> CaseBudget:
 
 
 async def generate_samples(
-    model: Upstream,
-    request: ChatRequest,
-    texts: TextWorkers,
-    *,
-    start: float,
-    deadline: float,
-    budget: CaseBudget,
+    model: Upstream, request: ChatRequest, *, start: float, deadline: float, budget: CaseBudget
 ) -> Samples:
-    """Generate all samples at once, or with `early_exit` in doubling batches until the answers settle."""
-    samples, loop = Samples(request.fixed_samples), asyncio.get_running_loop()
-    while len(samples.choices) < samples.planned and loop.time() < deadline:
-        done = len(samples.choices)
-        total = max(FIRST_BATCH, 2 * done) if request.config.early_exit else samples.planned
-        numbers = range(done, min(max(total, request.n), samples.planned))
-        soft_deadline = start + SAMPLING_SHARE * (deadline - start)
-        batch = await _generate_batch(
-            model,
-            request,
-            numbers,
-            budget,
-            soft_deadline=soft_deadline,
-            deadline=deadline,
-            has_answers=bool(samples.good),
-        )
-        samples.choices += [one for one in batch if one.cause != NO_ROOM]
-        if len(samples.choices) < done + len(batch):
-            break
-        if request.config.early_exit and has_settled(
-            await _signatures(request, samples.candidates, texts, deadline)
-        ):
-            break
+    """Generate all samples at once; those that the budget has no room for are left out."""
+    samples = Samples(request.fixed_samples)
+    batch = await _generate_batch(
+        model,
+        request,
+        range(samples.planned),
+        budget,
+        soft_deadline=start + SAMPLING_SHARE * (deadline - start),
+        deadline=deadline,
+    )
+    samples.choices += [one for one in batch if one.cause != NO_ROOM]
     return samples
-
-
-def has_settled(signatures: Sequence[str | None]) -> bool:
-    """Whether the most frequent answer leads the second with probability 0.95 or more.
-
-    The stopping rule of adaptive consistency (Aggarwal et al. 2023): the leader's share is Beta distributed.
-    """
-    counts: dict[object, int] = {}
-    for place, signature in enumerate(signatures):
-        key = place if signature is None else signature
-        counts[key] = counts.get(key, 0) + 1
-    first, second = [*sorted(counts.values(), reverse=True), 0, 0][:2]
-    throws = first + second + 1
-    return sum(comb(throws, heads) for heads in range(first + 1)) >= SETTLED_PROBABILITY * (1 << throws)
 
 
 async def _generate_batch(
@@ -175,7 +137,6 @@ async def _generate_batch(
     *,
     soft_deadline: float,
     deadline: float,
-    has_answers: bool,
 ) -> list[SampledChoice]:
     """Generate samples at once. After `soft_deadline`, late ones are dropped if there is any answer."""
     loop = asyncio.get_running_loop()
@@ -185,7 +146,7 @@ async def _generate_batch(
         done, late = await asyncio.wait(
             tasks, timeout=max(0.0, soft_deadline - loop.time()), return_when=asyncio.FIRST_EXCEPTION
         )
-        while late and not has_answers and not any(_has_answer(task) for task in done) and not _fatal(done):
+        while late and not any(_has_answer(task) for task in done) and not _fatal(done):
             more, late = await asyncio.wait(
                 late, timeout=max(0.0, deadline - loop.time()), return_when=asyncio.FIRST_COMPLETED
             )
@@ -193,7 +154,7 @@ async def _generate_batch(
             if not more:
                 break
         fatal = _fatal(done)
-        if fatal is not None and not has_answers and not any(map(_has_answer, done)):
+        if fatal is not None and not any(map(_has_answer, done)):
             raise fatal
         return [_outcome(request, number, task) for number, task in zip(numbers, tasks, strict=True)]
     finally:
@@ -253,24 +214,6 @@ def to_sampled_choice(number: int, completion: Completion, choice: dict[str, Any
     if sample.candidate is None:
         return SampledChoice(sample, choice)
     return SampledChoice(replace(sample, candidate=replace(sample.candidate, answer=called)), choice)
-
-
-async def _signatures(
-    request: ChatRequest, candidates: tuple[Candidate, ...], texts: TextWorkers, deadline: float
-) -> Sequence[str | None]:
-    """The signatures of the samples so far; None for all if they take too long to compute."""
-    work = partial(signatures_of, request.domain(candidates)[0], candidates)
-    size = sum(len(one.text) for one in candidates)
-    try:
-        return await texts.run(work, size=size, limit=LONG_CODE, until=deadline)
-    except SlowTextError:
-        return [None] * len(candidates)
-
-
-def signatures_of(domain: str, candidates: tuple[Candidate, ...]) -> list[str | None]:
-    """The signature of each candidate."""
-    signature = signature_named(profile_for(domain).signature)
-    return [signature(one) for one in candidates]
 
 
 def _has_answer(task: "asyncio.Task[SampledChoice]") -> bool:

@@ -121,8 +121,7 @@ class SelectionService:
                     raise _no_candidates_error(samples)
                 return await self._completion(request, samples, found, run)
             samples = await generate_samples(
-                self.upstream, request, self.texts, start=start, deadline=deadline,
-                budget=sampling_budget(request),
+                self.upstream, request, start=start, deadline=deadline, budget=sampling_budget(request),
             )  # fmt: skip
             if not samples.candidates:
                 raise _no_candidates_error(samples)

@@ -106,7 +106,6 @@ class Metrics:
         self._failed = counter("samples_failed", "Samples that failed")
         self._unanimous = counter("unanimous", "Answers selected without a judge call")
         self._provisional = counter("provisional", "Answers selected before the contest was complete")
-        self._saved = counter("samples_saved", "Samples saved by early exit")
         for name, about, value in (
             ("working", "Requests that run now", lambda: admission.working),
             ("waiting", "Requests that wait to run", lambda: admission.waiting),
@@ -120,12 +119,11 @@ class Metrics:
         self._seconds.labels(route).observe(seconds)
 
     def record_answer(self, usage: dict[str, Any], facts: dict[str, Any]) -> None:
-        """Count an answer: its samples that failed or were saved, and how sure it is."""
+        """Count an answer: its samples that failed, and how sure it is."""
         split = usage["caps"]
         self._failed.inc(facts.get("failed", 0))
         self._provisional.inc(bool(facts.get("provisional")))
         self._unanimous.inc(not split["verifier"]["calls"])
-        self._saved.inc(split.get("early_exit", {}).get("saved_samples", 0))
         if facts.get("probability") is not None:
             self._probability.observe(facts["probability"])
 
