@@ -153,7 +153,7 @@ def test_candidates_that_read_the_same_are_asked_about_once():
 @pytest.mark.parametrize("kind", ["value", "open"])
 def test_a_repeated_reply_counts_once(kind):
     def field(texts):
-        return [Entrant(k, "ab"[k > 2], (0, 200, 200), signed_by=kind, text=texts[k]) for k in range(6)]
+        return [Entrant(k, "ab"[k > 2], (0, 200, 200), signature_kind=kind, text=texts[k]) for k in range(6)]
 
     copies, different = field([0, 0, 0, 1, 1, 1]), field([None] * 6)
     two_asks = [(0, 3), (1, 4)]

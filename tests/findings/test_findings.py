@@ -6,7 +6,7 @@ import pytest
 from caps.core.errors import InputError, NotRecordedError, UserError
 from caps.core.types import Candidate, Case, Found, Problem, Run, Survived, differing_runs
 from caps.findings.answers import AnswerFinder
-from caps.findings.base import FOUND, Findings, _key, recall
+from caps.findings.base import Findings, recall
 from caps.findings.programs import FURTHER, HUNG, BehaviourFinder
 from caps.graders.math import MathGrader
 from caps.journal.store import Journal
@@ -146,16 +146,6 @@ def test_runs_survive_the_journal_and_pairs_show_where_they_differ(tmp_path):
         assert recall(journal, findings.versions, one).candidates[1].found == facts[1]
     assert differing_runs(found[0], found[1]) == [(runs[0][1], runs[1][1])]
     assert differing_runs(found[0], found[2]) == []
-
-
-def test_findings_of_earlier_journals_are_read(tmp_path):
-    finder, one = Counting(), case("a")
-    with Journal.open(tmp_path / "j.sqlite") as journal:
-        key = _key(finder.version, one)
-        asyncio.run(journal.record(FOUND, key, [("x", 1, 2, True)]))
-        assert recall(journal, {"code": finder.version}, one).candidates[0].found == Found(
-            "x", 1, 2, parses=True
-        )
 
 
 def test_hidden_tests_and_labels_do_not_change_what_is_looked_for(tmp_path):

@@ -149,7 +149,7 @@ def test_where_programs_behave_alike_the_judge_is_asked_inside_the_best_cluster(
             "popular" if i < 5 else f"#{i}",
             (0, 250, 900),
             {"parses": 1.0, "tests_passed": float(i < 5)},
-            signed_by="open",
+            signature_kind="open",
         )
         for i in range(7)
     ]

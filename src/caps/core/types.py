@@ -236,13 +236,13 @@ class Entrant:
     sizes: tuple[int, int, int] = (0, 0, 0)
     features: Mapping[str, float] = field(default_factory=dict, hash=False)
     differences: Mapping[int, int] = field(default_factory=dict, hash=False)
-    signed_by: AnswerKind = "value"
+    signature_kind: AnswerKind = "value"
     text: int | None = None
 
     @property
     def answer(self) -> AnswerKind:
         """What its signature stands for; `text` without one."""
-        return "text" if self.signature is None else self.signed_by
+        return "text" if self.signature is None else self.signature_kind
 
 
 @dataclass(frozen=True, slots=True)

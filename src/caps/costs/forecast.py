@@ -70,7 +70,7 @@ def flip(ask: Ask, coin: Random) -> Answer:
 
 def distinct_entrants(n: int) -> list[Entrant]:
     """Entrants that all differ: the most expensive pool of its size."""
-    return [Entrant(i, signature=f"#{i}", features={"score": 0.0}, signed_by="open") for i in range(n)]
+    return [Entrant(i, signature=f"#{i}", features={"score": 0.0}, signature_kind="open") for i in range(n)]
 
 
 PER_CHARACTER = 1 / CHARACTERS_PER_TOKEN

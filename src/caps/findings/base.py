@@ -11,7 +11,7 @@ from typing import Any
 from caps.core.domains import Finder
 from caps.core.errors import InputError, NotRecordedError, SlowTextError, UserError
 from caps.core.types import BY_CLOCK, Case, Found, Run, Survived
-from caps.evidence.domains import INTERFACE, domain_named
+from caps.evidence.domains import domain_named
 from caps.findings.written_tests import KIND, TestWriter, applies, fact_key, with_agreement
 from caps.graders.test_suites import public_tests
 from caps.journal.records import ReplyStore
@@ -147,11 +147,8 @@ def _from_row(inputs: Sequence[Any], row: Sequence[Any]) -> Found:
 
 
 def _with_rows(case: Case, stored: Any) -> Case:
-    """The case with stored findings; earlier versions stored only the rows, without runs."""
-    if isinstance(stored, Mapping):
-        found = [_from_row(stored["inputs"], row) for row in stored["rows"]]
-    else:
-        found = [Found(*row) for row in stored]
+    """The case with stored findings."""
+    found = [_from_row(stored["inputs"], row) for row in stored["rows"]]
     if not found:
         return case
     pairs = zip(case.candidates, found, strict=True)
@@ -170,10 +167,6 @@ def _without_truth(case: Case) -> Case:
 
 def _key(version: str, case: Case) -> str:
     """The key of a finding: a digest of the finder and of all that it may see of a case."""
-    seen = _without_truth(case).extra
-    about = {name: seen.get(name) for name in INTERFACE}
-    shown = [(one.text, one.code, one.answer) for one in case.candidates]
-    listed = [version, case.problem.text, seen.get("tests"), about, shown]
-    if others := {name: value for name, value in seen.items() if name not in ("tests", *INTERFACE)}:
-        listed.append(others)
-    return sha256(json.dumps(listed, sort_keys=True, default=str).encode()).hexdigest()
+    shown = [(candidate.text, candidate.code, candidate.answer) for candidate in case.candidates]
+    seen = [version, case.problem.text, _without_truth(case).extra, shown]
+    return sha256(json.dumps(seen, sort_keys=True, default=str).encode()).hexdigest()

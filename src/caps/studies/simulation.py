@@ -73,7 +73,7 @@ class PoolModel:
         sizes = (0, self.partial_tokens, self.full_tokens)
         kind: AnswerKind = "value" if self.kind == "math" else "open"
         entrants = tuple(
-            Entrant(i, name, sizes, {"score": 0.0}, signed_by=kind) for i, name in enumerate(names)
+            Entrant(i, name, sizes, {"score": 0.0}, signature_kind=kind) for i, name in enumerate(names)
         )
         return LabelledPool(number, entrants, correct, self.overhead)
 
