@@ -51,13 +51,13 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   if (event.target.closest?.("input, select, textarea")) { if (event.key === "Escape") event.target.blur(); return; }
   if (event.key === "?") { event.preventDefault(); help.showModal(); return; }
-  if (!table) return;
+  if (!table || !shownRow) return;
   if (event.key === "/") {
     event.preventDefault();
-    if (shownRow) location.hash = table.address?.() ?? "";
-    setTimeout(() => table.search.focus());
-  } else if (event.key === "Escape" && shownRow) location.hash = table.address?.() ?? "";
-  else if (shownRow && (event.key === "j" || event.key === "k")) {
+    addEventListener("hashchange", () => table.search.focus(), { once: true });
+    location.hash = table.address?.() ?? "";
+  } else if (event.key === "Escape") location.hash = table.address?.() ?? "";
+  else if (event.key === "j" || event.key === "k") {
     const other = neighbour(shownRow, event.key === "j" ? 1 : -1);
     if (other) location.hash = caseAddress(other);
   }
